@@ -1,5 +1,6 @@
 //! What the documents of one copy come to, by kind: counts of sessions, memories, how much they fill.
 
+pub(crate) mod counts;
 pub(crate) mod fills;
 pub(crate) mod memories;
 pub(crate) mod session_counts;

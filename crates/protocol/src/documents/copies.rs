@@ -87,7 +87,7 @@ impl Partition {
     pub(crate) fn sync_stale(&mut self, env: &mut Env, origin: Origin, op: &SyncOp) {
         // Of a document that is not committed yet, nobody must hear that there will be none; nor of
         // what only an owner above this one could have written.
-        let appended = self.replica.tail.iter().flat_map(|entry| entry.writes.iter());
+        let appended = self.replica.tail.entries.iter().flat_map(|entry| entry.writes.iter());
         let versions = appended.filter_map(|it| Some(it.doc.as_ref()?.version()));
         let known = versions.map(|it| it.minus_ms(1)).min().unwrap_or(Stamp::MAX);
         let known = known.min(self.replica.settled_water);

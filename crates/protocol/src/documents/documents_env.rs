@@ -51,6 +51,8 @@ pub(crate) struct Desks {
     /// Copies of documents that other managers own.
     pub cache: Cache,
     cache_bytes: u64,
+    /// Operations that work beside the decisions.
+    pub works: Works,
 }
 
 impl Desks {
@@ -69,6 +71,7 @@ impl Desks {
             knows_spaces: false,
             counted: Counted::default(),
             cache_bytes: config.cache_bytes,
+            works: Works::default(),
         }
     }
 
@@ -128,6 +131,6 @@ impl Works {
 
 impl Env {
     pub(crate) fn has_worker(&self) -> bool {
-        self.works.running.len() < self.config.documents.works_max
+        self.desks.works.running.len() < self.config.documents.works_max
     }
 }

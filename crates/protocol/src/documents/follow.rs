@@ -21,10 +21,10 @@ impl Partition {
     /// Something was committed, or time passed: answers who can be answered.
     pub fn serve_follows(&mut self, env: &mut Env) {
         let Some(leading) = &mut self.leading else { return };
-        if !leading.reads() || leading.follows.is_empty() {
+        if !leading.lead.reads() || leading.residents.documents.follows.is_empty() {
             return;
         }
-        for origin in std::mem::take(&mut leading.follows) {
+        for origin in std::mem::take(&mut leading.residents.documents.follows) {
             self.serve_follow(env, origin);
         }
     }
@@ -33,25 +33,36 @@ impl Partition {
     pub(crate) fn on_follow(&mut self, env: &mut Env, origin: Origin, op: &FollowOp) {
         if let (Some(leading), Some(held)) = (&mut self.leading, &op.held) {
             let view = env.view();
-            leading.holdings.retain(|number, _| view.managers.contains_key(number));
-            leading.holdings.insert(origin.manager(env.me.number), held.clone());
+            leading
+                .residents
+                .documents
+                .holdings
+                .retain(|number, _| view.managers.contains_key(number));
+            leading
+                .residents
+                .documents
+                .holdings
+                .insert(origin.manager(env.me.number), held.clone());
         }
         self.serve_follow(env, origin);
     }
 
     fn serve_follow(&mut self, env: &mut Env, origin: Origin) {
         let Some(leading) = &mut self.leading else { return };
-        let Some(asked) = leading.live.get(&origin) else { return };
+        let Some(asked) = leading.inbox.live.get(&origin) else { return };
         let Op::Documents(DocumentOp::Follow(op)) = &asked.op else { return };
         let is_over = env.now.mono_ms >= asked.arrived_ms + op.wait_ms;
         let news = descriptions(&self.replica, env, op.since);
         if !news.is_empty() || is_over {
-            let held = op.held.as_ref().map(|_| counted(&leading.holdings, env.epoch()));
+            let held = op
+                .held
+                .as_ref()
+                .map(|_| counted(&leading.residents.documents.holdings, env.epoch()));
             let answer = DocumentAnswer::Followed { documents: news, held };
             return self.reply(env, origin, Ok(Answer::Documents(answer)));
         }
-        if leading.follows.len() < FOLLOWERS_MAX {
-            leading.follows.push_back(origin);
+        if leading.residents.documents.follows.len() < FOLLOWERS_MAX {
+            leading.residents.documents.follows.push_back(origin);
             return;
         }
         let retry = Retry::AfterMs(env.config.timing.retry_ms);

@@ -42,7 +42,7 @@ impl Partition {
         let key = DocKey::new(slot_of(name, env.view().m), name.clone());
         let here = self.replica.get(&key).map(|it| it.document().clone());
         let floor = self.floor(env, name.space());
-        let forgotten = env.forgotten.max(self.stamps_above(env));
+        let forgotten = env.stamps.forgotten.max(self.stamps_above(env));
         let moment = Moment { now: Stamp::from_epoch_ms(env.now.wall_ms), floor, forgotten };
         let brought = match here.as_deref().filter(|it| name.is_memory() && !it.is_deleted()) {
             // It remembers the same request; or of what was forgotten, both are to be known.

@@ -59,7 +59,7 @@ impl Partition {
             );
             let exception = Exception::of_field(codes::BUSY, FieldError::new("dhop", problem));
             let now = Stamp::from_epoch_ms(env.now.wall_ms);
-            let oldest = self.replica.memories.operations.oldest();
+            let oldest = self.replica.counts.memories.operations.oldest();
             let wait = oldest.map(|it| env.desks.rules(self.slots(env)).ms_to_forget(it, now));
             return Err(wait.into_iter().fold(exception, Exception::after));
         }

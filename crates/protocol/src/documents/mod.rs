@@ -30,5 +30,6 @@ pub(crate) mod read;
 pub(crate) mod registry;
 pub(crate) mod state;
 pub(crate) mod usage;
+pub(crate) mod waiting;
 pub(crate) mod worker;
 pub(crate) mod write;

@@ -123,10 +123,10 @@ impl Partition {
         let told = match &self.leading {
             // Whoever follows the descriptions of namespaces asks for what is newer.
             Some(_) if space == CONFIGURATION => self.replica.high_water,
-            Some(leading) => leading.told,
+            Some(leading) => leading.residents.documents.told,
             None => self.replica.high_water,
         };
-        told.max(env.forgotten).max(self.stamps_above(env)).next()
+        told.max(env.stamps.forgotten).max(self.stamps_above(env)).next()
     }
 
     /// Remembers that somebody was told what does not exist here.
@@ -134,7 +134,8 @@ impl Partition {
         if updates.any(|it| matches!(it, Update::Absent { .. }))
             && let Some(leading) = &mut self.leading
         {
-            leading.told = leading.told.max(self.replica.high_water);
+            leading.residents.documents.told =
+                leading.residents.documents.told.max(self.replica.high_water);
         }
     }
 
@@ -218,7 +219,7 @@ impl Partition {
 
     /// Answers what leans on everything that was appended here.
     pub(crate) fn answer_read(&mut self, env: &mut Env, origin: Origin, result: OpResult) {
-        if self.replica.tail.is_empty() {
+        if self.replica.tail.entries.is_empty() {
             self.reply(env, origin, result);
         } else {
             self.promise(self.replica.last, origin, result);

@@ -20,7 +20,8 @@ impl Partition {
     /// How far a request is that waited here. It goes on now: what comes late for it counts no
     /// more.
     pub(crate) fn progress_of(&mut self, origin: Origin) -> Progress {
-        let waiting = self.leading.as_mut().and_then(|it| it.runs.get_mut(&origin));
+        let waiting =
+            self.leading.as_mut().and_then(|it| it.residents.documents.runs.get_mut(&origin));
         let Some(waiting) = waiting else { return Progress::default() };
         (waiting.resume_ms, waiting.missing) = (None, Vec::new());
         waiting.progress.clone()
@@ -46,11 +47,13 @@ impl Partition {
 
     fn wait(&mut self, env: &mut Env, origin: Origin, mut waiting: Waiting) -> bool {
         let Some(leading) = &mut self.leading else { return false };
-        if let Some(before) = leading.runs.get_mut(&origin) {
+        if let Some(before) = leading.residents.documents.runs.get_mut(&origin) {
             waiting.wanted = std::mem::take(&mut before.wanted);
         }
-        if leading.runs.len() < RUNS_MAX || leading.runs.contains_key(&origin) {
-            leading.runs.insert(origin, waiting);
+        if leading.residents.documents.runs.len() < RUNS_MAX
+            || leading.residents.documents.runs.contains_key(&origin)
+        {
+            leading.residents.documents.runs.insert(origin, waiting);
             return true;
         }
         let retry = Retry::AfterMs(env.config.timing.retry_ms);
@@ -67,7 +70,7 @@ impl Partition {
         progress: Progress,
         needs: Vec<Need>,
     ) {
-        let asked = self.leading.as_ref().and_then(|it| it.live.get(&origin));
+        let asked = self.leading.as_ref().and_then(|it| it.inbox.live.get(&origin));
         let Some(deadline_ms) = asked.map(|it| it.deadline_ms) else { return };
         let missing = needs.iter().map(|it| it.name.clone()).collect();
         if !self.wait(env, origin, Waiting { progress, missing, ..Waiting::default() }) {
@@ -82,7 +85,7 @@ impl Partition {
             let op = SyncOp { reader: None, slot, syncs, stale_ok: false };
             let inner = Inner::Fetch { part: self.number, origin, name, asked };
             let op = Op::Documents(DocumentOp::Sync(op));
-            env.errands.push(Errand { inner, op, deadline_ms });
+            env.internal.asked.push(Errand { inner, op, deadline_ms });
         }
     }
 
@@ -95,7 +98,8 @@ impl Partition {
         asked: Stamp,
         result: OpResult,
     ) {
-        let waiting = self.leading.as_mut().and_then(|it| it.runs.get_mut(&origin));
+        let waiting =
+            self.leading.as_mut().and_then(|it| it.residents.documents.runs.get_mut(&origin));
         let Some(waiting) = waiting.filter(|it| it.missing.contains(name)) else { return };
         waiting.missing.retain(|it| it != name);
         let is_last = waiting.missing.is_empty();
@@ -128,7 +132,7 @@ impl Partition {
 
     /// A document cannot be had: that ends an attempt at the operation that asked for it.
     fn fetch_failed(&mut self, env: &mut Env, origin: Origin, exception: Exception) {
-        let asked = self.leading.as_ref().and_then(|it| it.live.get(&origin));
+        let asked = self.leading.as_ref().and_then(|it| it.inbox.live.get(&origin));
         let Some(Op::Documents(DocumentOp::Operate(op))) = asked.map(|it| it.op.clone()) else {
             return;
         };
@@ -146,9 +150,13 @@ impl Partition {
     pub fn tick_runs(&mut self, env: &mut Env) {
         self.tick_outside(env);
         let now = env.now.mono_ms;
-        let Some(leading) = self.leading.as_mut().filter(|it| it.reads()) else { return };
-        let due =
-            leading.runs.iter_mut().filter(|(_, it)| it.resume_ms.is_some_and(|at| at <= now));
+        let Some(leading) = self.leading.as_mut().filter(|it| it.lead.reads()) else { return };
+        let due = leading
+            .residents
+            .documents
+            .runs
+            .iter_mut()
+            .filter(|(_, it)| it.resume_ms.is_some_and(|at| at <= now));
         let due: Vec<Origin> = due
             .map(|(origin, waiting)| {
                 // Whatever it waits for next sets this again.

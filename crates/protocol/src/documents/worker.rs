@@ -51,7 +51,7 @@ impl Partition {
     }
 
     pub(crate) fn outside(&self, origin: Origin) -> Option<&Outside> {
-        self.leading.as_ref()?.runs.get(&origin)?.outside.as_ref()
+        self.leading.as_ref()?.residents.documents.runs.get(&origin)?.outside.as_ref()
     }
 
     pub(crate) fn waits_for_worker(&self, origin: Origin) -> bool {
@@ -72,14 +72,14 @@ impl Partition {
             return;
         }
         let Some(work) = work else {
-            return env.works.queue.push_back((self.number, origin));
+            return env.desks.works.queue.push_back((self.number, origin));
         };
         env.note(Transition::WorkBegun, Some(self.number));
         let job = Box::new(self.job(env, origin, op));
         let operation = job.operation().to_owned();
         let (part, since_ms) = (self.number, env.now.mono_ms);
         let it = AtWork { part, origin, operation, since_ms, is_overdue: false };
-        env.works.running.insert(work, it);
+        env.desks.works.running.insert(work, it);
         env.effects.push(crate::ports::io::Effect::Work { work, job });
     }
 
@@ -90,11 +90,11 @@ impl Partition {
         }
         let Some(leading) = &mut self.leading else { return };
         let Some(Op::Documents(DocumentOp::Operate(op))) =
-            leading.live.get(&origin).map(|it| it.op.clone())
+            leading.inbox.live.get(&origin).map(|it| it.op.clone())
         else {
             return;
         };
-        if let Some(waiting) = leading.runs.get_mut(&origin) {
+        if let Some(waiting) = leading.residents.documents.runs.get_mut(&origin) {
             waiting.outside = None;
         }
         self.begin_work(env, origin, &op);
@@ -103,7 +103,7 @@ impl Partition {
     fn job(&mut self, env: &mut Env, origin: Origin, op: &OperateOp) -> Job {
         let slots = self.slots(env);
         let slot = slot_of_document(&op.request.space, &op.docid, slots.m);
-        let waiting = self.leading.as_ref().and_then(|it| it.runs.get(&origin));
+        let waiting = self.leading.as_ref().and_then(|it| it.residents.documents.runs.get(&origin));
         let (progress, wanted) =
             waiting.map_or_else(Default::default, |it| (it.progress.clone(), it.wanted.clone()));
         let (here, far): (BTreeSet<DocName>, BTreeSet<DocName>) =
@@ -144,7 +144,7 @@ impl Partition {
         worked: &Worked,
     ) -> bool {
         let Some(leading) = &mut self.leading else { return false };
-        let Some(waiting) = leading.runs.get_mut(&origin) else { return false };
+        let Some(waiting) = leading.residents.documents.runs.get_mut(&origin) else { return false };
         if waiting.outside.as_ref().and_then(|it| it.work) != Some(work) {
             return false;
         }
@@ -163,7 +163,7 @@ impl Partition {
     fn validate_worked(&mut self, env: &mut Env, origin: Origin, mut run: Run) {
         let now = Stamp::from_epoch_ms(env.now.wall_ms);
         let (slots, space) = (self.slots(env), run.request().space.clone());
-        let asked = self.leading.as_ref().and_then(|it| it.live.get(&origin));
+        let asked = self.leading.as_ref().and_then(|it| it.inbox.live.get(&origin));
         let Some(Op::Documents(DocumentOp::Operate(op))) = asked.map(|it| &it.op) else { return };
         let slot = slot_of_document(&space, &op.docid, slots.m);
         let rules = env.desks.rules(AtSlot { slots, slot });
@@ -184,7 +184,7 @@ impl Partition {
     fn look_for(&mut self, env: &mut Env, origin: Origin, progress: Progress, needs: Vec<Need>) {
         let (slots, now) = (self.slots(env), Stamp::from_epoch_ms(env.now.wall_ms));
         let Some(leading) = &mut self.leading else { return };
-        let Some(waiting) = leading.runs.get_mut(&origin) else { return };
+        let Some(waiting) = leading.residents.documents.runs.get_mut(&origin) else { return };
         waiting.wanted.extend(needs.iter().map(|it| it.name.clone()));
         // Whoever looks for a memory asks next how much was forgotten.
         let memories = needs.iter().filter(|it| it.name.is_memory());
@@ -211,13 +211,13 @@ impl Partition {
     pub(crate) fn tick_outside(&mut self, env: &mut Env) {
         let now = env.now.mono_ms;
         let Some(leading) = &self.leading else { return };
-        let late = leading.runs.iter().filter_map(|(origin, waiting)| {
+        let late = leading.residents.documents.runs.iter().filter_map(|(origin, waiting)| {
             let outside = waiting.outside.as_ref().filter(|it| it.until_ms <= now)?;
             Some((*origin, outside.work, waiting.progress.clone()))
         });
         let late: Vec<_> = late.collect();
         for (origin, work, progress) in late {
-            let asked = self.leading.as_ref().and_then(|it| it.live.get(&origin));
+            let asked = self.leading.as_ref().and_then(|it| it.inbox.live.get(&origin));
             let Some(Op::Documents(DocumentOp::Operate(op))) = asked.map(|it| &it.op) else {
                 continue;
             };
@@ -234,11 +234,11 @@ impl Partition {
     fn overdue(&self, env: &mut Env, work: u64) -> Exception {
         let limit_ms = env.config.documents.work_ms;
         let mut operation = String::new();
-        if let Some(it) = env.works.running.get_mut(&work) {
+        if let Some(it) = env.desks.works.running.get_mut(&work) {
             it.is_overdue = true;
             operation.clone_from(&it.operation);
         }
-        let (running, overdue) = env.works.count();
+        let (running, overdue) = env.desks.works.count();
         let most = env.config.documents.works_max;
         let text = format!(
             "operation {operation} works for longer than {limit_ms} ms: its caller was told so; of {most} \
@@ -253,7 +253,7 @@ impl Partition {
     }
 
     fn crowded(&self, env: &mut Env) -> Exception {
-        let (running, overdue) = env.works.count();
+        let (running, overdue) = env.desks.works.count();
         let text = format!("{running} operations work, {overdue} of them for too long");
         env.note_text(Transition::WorkRefused, Some(self.number), text);
         let message = format!(

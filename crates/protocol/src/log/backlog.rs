@@ -34,8 +34,11 @@ impl Partition {
         };
         let retry = Retry::AfterMs(env.config.timing.retry_ms);
         if confirmed && let Some(text) = self.lost_copy(env) {
-            let kind =
-                if env.store_away { RefusalKind::ConfigStoreAway } else { RefusalKind::NotServing };
+            let kind = if env.store.is_away {
+                RefusalKind::ConfigStoreAway
+            } else {
+                RefusalKind::NotServing
+            };
             return Some(Refusal::new(kind, retry, text));
         }
         let full = self.backlog(env).filter(|_| writes && !self.has_room_for_news(env, op));
@@ -44,12 +47,12 @@ impl Partition {
 
     fn has_room_for_news(&self, env: &Env, op: &Op) -> bool {
         let most = env.config.sizes.tail_entries.saturating_mul(NEWS_ENTRIES);
-        matches!(op, Op::Report(_)) && self.replica.tail.len() < most
+        matches!(op, Op::Report(_)) && self.replica.tail.entries.len() < most
     }
 
     /// Why nothing more is written now, if so: too much is not committed.
     pub fn backlog(&self, env: &Env) -> Option<String> {
-        let (entries, bytes) = (self.replica.tail.len(), self.replica.tail_bytes);
+        let (entries, bytes) = (self.replica.tail.entries.len(), self.replica.tail.bytes);
         let sizes = &env.config.sizes;
         let full = entries >= sizes.tail_entries || bytes >= sizes.tail_bytes;
         full.then(|| {
@@ -64,10 +67,10 @@ impl Partition {
     /// A copy that is silent and still in the ISR.
     fn lost_copy(&self, env: &Env) -> Option<String> {
         let lost_ms = env.config.timing.suspect_ms * LOST_AFTER;
-        let copies = &self.leading.as_ref()?.copies;
+        let copies = &self.leading.as_ref()?.lead.copies;
         let silent = |since: u64| env.now.mono_ms >= since + lost_ms;
         let (number, _) = copies.iter().find(|(_, it)| it.behind_ms.is_some_and(silent))?;
-        let why = if env.store_away {
+        let why = if env.store.is_away {
             "the config store, which alone can take it out, cannot be reached"
         } else {
             "it is not taken out yet"

@@ -1,14 +1,13 @@
 //! What every partition of a manager shares: who it is, the View, the nodes, and what is to be done.
 
-use crate::documents::documents_env::{Desks, Works};
+use crate::documents::documents_env::Desks;
 use crate::log::origin::Origin;
-use crate::node_lease::state::Condemned;
-use crate::nodes::calls::{CALLS_MAX, CallFor, FAILURE_CHARS_MAX, NodesWanted};
+use crate::nodes::calls::{CALLS_MAX, CallFor, FAILURE_CHARS_MAX, Fleet};
 use crate::nodes::registry::{FailedOrder, Nodes};
 use crate::ports::bodies::{Bodies, NoBodies};
 use crate::ports::io::Effect;
 use crate::ports::note::{Note, SessionEnd, Transition};
-use crate::router::internal::{Errand, Inner};
+use crate::router::internal::InternalRequests;
 use crate::settings::config::ManagerConfig;
 use crate::{Identity, PartMeta};
 use rota_docstore::AHEAD_MS_MAX;
@@ -68,52 +67,70 @@ pub(crate) struct Env {
     pub now: Now,
     pub view: Option<Arc<View>>,
     pub nodes: Nodes,
+    /// What was asked of nodes, and of those who start them.
+    pub fleet: Fleet,
     /// What operations on documents need.
     pub desks: Desks,
     /// What records of sessions fill at this manager.
     pub session_bytes: u64,
-    /// Operations that work beside the decisions.
-    pub works: Works,
     /// The bodies of attachments that are held here.
     pub bodies: Arc<dyn Bodies>,
-    /// When this run began: its clock may be set back since.
-    pub(crate) began: Now,
-    /// A version that was found beyond what any clock of today gives: documents go on from there.
-    pub(crate) beyond: Stamp,
-    /// Highest version of a document that was removed, kept on disk: new lives are above it.
-    pub forgotten: Stamp,
+    pub stamps: Stamps,
     pub effects: Vec<Effect>,
-    /// Writes of the batch that is persisted next, as `lsn`.
-    pub(crate) writes: Vec<DiskWrite>,
-    /// About how many bytes the documents of that batch have.
-    pub(crate) unwritten_bytes: usize,
-    /// Meta data of that batch: only the newest of each partition matters.
-    pub(crate) metas: BTreeMap<ManagerNumber, PartMeta>,
-    /// Something waits for that batch: the next flush persists it.
-    pub persist_now: bool,
-    pub lsn: u64,
-    pub calls: BTreeMap<u64, CallFor>,
+    /// The batch that is persisted next.
+    pub disk: Batch,
+    /// What is wanted of the config store.
+    pub store: StoreWishes,
     /// Answers to this manager's own forwarded requests.
     pub answers: Vec<(u64, OpResult)>,
     /// What this manager asks for on its own account.
-    pub errands: Vec<Errand>,
-    pub errands_done: Vec<(Inner, OpResult)>,
-    /// Somebody saw a newer View: read the config store.
+    pub internal: InternalRequests,
+    names: Names,
+}
+
+/// Bounds of versions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Stamps {
+    /// When this run began: its clock may be set back since.
+    began: Now,
+    /// A version that was found beyond what any clock of today gives: documents go on from there.
+    beyond: Stamp,
+    /// Highest version of a document that was removed, kept on disk: new lives are above it.
+    pub forgotten: Stamp,
+}
+
+/// The batch that is persisted next.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Batch {
+    /// Its number.
+    pub lsn: u64,
+    writes: Vec<DiskWrite>,
+    /// About how many bytes the documents of that batch have.
+    bytes: usize,
+    /// Meta data of that batch: only the newest of each partition matters.
+    metas: BTreeMap<ManagerNumber, PartMeta>,
+    /// Something waits for that batch: the next flush persists it.
+    pub persist_now: bool,
+}
+
+/// What is wanted of the config store.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct StoreWishes {
+    /// Somebody saw a newer View: read it.
     pub refresh: bool,
-    /// The config store was not reached when it was asked last.
-    pub store_away: bool,
+    /// It was not reached when it was asked last.
+    pub is_away: bool,
     pub suspects: Suspects,
-    /// Nodes whose end was asked for and may still be written.
-    pub condemned: Condemned,
-    /// Partitions that wait for a consistent read of the config store, and what for.
+    /// Partitions that wait for a consistent read, and what for.
     pub reads_wanted: Vec<(ManagerNumber, ReadFor)>,
-    /// Pools that need nodes: told to a pool owner that is this manager.
-    pub wanted: Vec<NodesWanted>,
-    /// Orders of nodes that a provisioner carries out, one for each pool at most.
-    pub orders: BTreeMap<u64, PoolName>,
+}
+
+/// Names that this run gives out.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Names {
     /// The newest name of each kind.
-    pub(crate) names: [u64; NameOf::COUNT],
-    pub(crate) rng: u64,
+    newest: [u64; NameOf::COUNT],
+    rng: u64,
 }
 
 impl Env {
@@ -127,33 +144,18 @@ impl Env {
             now,
             view: None,
             nodes,
+            fleet: Fleet::default(),
             desks,
             session_bytes: 0,
-            works: Works::default(),
             bodies: Arc::new(NoBodies),
-            errands: Vec::new(),
-            errands_done: Vec::new(),
-            began: now,
-            beyond: Stamp::MIN,
-            forgotten: Stamp::MIN,
+            stamps: Stamps { began: now, beyond: Stamp::MIN, forgotten: Stamp::MIN },
             effects: Vec::new(),
-            writes: Vec::new(),
-            unwritten_bytes: 0,
-            metas: BTreeMap::new(),
-            persist_now: false,
-            lsn: 1,
-            calls: BTreeMap::new(),
+            disk: Batch { lsn: 1, ..Batch::default() },
+            store: StoreWishes::default(),
             answers: Vec::new(),
-            refresh: false,
-            store_away: false,
-            suspects: BTreeMap::new(),
-            condemned: Condemned::new(),
-            reads_wanted: Vec::new(),
-            wanted: Vec::new(),
-            orders: BTreeMap::new(),
+            internal: InternalRequests::default(),
             // Names of different runs differ, so that an answer to an earlier run matches nothing.
-            names: [(seed >> 16) << 20; NameOf::COUNT],
-            rng: seed | 1,
+            names: Names { newest: [(seed >> 16) << 20; NameOf::COUNT], rng: seed | 1 },
         }
     }
 
@@ -163,14 +165,15 @@ impl Env {
 
     /// A time that has come, whatever the clock says: it was set back, or was ahead and is put right.
     pub fn clock(&self) -> Stamp {
-        let elapsed = self.now.mono_ms.saturating_sub(self.began.mono_ms);
-        Stamp::from_epoch_ms(self.began.wall_ms.saturating_add(elapsed)).max(self.beyond)
+        let elapsed = self.now.mono_ms.saturating_sub(self.stamps.began.mono_ms);
+        Stamp::from_epoch_ms(self.stamps.began.wall_ms.saturating_add(elapsed))
+            .max(self.stamps.beyond)
     }
 
     /// Versions through this one are there: those of a clock that was ahead are gone on from.
     pub fn found(&mut self, high_water: Stamp) {
         if high_water > self.clock().plus_ms(AHEAD_MS_MAX) {
-            self.beyond = high_water;
+            self.stamps.beyond = high_water;
         }
     }
 
@@ -180,63 +183,63 @@ impl Env {
 
     /// A number that this run gives out once for that kind.
     pub fn next_id(&mut self, kind: NameOf) -> u64 {
-        let name = &mut self.names[kind as usize];
+        let name = &mut self.names.newest[kind as usize];
         *name += 1;
         *name
     }
 
     /// Everything that names come from, random numbers included.
     pub fn fresh_names(&self) -> impl std::hash::Hash + '_ {
-        (&self.names, self.rng, self.lsn)
+        (&self.names.newest, self.names.rng, self.disk.lsn)
     }
 
     /// What was written and is not given to the disk yet.
     pub fn unwritten(&self) -> impl std::hash::Hash + '_ {
-        (&self.writes, &self.metas)
+        (&self.disk.writes, &self.disk.metas)
     }
 
     /// A random number from the seed (splitmix64): for nonces and jitter only.
     pub fn random(&mut self) -> u64 {
-        self.rng = self.rng.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.rng;
+        self.names.rng = self.names.rng.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.names.rng;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         z ^ (z >> 31)
     }
 
     pub fn persist_doc(&mut self, key: DocKey, doc: Option<Arc<Doc>>) {
-        self.unwritten_bytes += key.bytes() + doc.as_ref().map_or(0, |it| it.bytes());
-        self.writes.push(DiskWrite::Doc { key, doc });
-        self.persist_now = true;
+        self.disk.bytes += key.bytes() + doc.as_ref().map_or(0, |it| it.bytes());
+        self.disk.writes.push(DiskWrite::Doc { key, doc });
+        self.disk.persist_now = true;
     }
 
     /// Persists a partition's meta data; gives the batch that carries it.
     pub fn persist_part(&mut self, part: ManagerNumber, meta: PartMeta) -> u64 {
-        self.metas.insert(part, meta);
-        self.persist_now = true;
-        self.lsn
+        self.disk.metas.insert(part, meta);
+        self.disk.persist_now = true;
+        self.disk.lsn
     }
 
     pub fn persist_identity(&mut self, identity: Identity) -> u64 {
-        self.writes.push(DiskWrite::Identity(identity));
-        self.persist_now = true;
-        self.lsn
+        self.disk.writes.push(DiskWrite::Identity(identity));
+        self.disk.persist_now = true;
+        self.disk.lsn
     }
 
     /// Whether so much is about to go to the disk that it should, before more comes.
     pub fn is_batch_full(&self) -> bool {
-        self.unwritten_bytes >= self.config.sizes.batch_bytes
+        self.disk.bytes >= self.config.sizes.batch_bytes
     }
 
     pub fn has_writes(&self) -> bool {
-        !self.writes.is_empty() || !self.metas.is_empty()
+        !self.disk.writes.is_empty() || !self.disk.metas.is_empty()
     }
 
     /// Everything of the batch. The meta data comes after the documents that it speaks of.
     pub fn take_writes(&mut self) -> Vec<DiskWrite> {
-        let mut writes = std::mem::take(&mut self.writes);
-        let metas = std::mem::take(&mut self.metas);
-        self.unwritten_bytes = 0;
+        let mut writes = std::mem::take(&mut self.disk.writes);
+        let metas = std::mem::take(&mut self.disk.metas);
+        self.disk.bytes = 0;
         writes.extend(metas.into_iter().map(|(part, meta)| DiskWrite::Part { part, meta }));
         writes
     }
@@ -270,11 +273,11 @@ impl Env {
         }
         let (node, address) = (reg.node.clone(), reg.address.clone());
         let id = self.next_id(NameOf::Call);
-        if self.calls.len() >= CALLS_MAX {
-            self.calls.pop_first();
+        if self.fleet.calls.len() >= CALLS_MAX {
+            self.fleet.calls.pop_first();
         }
         self.nodes.on_call(&node, self.now.mono_ms);
-        self.calls.insert(id, call);
+        self.fleet.calls.insert(id, call);
         self.effects.push(Effect::ToNode { node, address, message: message(id) });
         Some(id)
     }
@@ -325,18 +328,18 @@ impl Env {
     pub fn forget_verdicts(&mut self, nodes: &BTreeMap<NodeId, NodeReg>) {
         let is_there =
             |node: &NodeId, revision: u64| nodes.get(node).map(|it| it.revision) == Some(revision);
-        self.condemned.retain(|node, revision| is_there(node, *revision));
+        self.fleet.condemned.retain(|node, revision| is_there(node, *revision));
     }
 
     /// Whether this registration of a node may still be declared lost by a word of this manager.
     pub fn is_condemned(&self, reg: &NodeReg) -> bool {
-        self.condemned.get(&reg.node) == Some(&reg.revision)
+        self.fleet.condemned.get(&reg.node) == Some(&reg.revision)
     }
 
     pub fn suspect(&mut self, member: MemberId) {
         let now = self.now.mono_ms;
-        if member.number != self.me.number && !self.suspects.contains_key(&member) {
-            self.suspects.insert(member, now);
+        if member.number != self.me.number && !self.store.suspects.contains_key(&member) {
+            self.store.suspects.insert(member, now);
             self.note_text(Transition::Suspected, None, format!("manager {member}"));
         }
     }

@@ -14,24 +14,25 @@ impl Partition {
     /// A copy (or learner) has everything through `seq` on its disk.
     pub fn on_ack(&mut self, env: &mut Env, from: MemberId, pe: Epoch, seq: Seq) {
         let (last, now, sizes) = (self.replica.last, env.now.mono_ms, env.config.sizes);
-        let Some(leading) = self.leading.as_mut().filter(|it| it.pe == pe) else {
+        let Some(leading) = self.leading.as_mut().filter(|it| it.lead.pe == pe) else {
             return;
         };
         let at = LogPos::new(pe, seq);
         if at > last {
             return;
         }
-        if let Some(copy) = leading.copies.get_mut(&from.number).filter(|it| it.member == from) {
+        if let Some(copy) = leading.lead.copies.get_mut(&from.number).filter(|it| it.member == from)
+        {
             let held_up = !copy.flow.has_room(&sizes);
             if copy.flow.on_acked(at, now) {
                 copy.behind_ms = (at < last).then_some(now);
-                leading.dirty |= held_up && copy.flow.sent < last;
+                leading.lead.unsent.dirty |= held_up && copy.flow.sent < last;
             }
             self.advance_commit(env);
-        } else if let Some(learner) = leading.learners.get_mut(&from.number) {
+        } else if let Some(learner) = leading.lead.newcomers.learners.get_mut(&from.number) {
             let held_up = !learner.flow.has_room(&sizes);
             if learner.member == from && learner.flow.on_acked(at, now) {
-                leading.dirty |= held_up && learner.flow.sent < last;
+                leading.lead.unsent.dirty |= held_up && learner.flow.sent < last;
             }
             self.drive_wedge(env);
         }
@@ -40,16 +41,16 @@ impl Partition {
     /// A copy misses entries after `seq`.
     pub fn on_missing(&mut self, env: &mut Env, from: MemberId, pe: Epoch, seq: Seq) {
         let (number, now, pause_ms) = (self.number, env.now.mono_ms, env.config.timing.resend_ms);
-        let Some(leading) = self.leading.as_mut().filter(|it| it.pe == pe && seq.0 > 0) else {
+        let Some(leading) = self.leading.as_mut().filter(|it| it.lead.pe == pe && seq.0 > 0) else {
             return;
         };
         let at = LogPos::new(pe, seq);
-        let copy = leading.copies.get_mut(&from.number).filter(|it| it.member == from);
-        let learner = leading.learners.get_mut(&from.number);
+        let copy = leading.lead.copies.get_mut(&from.number).filter(|it| it.member == from);
+        let learner = leading.lead.newcomers.learners.get_mut(&from.number);
         let learner = learner.filter(|it| it.member == from && at >= it.start);
         let flow = copy.map(|it| &mut it.flow).or(learner.map(|it| &mut it.flow));
         if flow.is_some_and(|it| it.rewind(at, now, pause_ms)) {
-            leading.dirty = true;
+            leading.lead.unsent.dirty = true;
             env.note(Transition::GapResent, Some(number));
         }
     }
@@ -60,26 +61,26 @@ impl Partition {
         let Some(leading) = &mut self.leading else {
             return;
         };
-        if !leading.dirty && leading.unhurried_ms.is_none_or(|due| now < due) {
+        if !leading.lead.unsent.dirty && leading.lead.unsent.due_ms.is_none_or(|due| now < due) {
             return;
         }
-        leading.dirty = false;
-        leading.unhurried_ms = None;
+        leading.lead.unsent.dirty = false;
+        leading.lead.unsent.due_ms = None;
         // This disk counts as a copy: it must not be the one that everybody waits for.
-        env.persist_now = true;
+        env.disk.persist_now = true;
         let (committed, last) = (self.replica.committed, self.replica.last);
-        let copies = leading.copies.iter_mut().map(|(to, it)| (*to, &mut it.flow));
-        let learners = leading.learners.iter_mut().filter(|(_, it)| it.begun);
+        let copies = leading.lead.copies.iter_mut().map(|(to, it)| (*to, &mut it.flow));
+        let learners = leading.lead.newcomers.learners.iter_mut().filter(|(_, it)| it.begun);
         let learners = learners.map(|(to, it)| (*to, &mut it.flow));
         for (to, flow) in copies.chain(learners) {
-            while flow.sent.pe == leading.pe && flow.sent < last && flow.has_room(&sizes) {
+            while flow.sent.pe == leading.lead.pe && flow.sent < last && flow.has_room(&sizes) {
                 let Some((entries, bytes)) = self.replica.batch_after(flow.sent, &sizes) else {
                     break;
                 };
                 let Some(upto) = entries.last().map(|it| it.at) else {
                     break;
                 };
-                let (part, pe, after, count) = (number, leading.pe, flow.sent, entries.len());
+                let (part, pe, after, count) = (number, leading.lead.pe, flow.sent, entries.len());
                 env.send(to, Message::Prepare { part, pe, committed, after, entries });
                 flow.on_sent(upto, count, bytes, now);
             }
@@ -96,8 +97,8 @@ impl Partition {
         let Some(leading) = &mut self.leading else {
             return;
         };
-        let pe = leading.pe;
-        for (number, copy) in &mut leading.copies {
+        let pe = leading.lead.pe;
+        for (number, copy) in &mut leading.lead.copies {
             let Some(since) = copy.behind_ms else {
                 continue;
             };

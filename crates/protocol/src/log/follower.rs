@@ -25,7 +25,7 @@ impl Partition {
     pub fn meta(&self, env: &Env) -> PartMeta {
         let (pe, last, whole) = (self.replica.pe, self.replica.last, self.replica.whole);
         let found_from = self.replica.found_from;
-        PartMeta { pe, last, whole, forgotten: env.forgotten, found_from }
+        PartMeta { pe, last, whole, forgotten: env.stamps.forgotten, found_from }
     }
 
     /// Persists the meta data with this batch; the batch makes everything through `last` durable.
@@ -46,7 +46,7 @@ impl Partition {
             if write.doc.is_none()
                 && let Some(doc) = self.replica.get(&write.key)
             {
-                env.forgotten = env.forgotten.max(doc.version());
+                env.stamps.forgotten = env.stamps.forgotten.max(doc.version());
             }
             env.persist_doc(write.key.clone(), write.doc.clone());
             if let Some(learning) = &mut self.learning {
@@ -75,7 +75,7 @@ impl Partition {
             return false;
         }
         if pe > self.replica.pe {
-            env.refresh = true;
+            env.store.refresh = true;
             return false;
         }
         let owns = self.entry(env).is_some_and(|part| part.pe == pe && part.owner == from.number);
@@ -152,7 +152,7 @@ impl Partition {
         let taken = self.learning.as_ref().map_or(0, |it| it.next_chunk);
         if let Some(newest) = taken.checked_sub(1).filter(|_| chunk.number < taken) {
             self.persist_meta(env);
-            self.chunk_acks.push_back((env.lsn, chunk.pe, chunk.learn, newest));
+            self.chunk_acks.push_back((env.disk.lsn, chunk.pe, chunk.learn, newest));
         }
     }
 
@@ -162,7 +162,7 @@ impl Partition {
         if replica.last.pe == start.pe && replica.last >= start {
             // The same owner's log is here already: positions never go back within an epoch, since
             // acknowledgements of it may be on their way.
-            for entry in replica.window.iter().chain(&replica.tail) {
+            for entry in replica.window.entries.iter().chain(&replica.tail.entries) {
                 touched.extend(entry.writes.iter().map(|write| (write.key.clone(), entry.at)));
             }
         } else {

@@ -22,7 +22,7 @@ impl Partition {
     /// Copies that never ran have started. That alone changes no epoch: they had nothing to lose.
     pub fn on_first_starts(&mut self, view: &View) {
         let Some(leading) = &mut self.leading else { return };
-        for (number, copy) in &mut leading.copies {
+        for (number, copy) in &mut leading.lead.copies {
             if copy.member.incarnation == Incarnation(0) {
                 copy.member = view.member(*number).unwrap_or(copy.member);
             }
@@ -37,17 +37,17 @@ impl Partition {
         request: Option<RequestId>,
     ) -> LogPos {
         debug_assert!(
-            self.leading.as_ref().is_some_and(|it| it.is_open()),
+            self.leading.as_ref().is_some_and(|it| it.lead.is_open()),
             "partition {} writes, and does not serve",
             self.number
         );
-        let pe = self.leading.as_ref().map_or(self.replica.pe, |it| it.pe);
+        let pe = self.leading.as_ref().map_or(self.replica.pe, |it| it.lead.pe);
         let at = self.replica.next_pos(pe);
         self.append(env, Entry::new(at, writes, request));
         let now = env.now.mono_ms;
         if let Some(leading) = &mut self.leading {
-            leading.dirty = true;
-            for copy in leading.copies.values_mut() {
+            leading.lead.unsent.dirty = true;
+            for copy in leading.lead.copies.values_mut() {
                 copy.behind_ms.get_or_insert(now);
             }
         }
@@ -62,13 +62,13 @@ impl Partition {
         writes: Vec<Write>,
         request: Option<RequestId>,
     ) -> LogPos {
-        let persist_now = env.persist_now;
-        let dirty = self.leading.as_ref().is_some_and(|it| it.dirty);
+        let persist_now = env.disk.persist_now;
+        let dirty = self.leading.as_ref().is_some_and(|it| it.lead.unsent.dirty);
         let at = self.write(env, writes, request);
-        env.persist_now = persist_now;
+        env.disk.persist_now = persist_now;
         if let Some(leading) = &mut self.leading {
-            leading.dirty = dirty;
-            leading.unhurried_ms.get_or_insert(env.now.mono_ms + UNHURRIED_MS);
+            leading.lead.unsent.dirty = dirty;
+            leading.lead.unsent.due_ms.get_or_insert(env.now.mono_ms + UNHURRIED_MS);
         }
         at
     }
@@ -77,7 +77,7 @@ impl Partition {
     /// much is about to go to the disk. Who was read for before that, and is to be written for now, waits
     /// until it is over.
     pub fn may_begin(&self, env: &Env) -> bool {
-        let is_open = self.leading.as_ref().is_some_and(|it| it.is_open());
+        let is_open = self.leading.as_ref().is_some_and(|it| it.lead.is_open());
         is_open && self.has_copies(env) && !env.is_batch_full()
     }
 
@@ -87,11 +87,11 @@ impl Partition {
             return false;
         };
         let view = env.view();
-        let (copies, wanted) = (leading.copies.len() + 1, view.r as usize + 1);
+        let (copies, wanted) = (leading.lead.copies.len() + 1, view.r as usize + 1);
         if copies >= wanted {
             return true;
         }
-        let overdue = leading.missing.values();
+        let overdue = leading.lead.newcomers.missing.values();
         let deadline = env.config.timing.copy_deadline_ms;
         let overdue = overdue.filter(|since| env.now.mono_ms >= **since + deadline).count();
         copies >= wanted.min(view.up_count().saturating_sub(overdue))

@@ -28,39 +28,48 @@ impl Partition {
         let (Some(view), Some(leading)) = (view, &mut self.leading) else {
             return;
         };
-        leading.to_split = view.unsplit(number);
-        leading.lets_go = view.may_let_go(number);
-        let is_absent =
-            |it: &ManagerNumber| *it != me && !leading.copies.contains_key(it) && view.is_up(*it);
+        leading.lead.wedge.to_split = view.unsplit(number);
+        leading.lead.wedge.lets_go = view.may_let_go(number);
+        let is_absent = |it: &ManagerNumber| {
+            *it != me && !leading.lead.copies.contains_key(it) && view.is_up(*it)
+        };
         let wanted = view.wanted(number);
         let missing: Vec<ManagerNumber> =
             wanted.iter().copied().filter(|it| is_absent(it)).collect();
-        leading.missing.retain(|it, _| missing.contains(it));
+        leading.lead.newcomers.missing.retain(|it, _| missing.contains(it));
         for it in &missing {
-            leading.missing.entry(*it).or_insert(now);
+            leading.lead.newcomers.missing.entry(*it).or_insert(now);
         }
         // Somebody else holds a copy for each that has been missing for long.
         let repair_ms = env.config.timing.repair_ms;
-        let overdue = leading.missing.values().filter(|since| now >= **since + repair_ms).count();
+        let overdue = leading
+            .lead
+            .newcomers
+            .missing
+            .values()
+            .filter(|since| now >= **since + repair_ms)
+            .count();
         let others = view.ring_from(number).filter(|it| view.is_up(*it) && !wanted.contains(it));
         let stand_ins: Vec<ManagerNumber> =
             others.take(overdue).filter(|it| is_absent(it)).collect();
         let absent: Vec<ManagerNumber> =
             missing.into_iter().chain(stand_ins.iter().copied()).collect();
         leading
+            .lead
+            .newcomers
             .learners
             .retain(|it, learner| absent.contains(it) && view.member(*it) == Some(learner.member));
         // Whoever is down may come back, and who leaves may stay: they have what they got.
-        for (it, unwanted) in &mut leading.begun {
-            let is_wanted = absent.contains(it) || leading.copies.contains_key(it);
+        for (it, unwanted) in &mut leading.lead.newcomers.begun {
+            let is_wanted = absent.contains(it) || leading.lead.copies.contains_key(it);
             *unwanted = if is_wanted { None } else { unwanted.or(Some(now)) };
         }
         let abandon_ms = env.config.timing.abandon_ms;
-        let mut unwanted = leading.begun.values().flatten();
-        leading.drops_abandoned =
-            leading.is_open() && unwanted.any(|since| now >= *since + abandon_ms);
+        let mut unwanted = leading.lead.newcomers.begun.values().flatten();
+        leading.lead.newcomers.drops_abandoned =
+            leading.lead.is_open() && unwanted.any(|since| now >= *since + abandon_ms);
         for it in absent {
-            if leading.is_open() && !leading.learners.contains_key(&it) {
+            if leading.lead.is_open() && !leading.lead.newcomers.learners.contains_key(&it) {
                 let Some(member) = view.member(it) else {
                     continue;
                 };
@@ -80,12 +89,12 @@ impl Partition {
                     in_flight: VecDeque::new(),
                     progress: Pieces::new(now),
                 };
-                leading.learners.insert(it, learner);
-                leading.begun.insert(it, None);
+                leading.lead.newcomers.learners.insert(it, learner);
+                leading.lead.newcomers.begun.insert(it, None);
             }
         }
         self.resend_to_learners(env);
-        let fresh = self.leading.iter().flat_map(|it| it.learners.iter());
+        let fresh = self.leading.iter().flat_map(|it| it.lead.newcomers.learners.iter());
         let fresh = fresh.filter(|(_, it)| it.next_chunk == 0).map(|(to, _)| *to);
         for to in fresh.collect::<Vec<_>>() {
             self.send_chunks(env, to, env.config.sizes.chunks_in_flight);
@@ -101,14 +110,14 @@ impl Partition {
             return;
         };
         // What the window no longer reaches is begun anew.
-        let before = leading.learners.len();
-        leading.learners.retain(|_, it| it.flow.acked.max(it.start) >= base);
-        for _ in leading.learners.len()..before {
+        let before = leading.lead.newcomers.learners.len();
+        leading.lead.newcomers.learners.retain(|_, it| it.flow.acked.max(it.start) >= base);
+        for _ in leading.lead.newcomers.learners.len()..before {
             env.note(Transition::LearnRestarted, Some(part));
         }
-        let pe = leading.pe;
+        let pe = leading.lead.pe;
         let mut silent = Vec::new();
-        for (to, learner) in &mut leading.learners {
+        for (to, learner) in &mut leading.lead.newcomers.learners {
             if !learner.in_flight.is_empty() && learner.progress.rewind(now, resend_ms) {
                 silent.push(*to);
             }
@@ -130,8 +139,8 @@ impl Partition {
         let Some(leading) = &mut self.leading else {
             return;
         };
-        let (pe, forgotten) = (leading.pe, env.forgotten);
-        let Some(learner) = leading.learners.get_mut(&to) else {
+        let (pe, forgotten) = (leading.lead.pe, env.stamps.forgotten);
+        let Some(learner) = leading.lead.newcomers.learners.get_mut(&to) else {
             return;
         };
         loop {
@@ -167,10 +176,10 @@ impl Partition {
     ) {
         let (part, now) = (self.number, env.now.mono_ms);
         let committed = self.replica.committed;
-        let Some(leading) = self.leading.as_mut().filter(|it| it.pe == pe) else {
+        let Some(leading) = self.leading.as_mut().filter(|it| it.lead.pe == pe) else {
             return;
         };
-        let learner = leading.learners.get_mut(&from.number);
+        let learner = leading.lead.newcomers.learners.get_mut(&from.number);
         let Some(learner) = learner.filter(|it| it.member == from && it.learn == learn) else {
             return;
         };
@@ -186,7 +195,7 @@ impl Partition {
             // The learner's log has begun: send what was written since. If that is nothing, an
             // empty Prepare asks for the first acknowledgement.
             learner.begun = true;
-            leading.dirty = true;
+            leading.lead.unsent.dirty = true;
             let (after, entries) = (learner.start, Vec::new());
             env.send(from.number, Message::Prepare { part, pe, committed, after, entries });
         }
@@ -201,13 +210,15 @@ impl Partition {
         let Some(leading) = &mut self.leading else {
             return;
         };
-        if !std::mem::take(&mut leading.asks_to_wedge) {
+        if !std::mem::take(&mut leading.lead.wedge.asks) {
             return;
         }
         if !reached {
-            leading.next_wedge_ms = now + WEDGE_PAUSE_MS;
-        } else if leading.phase == Phase::Serving && leading.wants_wedge(last, &env.config.sizes) {
-            leading.phase = Phase::Wedged { since_ms: now, asked: false };
+            leading.lead.wedge.next_ms = now + WEDGE_PAUSE_MS;
+        } else if leading.lead.phase == Phase::Serving
+            && leading.lead.wants_wedge(last, &env.config.sizes)
+        {
+            leading.lead.phase = Phase::Wedged { since_ms: now, asked: false };
             env.note(Transition::Wedged, Some(self.number));
         }
     }
@@ -218,26 +229,31 @@ impl Partition {
         let Some(leading) = &mut self.leading else {
             return;
         };
-        let close = leading.has_close_learner(last, &env.config.sizes);
-        let wanted = leading.wants_wedge(last, &env.config.sizes);
-        match leading.phase {
-            Phase::Serving if wanted && now >= leading.next_wedge_ms => {
-                if !std::mem::replace(&mut leading.asks_to_wedge, true) {
-                    env.reads_wanted.push((number, ReadFor::Wedge));
+        let close = leading.lead.has_close_learner(last, &env.config.sizes);
+        let wanted = leading.lead.wants_wedge(last, &env.config.sizes);
+        match leading.lead.phase {
+            Phase::Serving if wanted && now >= leading.lead.wedge.next_ms => {
+                if !std::mem::replace(&mut leading.lead.wedge.asks, true) {
+                    env.store.reads_wanted.push((number, ReadFor::Wedge));
                 }
             }
             Phase::Wedged { since_ms, asked: false } if !wanted || now > since_ms + WEDGE_MS => {
-                leading.phase = Phase::Serving;
+                leading.lead.phase = Phase::Serving;
                 if close {
                     // It stays close and yet does not get there: begin anew, and not at once. Who
                     // has everything waits for a slow copy, and keeps what it has.
-                    leading.learners.retain(|_, it| it.is_complete(last));
+                    leading.lead.newcomers.learners.retain(|_, it| it.is_complete(last));
                 }
                 if wanted {
-                    leading.next_wedge_ms = now + WEDGE_PAUSE_MS;
+                    leading.lead.wedge.next_ms = now + WEDGE_PAUSE_MS;
                 }
                 // What nodes answered meanwhile was not taken: they are asked once more.
-                leading.work.values_mut().for_each(|it| it.ask_ms = it.ask_ms.min(now));
+                leading
+                    .residents
+                    .sessions
+                    .work
+                    .values_mut()
+                    .for_each(|it| it.ask_ms = it.ask_ms.min(now));
                 // What the registry said meanwhile could not be written.
                 self.sweep_lost(env);
                 self.tick_work(env);
@@ -254,29 +270,29 @@ impl Partition {
     /// What the owner wants changed in the View now.
     pub fn desire(&self, me: MemberId) -> Option<Desire> {
         let leading = self.leading.as_ref()?;
-        if let Phase::Recover(recovery) = &leading.phase {
+        if let Phase::Recover(recovery) = &leading.lead.phase {
             return recovery.desire(me, self.replica.committed);
         }
-        if let Some(copy) = leading.copies.values().find(|it| it.too_old) {
+        if let Some(copy) = leading.lead.copies.values().find(|it| it.too_old) {
             return Some(Desire::Shrink(copy.member));
         }
-        let Phase::Wedged { asked, .. } = leading.phase else {
+        let Phase::Wedged { asked, .. } = leading.lead.phase else {
             // Only a new epoch lets them drop what they have.
-            return leading.drops_abandoned.then_some(Desire::Bump);
+            return leading.lead.newcomers.drops_abandoned.then_some(Desire::Bump);
         };
         let last = self.replica.last;
-        if !self.replica.tail.is_empty() {
+        if !self.replica.tail.entries.is_empty() {
             return None;
         }
-        if let Some(newcomer) = leading.to_split {
+        if let Some(newcomer) = leading.lead.wedge.to_split {
             return Some(Desire::Split(newcomer));
         }
-        let complete = leading.learners.values().filter(|it| it.is_complete(last));
+        let complete = leading.lead.newcomers.learners.values().filter(|it| it.is_complete(last));
         let complete: Vec<MemberId> = complete.map(|it| it.member).collect();
         if !complete.is_empty() {
             return Some(Desire::Add(complete));
         }
-        if leading.lets_go {
+        if leading.lead.wedge.lets_go {
             return Some(Desire::LetGo);
         }
         asked.then_some(Desire::Bump)
@@ -289,12 +305,13 @@ impl Partition {
     pub fn on_desire_asked(&mut self, env: &mut Env) {
         let (told, last) = ((self.number, self.replica.committed), self.replica.last);
         if let Some(leading) = &mut self.leading
-            && let Phase::Wedged { since_ms, .. } = leading.phase
+            && let Phase::Wedged { since_ms, .. } = leading.lead.phase
         {
-            leading.phase = Phase::Wedged { since_ms, asked: true };
-            let added = leading.learners.iter().filter(|(_, it)| it.is_complete(last));
-            leading.adding.extend(added.map(|(number, it)| (*number, it.member)));
-            for to in leading.copies.keys().chain(leading.learners.keys()) {
+            leading.lead.phase = Phase::Wedged { since_ms, asked: true };
+            let added =
+                leading.lead.newcomers.learners.iter().filter(|(_, it)| it.is_complete(last));
+            leading.lead.wedge.adding.extend(added.map(|(number, it)| (*number, it.member)));
+            for to in leading.lead.copies.keys().chain(leading.lead.newcomers.learners.keys()) {
                 env.send(*to, Message::Heartbeat { committed: vec![told] });
             }
         }
@@ -304,9 +321,9 @@ impl Partition {
     pub fn on_desire_failed(&mut self, env: &mut Env) {
         let now = env.now.mono_ms;
         if let Some(leading) = &mut self.leading
-            && matches!(leading.phase, Phase::Wedged { asked: true, .. })
+            && matches!(leading.lead.phase, Phase::Wedged { asked: true, .. })
         {
-            leading.phase = Phase::Wedged { since_ms: now, asked: false };
+            leading.lead.phase = Phase::Wedged { since_ms: now, asked: false };
             self.on_nobody_added(env);
         }
         self.drive_wedge(env);

@@ -26,14 +26,14 @@ impl Partition {
 
     fn keep(&mut self, promised: Promised) {
         if let Some(leading) = &mut self.leading {
-            leading.promised.push_back(promised);
-            leading.dirty = true;
+            leading.inbox.promised.push_back(promised);
+            leading.lead.unsent.dirty = true;
         }
     }
 
     /// Whether this owner is the only copy.
     pub fn has_no_copies(&self) -> bool {
-        self.leading.as_ref().is_some_and(|it| it.copies.is_empty())
+        self.leading.as_ref().is_some_and(|it| it.lead.copies.is_empty())
     }
 
     /// Everything up to there is committed. The only place where an answer to a write is let go.
@@ -58,11 +58,11 @@ impl Partition {
         let (retry_ms, patience_ms) = (timing.retry_ms, timing.suspect_ms * LOST_AFTER);
         let Some(leading) = &mut self.leading else { return };
         // Where nothing was asked of it for so long, it may have been back in between.
-        let is_over = now >= leading.reads.again_ms + patience_ms;
-        leading.reads.unread_since_ms.take_if(|_| is_over);
-        leading.reads.again_ms = now + retry_ms;
-        let since = *leading.reads.unread_since_ms.get_or_insert(now);
-        let proves = leading.reads.proves;
+        let is_over = now >= leading.rounds.again_ms + patience_ms;
+        leading.rounds.unread_since_ms.take_if(|_| is_over);
+        leading.rounds.again_ms = now + retry_ms;
+        let since = *leading.rounds.unread_since_ms.get_or_insert(now);
+        let proves = leading.rounds.proves;
         if now < since + patience_ms {
             return;
         }
@@ -80,15 +80,15 @@ impl Partition {
         let Some(leading) = self.leading.as_mut().filter(|it| it.has_unproven(upto)) else {
             return Vec::new();
         };
-        let upto = leading.promised.partition_point(|it| it.at <= upto);
-        leading.promised.drain(..upto).collect()
+        let upto = leading.inbox.promised.partition_point(|it| it.at <= upto);
+        leading.inbox.promised.drain(..upto).collect()
     }
 
     pub(crate) fn let_go(&mut self, env: &mut Env, promised: Promised) {
         let Some(leading) = &mut self.leading else { return };
         let Promised { origin, result, .. } = promised;
-        if let Some(asked) = leading.live.remove(&origin) {
-            leading.runs.remove(&origin);
+        if let Some(asked) = leading.inbox.live.remove(&origin) {
+            leading.residents.documents.runs.remove(&origin);
             self.settled.insert(env, origin, &asked.op, &result);
             env.answer(origin, result);
         }
@@ -99,7 +99,7 @@ impl Partition {
     /// Lets a request wait until the partition serves, or has enough copies.
     pub fn enqueue(&mut self, origin: Origin) {
         if let Some(leading) = &mut self.leading {
-            leading.queue.push_back(origin);
+            leading.inbox.queue.push_back(origin);
         }
     }
 

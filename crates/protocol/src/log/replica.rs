@@ -8,13 +8,12 @@
 //!  docs = everything through `committed`;  latest = what the tail writes over it
 //! ```
 
+use crate::contents::counts::Counts;
 use crate::contents::fills;
 use crate::contents::fills::{bytes, of_application};
-use crate::contents::memories::Memories;
-use crate::contents::session_counts::{Census, is_under_way};
+use crate::contents::session_counts::is_under_way;
 use crate::settings::sizes::Sizes;
 use rota_docstore::Usage;
-use rota_docstore::space::Usages;
 use rota_messages::documents::Brief;
 use rota_messages::{Doc, DocKey, Entry, Write};
 use rota_model::{BootId, Epoch, LogPos, NodeId, Seq, SessionRecord, Stamp};
@@ -22,17 +21,28 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
+/// Entries of a log that follow each other.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Run {
+    /// Oldest first.
+    pub entries: VecDeque<Entry>,
+    /// About how many bytes they hold.
+    pub bytes: usize,
+    /// How much of that is of applications' documents; counted for the tail only.
+    pub fills: u64,
+}
+
 impl Replica {
     /// What documents of applications fill here. What is not known to be committed (at a copy that is
     /// the last entry, until the next one comes) counts whole, beside what it replaces.
     pub fn filled(&self) -> u64 {
-        let committed = bytes(self.usages.all()).saturating_add(self.beside);
-        committed.saturating_add(self.tail_fills)
+        let committed = bytes(self.counts.usages.all()).saturating_add(self.counts.beside);
+        committed.saturating_add(self.tail.fills)
     }
 
     /// What records of sessions fill here, at most: all that is not known to be committed counts as such.
     pub fn session_bytes(&self) -> u64 {
-        self.sessions.saturating_add(self.tail_bytes as u64)
+        self.counts.sessions.saturating_add(self.tail.bytes as u64)
     }
 }
 
@@ -47,21 +57,13 @@ pub struct Replica {
     pub pe: Epoch,
     /// Committed documents. Changed by [`Replica::set`] only.
     pub docs: BTreeMap<DocKey, Arc<Doc>>,
-    /// Its sessions, counted.
-    pub census: Census,
-    /// What it remembers beside its sessions and documents, by age.
-    pub memories: Memories,
+    /// What its committed documents come to.
+    pub counts: Counts,
     /// A digest of all committed documents that does not depend on their order.
     pub digest: u64,
     /// Digests as they were at some committed positions of this epoch, so that copies can be compared
     /// that are asked at different moments. Only what a member of the ISR has counts.
     pub marks: VecDeque<(LogPos, u64)>,
-    /// How much committed documents of applications fill, by namespace.
-    pub usages: Usages,
-    /// What is kept beside that of applications: ends of documents, and memories of operations.
-    pub beside: u64,
-    /// What committed records of sessions fill, with what is remembered beside them.
-    pub sessions: u64,
     /// Highest version of a document that was ever here, of those that were removed too.
     pub high_water: Stamp,
     /// The same of committed ones only: no later owner lacks these.
@@ -69,15 +71,9 @@ pub struct Replica {
     /// The window holds every entry after this position.
     pub base: LogPos,
     /// Committed entries, oldest first.
-    pub window: VecDeque<Entry>,
-    /// About how many bytes they hold.
-    pub window_bytes: usize,
+    pub window: Run,
     /// Entries that are not known to be committed.
-    pub tail: VecDeque<Entry>,
-    /// About how many bytes the tail holds.
-    pub tail_bytes: usize,
-    /// How much of that is of applications' documents.
-    pub tail_fills: u64,
+    pub tail: Run,
     /// What the tail wrote last to each document.
     pub latest: BTreeMap<DocKey, (LogPos, Option<Arc<Doc>>)>,
     /// Last entry here.
@@ -130,14 +126,14 @@ impl Replica {
             None => self.docs.remove(key),
         };
         let documents = [&before, &after].map(|it| it.as_deref().and_then(of_application));
-        self.usages.count(key.name.space(), documents[0], documents[1]);
+        self.counts.usages.count(key.name.space(), documents[0], documents[1]);
         let [gone, come] = [&before, &after].map(|it| it.as_deref().map_or(0, fills::beside));
-        self.beside = self.beside.saturating_sub(gone).saturating_add(come);
+        self.counts.beside = self.counts.beside.saturating_sub(gone).saturating_add(come);
         let [gone, come] = [&before, &after].map(|it| it.as_deref().map_or(0, fills::of_session));
-        self.sessions = self.sessions.saturating_sub(gone).saturating_add(come);
+        self.counts.sessions = self.counts.sessions.saturating_sub(gone).saturating_add(come);
         let [was, is] = [&before, &after].map(|it| it.as_deref().and_then(Doc::brief));
-        self.census.change(key, was, is);
-        self.memories.change(key, before.as_deref(), after.as_deref());
+        self.counts.census.change(key, was, is);
+        self.counts.memories.change(key, before.as_deref(), after.as_deref());
         if let Some(doc) = before {
             self.digest = self.digest.wrapping_sub(doc.digest(key));
         }
@@ -152,29 +148,29 @@ impl Replica {
             self.latest.insert(write.key.clone(), (entry.at, write.doc.clone()));
         }
         self.last = entry.at;
-        self.tail_bytes += entry.bytes();
-        self.tail_fills += fills::fills(&entry);
-        self.tail.push_back(entry);
+        self.tail.bytes += entry.bytes();
+        self.tail.fills += fills::fills(&entry);
+        self.tail.entries.push_back(entry);
     }
 
     /// Lets go of everything that is not known to be committed.
     pub fn drop_tail(&mut self) {
         // Nobody was told of these versions.
         self.high_water = self.settled_water;
-        self.tail.clear();
-        (self.tail_bytes, self.tail_fills) = (0, 0);
+        self.tail.entries.clear();
+        (self.tail.bytes, self.tail.fills) = (0, 0);
         self.latest.clear();
     }
 
     /// Commits everything through `at`; gives what was committed by it.
     pub fn commit_to(&mut self, at: LogPos, sizes: &Sizes) -> Vec<Entry> {
         let mut done = Vec::new();
-        while self.tail.front().is_some_and(|entry| entry.at <= at) {
-            let Some(entry) = self.tail.pop_front() else {
+        while self.tail.entries.front().is_some_and(|entry| entry.at <= at) {
+            let Some(entry) = self.tail.entries.pop_front() else {
                 break;
             };
-            self.tail_bytes = self.tail_bytes.saturating_sub(entry.bytes());
-            self.tail_fills = self.tail_fills.saturating_sub(fills::fills(&entry));
+            self.tail.bytes = self.tail.bytes.saturating_sub(entry.bytes());
+            self.tail.fills = self.tail.fills.saturating_sub(fills::fills(&entry));
             for write in entry.writes.iter() {
                 self.set(&write.key, write.doc.clone());
                 if self.latest.get(&write.key).is_some_and(|(pos, _)| *pos == entry.at) {
@@ -183,15 +179,16 @@ impl Replica {
             }
             self.committed = entry.at;
             self.mark(sizes);
-            self.window_bytes += entry.bytes();
-            self.window.push_back(entry.clone());
+            self.window.bytes += entry.bytes();
+            self.window.entries.push_back(entry.clone());
             done.push(entry);
-            while self.window.len() > sizes.window_entries || self.window_bytes > sizes.window_bytes
+            while self.window.entries.len() > sizes.window_entries
+                || self.window.bytes > sizes.window_bytes
             {
-                let Some(oldest) = self.window.pop_front() else {
+                let Some(oldest) = self.window.entries.pop_front() else {
                     break;
                 };
-                self.window_bytes -= oldest.bytes();
+                self.window.bytes -= oldest.bytes();
                 self.base = oldest.at;
             }
         }
@@ -212,9 +209,9 @@ impl Replica {
         if at < self.base {
             return None;
         }
-        let from = self.window.partition_point(|entry| entry.at <= at);
-        let tail_from = self.tail.partition_point(|entry| entry.at <= at);
-        Some(self.window.range(from..).chain(self.tail.range(tail_from..)))
+        let from = self.window.entries.partition_point(|entry| entry.at <= at);
+        let tail_from = self.tail.entries.partition_point(|entry| entry.at <= at);
+        Some(self.window.entries.range(from..).chain(self.tail.entries.range(tail_from..)))
     }
 
     /// The entries after `at` that fit into one message, and their bytes; `None` when the window
@@ -307,7 +304,8 @@ impl Replica {
 
     /// Sessions of which a node is still to answer, with everything that was appended.
     pub fn sessions_under_way(&self) -> impl Iterator<Item = &DocKey> {
-        let committed = self.census.under_way().filter(|key| !self.latest.contains_key(*key));
+        let committed =
+            self.counts.census.under_way().filter(|key| !self.latest.contains_key(*key));
         let touched = self.touched_sessions().filter(|(_, brief)| is_under_way(brief.state));
         committed.chain(touched.map(|(key, _)| key))
     }
@@ -318,7 +316,7 @@ impl Replica {
         let runs_there = |(_, brief): &(&DocKey, &Brief)| {
             brief.runs_at().is_some_and(|(node, boot)| is_over(node, *boot))
         };
-        let any_settled = self.census.boots().any(|(node, boot)| is_over(node, boot));
+        let any_settled = self.counts.census.boots().any(|(node, boot)| is_over(node, boot));
         let settled = any_settled.then(|| self.settled_sessions()).into_iter().flatten();
         let sessions = settled.chain(self.touched_sessions());
         sessions.filter(runs_there).map(|(key, _)| key.clone()).collect()
@@ -333,8 +331,8 @@ impl Replica {
         }
         self.settled_water = settled;
         self.drop_tail();
-        self.window.clear();
-        self.window_bytes = 0;
+        self.window.entries.clear();
+        self.window.bytes = 0;
         self.base = start;
         self.last = start;
         self.committed = start;
@@ -346,7 +344,7 @@ impl Replica {
     pub fn usage(&self, space: &str) -> Usage {
         let of = |doc: Option<&Arc<Doc>>| Usage::of(doc.and_then(|it| of_application(it)));
         let latest = self.latest.iter().filter(|(key, _)| key.name.space() == space);
-        latest.fold(self.usages.get(space), |usage, (key, (_, doc))| {
+        latest.fold(self.counts.usages.get(space), |usage, (key, (_, doc))| {
             usage.plus(of(doc.as_ref())).minus(of(self.docs.get(key)))
         })
     }

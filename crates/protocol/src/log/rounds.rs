@@ -13,7 +13,7 @@ impl Partition {
     /// Lets a request wait for a confirm round that begins after now.
     pub fn confirm_then(&mut self, origin: Origin) {
         if let Some(leading) = &mut self.leading {
-            leading.reads.next.push(origin);
+            leading.rounds.next.push(origin);
         }
     }
 
@@ -25,28 +25,29 @@ impl Partition {
             return Vec::new();
         };
         let committed = self.replica.committed;
-        if leading.reads.round.is_some() || !leading.wants_round(committed, now) {
+        if leading.rounds.round.is_some() || !leading.wants_round(committed, now) {
             return Vec::new();
         }
-        leading.reads.proves = committed;
-        leading.reads.unread_since_ms.take_if(|_| !env.store_away);
-        let mut peers: BTreeSet<ManagerNumber> = leading.copies.keys().copied().collect();
+        leading.rounds.proves = committed;
+        leading.rounds.unread_since_ms.take_if(|_| !env.store.is_away);
+        let mut peers: BTreeSet<ManagerNumber> = leading.lead.copies.keys().copied().collect();
         // Whoever gives a partition up may be out already, and its copies with it.
-        if matches!(leading.phase, Phase::Recover(_)) {
+        if matches!(leading.lead.phase, Phase::Recover(_)) {
             peers.clear();
         }
         // Without copies the config store is read, which names whoever was added.
         if !peers.is_empty() {
-            peers.extend(leading.adding.keys());
+            peers.extend(leading.lead.wedge.adding.keys());
         }
-        leading.reads.now = std::mem::take(&mut leading.reads.next);
-        leading.reads.renewals_now = std::mem::take(&mut leading.reads.renewals_next);
-        leading.reads.sent_ms = now;
+        leading.rounds.now = std::mem::take(&mut leading.rounds.next);
+        leading.residents.leases.renewals_now =
+            std::mem::take(&mut leading.residents.leases.renewals_next);
+        leading.rounds.sent_ms = now;
         if peers.is_empty() {
-            env.reads_wanted.push((number, ReadFor::Round(round)));
+            env.store.reads_wanted.push((number, ReadFor::Round(round)));
         }
         let asked = peers.iter().copied().collect();
-        leading.reads.round = Some((round, peers));
+        leading.rounds.round = Some((round, peers));
         asked
     }
 
@@ -55,7 +56,7 @@ impl Partition {
         let Some(leading) = &mut self.leading else {
             return;
         };
-        let Some((under_way, missing)) = &mut leading.reads.round else {
+        let Some((under_way, missing)) = &mut leading.rounds.round else {
             return;
         };
         if *under_way != round || !missing.remove(&from) || !missing.is_empty() {
@@ -70,7 +71,7 @@ impl Partition {
         let Some(leading) = &mut self.leading else {
             return;
         };
-        let under_way = leading.reads.round.as_ref();
+        let under_way = leading.rounds.round.as_ref();
         if !under_way.is_some_and(|(it, missing)| *it == round && missing.is_empty()) {
             return;
         }
@@ -78,9 +79,9 @@ impl Partition {
             self.finish_round(env);
             return;
         }
-        leading.reads.round = None;
-        let renewals = std::mem::take(&mut leading.reads.renewals_now);
-        let now = std::mem::take(&mut leading.reads.now);
+        leading.rounds.round = None;
+        let renewals = std::mem::take(&mut leading.residents.leases.renewals_now);
+        let now = std::mem::take(&mut leading.rounds.now);
         self.on_unread(env);
         for renewal in renewals {
             crate::node_lease::reply::not_judge(env, renewal.call, &renewal.renew.node);
@@ -96,10 +97,10 @@ impl Partition {
     /// Who was to be added was not: a round needs no word of theirs any more.
     pub fn on_nobody_added(&mut self, env: &mut Env) {
         let Some(leading) = &mut self.leading else { return };
-        leading.adding.clear();
-        let Some((_, missing)) = &mut leading.reads.round else { return };
+        leading.lead.wedge.adding.clear();
+        let Some((_, missing)) = &mut leading.rounds.round else { return };
         let waited = !missing.is_empty();
-        missing.retain(|it| leading.copies.contains_key(it));
+        missing.retain(|it| leading.lead.copies.contains_key(it));
         if waited && missing.is_empty() {
             self.finish_round(env);
         }
@@ -109,10 +110,10 @@ impl Partition {
         let Some(leading) = &mut self.leading else {
             return;
         };
-        leading.reads.round = None;
-        let (reads, proves) = (leading.reads(), leading.reads.proves);
-        let renewals = std::mem::take(&mut leading.reads.renewals_now);
-        let now = std::mem::take(&mut leading.reads.now);
+        leading.rounds.round = None;
+        let (reads, proves) = (leading.lead.reads(), leading.rounds.proves);
+        let renewals = std::mem::take(&mut leading.residents.leases.renewals_now);
+        let now = std::mem::take(&mut leading.rounds.now);
         self.keep_proven(env, proves);
         for renewal in renewals {
             self.on_renewal_confirmed(env, renewal);
@@ -125,17 +126,17 @@ impl Partition {
     /// Sends a round again that stays unanswered. Gives the peers to ask again.
     pub fn repeat_round(&mut self, env: &Env) -> Option<(u64, Vec<ManagerNumber>)> {
         let leading = self.leading.as_mut()?;
-        let due = env.now.mono_ms >= leading.reads.sent_ms + env.config.timing.resend_ms;
-        let (round, missing) = leading.reads.round.as_ref().filter(|_| due)?;
+        let due = env.now.mono_ms >= leading.rounds.sent_ms + env.config.timing.resend_ms;
+        let (round, missing) = leading.rounds.round.as_ref().filter(|_| due)?;
         let again = (*round, missing.iter().copied().collect());
-        leading.reads.sent_ms = env.now.mono_ms;
+        leading.rounds.sent_ms = env.now.mono_ms;
         Some(again)
     }
 
     /// Whether a confirm round should begin.
     pub fn wants_round(&self, now_ms: u64) -> bool {
         self.leading.as_ref().is_some_and(|it| {
-            it.reads.round.is_none() && it.wants_round(self.replica.committed, now_ms)
+            it.rounds.round.is_none() && it.wants_round(self.replica.committed, now_ms)
         })
     }
 }

@@ -14,7 +14,7 @@
 //! added), so no entry is ever committed in one half and lost in the other.
 
 use crate::contents::fills::fills;
-use crate::log::replica::Replica;
+use crate::log::replica::{Replica, Run};
 use crate::partition::state::Partition;
 use rota_messages::{DocKey, Entry, Write};
 use rota_model::ManagerNumber;
@@ -39,22 +39,19 @@ fn cut_entries(entries: &mut VecDeque<Entry>, arc: SlotRange) -> (VecDeque<Entry
 impl Replica {
     /// Takes out the copy of an arc: its documents, and its part of the log.
     pub fn cut(&mut self, arc: SlotRange) -> Replica {
-        let (window, window_bytes) = cut_entries(&mut self.window, arc);
-        let (tail, tail_bytes) = cut_entries(&mut self.tail, arc);
-        self.window_bytes = self.window.iter().map(Entry::bytes).sum();
-        self.tail_bytes = self.tail.iter().map(Entry::bytes).sum();
-        self.tail_fills = self.tail.iter().map(fills).sum();
+        let (window, window_bytes) = cut_entries(&mut self.window.entries, arc);
+        let (tail, tail_bytes) = cut_entries(&mut self.tail.entries, arc);
+        self.window.bytes = self.window.entries.iter().map(Entry::bytes).sum();
+        self.tail.bytes = self.tail.entries.iter().map(Entry::bytes).sum();
+        self.tail.fills = self.tail.entries.iter().map(fills).sum();
         let tail_fills = tail.iter().map(fills).sum();
         let mut taken = Replica {
             pe: self.pe,
             high_water: self.high_water,
             settled_water: self.settled_water,
             base: self.base,
-            window,
-            window_bytes,
-            tail,
-            tail_bytes,
-            tail_fills,
+            window: Run { entries: window, bytes: window_bytes, fills: 0 },
+            tail: Run { entries: tail, bytes: tail_bytes, fills: tail_fills },
             last: self.last,
             committed: self.committed,
             durable: self.durable,

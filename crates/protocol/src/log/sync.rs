@@ -49,19 +49,24 @@ impl Partition {
         let Some(leading) = &mut self.leading else {
             return;
         };
-        let Phase::Sync(sync) = &mut leading.phase else {
+        let Phase::Sync(sync) = &mut leading.lead.phase else {
             return;
         };
         if sync.at.is_some() {
             return;
         }
-        let asking: Vec<ManagerNumber> =
-            leading.copies.keys().filter(|it| !sync.reports.contains_key(it)).copied().collect();
+        let asking: Vec<ManagerNumber> = leading
+            .lead
+            .copies
+            .keys()
+            .filter(|it| !sync.reports.contains_key(it))
+            .copied()
+            .collect();
         if !asking.is_empty() {
             let now = env.now.mono_ms;
             // Who is heard and does not report cannot: it may reach no config store, and know nothing of
             // this epoch. So it is behind from the first question on. One that never ran is waited for.
-            for (number, copy) in &mut leading.copies {
+            for (number, copy) in &mut leading.lead.copies {
                 if asking.contains(number) && copy.member.incarnation > Incarnation(0) {
                     copy.behind_ms.get_or_insert(now);
                 }
@@ -69,14 +74,14 @@ impl Partition {
             if now >= sync.asked_ms + env.config.timing.resend_ms || sync.asked_ms == 0 {
                 sync.asked_ms = now.max(1);
                 for copy in asking {
-                    env.send(copy, Message::SyncAsk { part: number, pe: leading.pe });
+                    env.send(copy, Message::SyncAsk { part: number, pe: leading.lead.pe });
                 }
             }
             return;
         }
         let newest = sync.reports.values().map(|it| it.last.seq).max().unwrap_or_default();
         let seq = Seq(newest.max(self.replica.last.seq).0 + 1);
-        let at = LogPos::new(leading.pe, seq);
+        let at = LogPos::new(leading.lead.pe, seq);
         sync.at = Some(at);
         let mut writes = std::mem::take(&mut sync.found);
         let reports = sync.reports.clone();
@@ -96,7 +101,7 @@ impl Partition {
         let Some(leading) = &mut self.leading else {
             return;
         };
-        let Some(state) = leading.copies.get_mut(&copy) else {
+        let Some(state) = leading.lead.copies.get_mut(&copy) else {
             return;
         };
         state.flow.sent = at;
@@ -117,11 +122,11 @@ impl Partition {
         let Some(leading) = &mut self.leading else {
             return;
         };
-        let Phase::Sync(SyncState { at: Some(at), .. }) = &leading.phase else {
+        let Phase::Sync(SyncState { at: Some(at), .. }) = &leading.lead.phase else {
             return;
         };
-        let (pe, at) = (leading.pe, *at);
-        let Some(state) = leading.copies.get_mut(&copy) else {
+        let (pe, at) = (leading.lead.pe, *at);
+        let Some(state) = leading.lead.copies.get_mut(&copy) else {
             return;
         };
         let Some(difference) = &mut state.difference else {
@@ -143,9 +148,10 @@ impl Partition {
         let Some(leading) = &mut self.leading else {
             return;
         };
-        let pe = leading.pe;
+        let pe = leading.lead.pe;
         let mut silent = Vec::new();
-        for (number, copy) in leading.copies.iter_mut().filter(|(_, it)| it.flow.acked.pe < pe) {
+        for (number, copy) in leading.lead.copies.iter_mut().filter(|(_, it)| it.flow.acked.pe < pe)
+        {
             if copy.difference.as_mut().is_some_and(|it| it.progress.rewind(now, resend_ms)) {
                 silent.push(*number);
             }
@@ -158,10 +164,10 @@ impl Partition {
     /// A copy has so many pieces, and lacks others.
     pub fn on_sync_taken(&mut self, env: &mut Env, from: MemberId, pe: Epoch, taken: u64) {
         let (now, most) = (env.now.mono_ms, env.config.sizes.chunks_in_flight);
-        let Some(leading) = self.leading.as_mut().filter(|it| it.pe == pe) else {
+        let Some(leading) = self.leading.as_mut().filter(|it| it.lead.pe == pe) else {
             return;
         };
-        let copy = leading.copies.get_mut(&from.number).filter(|it| it.member == from);
+        let copy = leading.lead.copies.get_mut(&from.number).filter(|it| it.member == from);
         let Some(copy) = copy.filter(|it| it.flow.acked.pe < pe) else {
             return;
         };
@@ -173,19 +179,19 @@ impl Partition {
 
     pub fn on_sync_report(&mut self, env: &mut Env, from: MemberId, pe: Epoch, report: Report) {
         if pe > self.replica.pe {
-            env.refresh = true;
+            env.store.refresh = true;
         }
-        let is_mine = self.leading.as_ref().is_some_and(|it| it.pe == pe);
+        let is_mine = self.leading.as_ref().is_some_and(|it| it.lead.pe == pe);
         if is_mine && self.on_copy_offered(from, &report) {
             return;
         }
-        let Some(leading) = self.leading.as_mut().filter(|it| it.pe == pe) else {
+        let Some(leading) = self.leading.as_mut().filter(|it| it.lead.pe == pe) else {
             return;
         };
-        if leading.copies.get(&from.number).is_none_or(|it| it.member != from) {
+        if leading.lead.copies.get(&from.number).is_none_or(|it| it.member != from) {
             return;
         }
-        let Phase::Sync(sync) = &mut leading.phase else {
+        let Phase::Sync(sync) = &mut leading.lead.phase else {
             return;
         };
         // A report that comes again says nothing new: the pieces are on their way.
@@ -246,7 +252,7 @@ impl Partition {
             self.syncing = Some(syncing);
             return;
         }
-        if !self.replica.tail.is_empty() {
+        if !self.replica.tail.entries.is_empty() {
             env.note(Transition::SuffixReplaced, Some(self.number));
         }
         self.replica.drop_tail();

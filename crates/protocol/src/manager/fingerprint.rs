@@ -67,8 +67,16 @@ impl Manager {
 impl Env {
     fn fingerprint(&self, into: &mut impl Hasher) {
         (self.me, &self.view, &self.nodes).hash(into);
-        (self.desks.knows_spaces, &self.desks.spaces, self.forgotten).hash(into);
-        (&self.calls, self.refresh, self.store_away, &self.suspects, &self.condemned).hash(into);
-        (&self.reads_wanted, &self.wanted, &self.orders, self.unwritten()).hash(into);
+        (self.desks.knows_spaces, &self.desks.spaces, self.stamps.forgotten).hash(into);
+        (
+            &self.fleet.calls,
+            self.store.refresh,
+            self.store.is_away,
+            &self.store.suspects,
+            &self.fleet.condemned,
+        )
+            .hash(into);
+        (&self.store.reads_wanted, &self.fleet.wanted, &self.fleet.orders, self.unwritten())
+            .hash(into);
     }
 }

@@ -16,7 +16,7 @@ impl Manager {
             self.env.nodes.on_answer(&node);
             self.env.nodes.on_heard(&node, boot, self.env.now.mono_ms);
         }
-        let Some(asked) = self.env.calls.remove(&call) else {
+        let Some(asked) = self.env.fleet.calls.remove(&call) else {
             return;
         };
         if asked.node != node {
@@ -71,7 +71,9 @@ impl Manager {
             self.env.nodes.on_connection(node, true);
         }
         for call in unsent {
-            let Some(CallFor { part, what, .. }) = self.env.calls.remove(&call) else { continue };
+            let Some(CallFor { part, what, .. }) = self.env.fleet.calls.remove(&call) else {
+                continue;
+            };
             let CallWhat::Create { key, token } = what else { continue };
             if let Some(part) = self.parts.get_mut(&part) {
                 part.on_unsent(&mut self.env, &key, token, call);

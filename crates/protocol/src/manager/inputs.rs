@@ -169,7 +169,7 @@ impl Manager {
         while let Some((rid, result)) = self.env.answers.pop() {
             self.entrance.on_answer(&mut self.env, rid, result);
         }
-        while let Some(wanted) = self.env.wanted.pop() {
+        while let Some(wanted) = self.env.fleet.wanted.pop() {
             self.on_node_wanted(&wanted);
         }
         self.run_errands();
@@ -182,11 +182,11 @@ impl Manager {
             self.following.drive(&mut self.env, &self.parts);
         }
         loop {
-            if let Some(errand) = self.env.errands.pop() {
+            if let Some(errand) = self.env.internal.asked.pop() {
                 if let Some(here) = self.entrance.on_errand(&mut self.env, errand) {
                     self.carry_out(here);
                 }
-            } else if let Some((inner, result)) = self.env.errands_done.pop() {
+            } else if let Some((inner, result)) = self.env.internal.done.pop() {
                 self.on_errand_done(inner, result);
             } else if let Some((rid, result)) = self.env.answers.pop() {
                 self.entrance.on_answer(&mut self.env, rid, result);
@@ -254,7 +254,7 @@ impl Manager {
     }
 
     fn on_provisioned(&mut self, order: u64, failure: Option<String>) {
-        let pool = self.env.orders.remove(&order);
+        let pool = self.env.fleet.orders.remove(&order);
         if let Some(pool) = &pool {
             self.env.nodes.failed_orders.remove(pool);
         }
@@ -289,7 +289,7 @@ impl Manager {
         }
         let Envelope { from, to, epoch, message } = envelope;
         if epoch > self.env.epoch() {
-            self.env.refresh = true;
+            self.env.store.refresh = true;
         }
         let last_calls = self.has_left() && Self::is_for_the_last_calls(&message);
         if to != self.env.me || !(self.standing == Standing::Inside || last_calls) {
@@ -299,7 +299,7 @@ impl Manager {
             return;
         }
         self.heard.insert(from.number, (from, self.env.now.mono_ms));
-        self.env.suspects.remove(&from);
+        self.env.store.suspects.remove(&from);
         self.on_message(from, message);
     }
 
@@ -316,7 +316,7 @@ impl Manager {
             Message::Confirmed { round, parts } => self.on_confirmed(from, round, &parts),
             Message::Heartbeat { committed } => self.on_heartbeat(from, &committed),
             Message::NodeWanted { pool, waiting, index } => {
-                self.env.wanted.push(NodesWanted { pool, waiting, index, from: from.number });
+                self.env.fleet.wanted.push(NodesWanted { pool, waiting, index, from: from.number });
             }
             Message::NodesFailed { pool, why } => self.env.on_order_failed(&pool, &why),
             Message::Probe { .. } | Message::Probed { .. } => {}
@@ -358,7 +358,7 @@ impl Manager {
             .iter()
             .any(|(number, pe)| self.parts.get(number).is_some_and(|part| part.replica.pe < *pe))
         {
-            self.env.refresh = true;
+            self.env.store.refresh = true;
         }
         self.env.send(from.number, Message::Confirmed { round, parts: held });
     }
@@ -368,8 +368,8 @@ impl Manager {
             let Some(part) = self.parts.get_mut(number) else {
                 continue;
             };
-            let leading = part.leading.as_ref().filter(|it| it.pe == *pe);
-            if leading.is_some_and(|it| it.has_or_adds(from)) {
+            let leading = part.leading.as_ref().filter(|it| it.lead.pe == *pe);
+            if leading.is_some_and(|it| it.lead.has_or_adds(from)) {
                 part.on_confirmed(&mut self.env, from.number, round);
             }
         }
@@ -382,12 +382,13 @@ impl Manager {
         }
         // One whose View is refused is as good as none.
         let reached = state.is_some() && self.refused.is_none();
-        self.env.store_away = !reached;
+        self.env.store.is_away = !reached;
         self.on_order_read(read, reached);
         self.on_node_order_read(read, reached);
         for (number, pe, what) in waiting {
             let part = self.parts.get_mut(&number);
-            let leads = |part: &&mut Partition| part.leading.as_ref().is_some_and(|it| it.pe == pe);
+            let leads =
+                |part: &&mut Partition| part.leading.as_ref().is_some_and(|it| it.lead.pe == pe);
             let Some(part) = part.filter(leads) else { continue };
             match what {
                 ReadFor::Round(round) => part.on_config_read(&mut self.env, round, reached),
@@ -420,7 +421,7 @@ impl Manager {
             self.carry_out(here);
         }
         self.env.nodes.on_tick(now);
-        self.env.calls.retain(|_, call| call.until_ms > now);
+        self.env.fleet.calls.retain(|_, call| call.until_ms > now);
         self.tick_peers();
         for part in self.parts.awake_mut() {
             part.tick(&mut self.env);
@@ -456,11 +457,11 @@ impl Manager {
         self.settle();
         self.env.desks.filled = self.parts.awake().map(|part| part.replica.filled()).sum();
         self.env.session_bytes = self.parts.awake().map(|it| it.replica.session_bytes()).sum();
-        if !self.env.reads_wanted.is_empty() || self.env.refresh {
-            let wanted = std::mem::take(&mut self.env.reads_wanted);
+        if !self.env.store.reads_wanted.is_empty() || self.env.store.refresh {
+            let wanted = std::mem::take(&mut self.env.store.reads_wanted);
             let waiting: Vec<_> = (wanted.into_iter())
                 .filter_map(|(it, what)| {
-                    Some((it, self.parts.get(&it)?.leading.as_ref()?.pe, what))
+                    Some((it, self.parts.get(&it)?.leading.as_ref()?.lead.pe, what))
                 })
                 .collect();
             // One refresh at a time is enough; a partition's confirmation needs a read of its own.
@@ -469,14 +470,14 @@ impl Manager {
                 self.reads.insert(read, waiting);
                 self.env.effects.push(Effect::ReadConfig { read });
             }
-            self.env.refresh = false;
+            self.env.store.refresh = false;
         }
         let mut effects = std::mem::take(&mut self.env.effects);
-        let persist_now = std::mem::take(&mut self.env.persist_now);
+        let persist_now = std::mem::take(&mut self.env.disk.persist_now);
         if persist_now && self.env.has_writes() {
             let writes = self.env.take_writes();
-            effects.push(Effect::Persist { lsn: self.env.lsn, writes });
-            self.env.lsn += 1;
+            effects.push(Effect::Persist { lsn: self.env.disk.lsn, writes });
+            self.env.disk.lsn += 1;
         }
         if self.parts.awake().any(|it| it.is_busy(&self.env)) || self.entrance.is_busy() {
             self.next_tick_ms = self.next_tick_ms.min(now.mono_ms + TICK_BUSY_MS);
@@ -505,7 +506,7 @@ impl Manager {
 
     /// When the next [`Input::Tick`] is due, on the monotonic clock.
     pub fn wake_at(&self) -> Option<u64> {
-        let unhurried = self.parts.awake().filter_map(|it| it.leading.as_ref()?.unhurried_ms);
+        let unhurried = self.parts.awake().filter_map(|it| it.leading.as_ref()?.lead.unsent.due_ms);
         unhurried.chain([self.next_tick_ms]).min()
     }
 
@@ -549,7 +550,7 @@ impl Manager {
         let mut parts: Vec<_> =
             self.parts.all().map(|part| inspect::of_part(&self.env, part)).collect();
         parts.sort_by_key(|it| it.part);
-        let (works, works_overdue) = self.env.works.count();
+        let (works, works_overdue) = self.env.desks.works.count();
         let requests_waiting = self.entrance.len();
         Stats { parts, nodes: nodes.collect(), requests_waiting, works, works_overdue }
     }

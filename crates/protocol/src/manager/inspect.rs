@@ -23,8 +23,8 @@ pub(crate) fn of_part(env: &Env, part: &Partition) -> PartStats {
         view.and_then(|it| it.parts.get(&part.number)).is_some_and(|it| it.has(env.me.number));
     let last = part.replica.last;
     let behind = |acked: rota_model::LogPos| last.seq.0.saturating_sub(acked.seq.0);
-    let lag = part.leading.iter().flat_map(|it| it.copies.iter());
-    let role = match part.leading.as_ref().map(|it| &it.phase) {
+    let lag = part.leading.iter().flat_map(|it| it.lead.copies.iter());
+    let role = match part.leading.as_ref().map(|it| &it.lead.phase) {
         Some(Phase::Scan(_)) => "scanning",
         Some(Phase::Recover(_)) => "recovering",
         Some(Phase::Sync(_)) => "syncing",
@@ -40,7 +40,7 @@ pub(crate) fn of_part(env: &Env, part: &Partition) -> PartStats {
         role,
         last,
         committed: part.replica.committed,
-        sessions: part.replica.census.by_state().clone(),
+        sessions: part.replica.counts.census.by_state().clone(),
         documents: part.replica.docs.len() as u64,
         lag: lag.map(|(number, copy)| (*number, behind(copy.flow.acked))).collect(),
         digest: part.replica.digest,

@@ -25,7 +25,7 @@ pub(crate) fn parts_of(env: &mut Env, disk: &Disk) -> Parts {
         part.replica.whole = meta.whole;
         part.replica.found_from = meta.found_from;
         part.replica.raise_water(meta.forgotten);
-        env.forgotten = env.forgotten.max(meta.forgotten);
+        env.stamps.forgotten = env.stamps.forgotten.max(meta.forgotten);
         parts.insert(*number, part);
     }
     for (key, doc) in &disk.docs {

@@ -43,13 +43,13 @@ impl Manager {
         let mut moved = Vec::new();
         for part in self.parts.awake_mut() {
             let Some(leading) = &mut part.leading else { continue };
-            let gone = leading.live.iter().filter(|(_, asked)| {
+            let gone = leading.inbox.live.iter().filter(|(_, asked)| {
                 let home = home(asked);
                 home != part.number && leads(&home)
             });
             let gone: Vec<_> = gone.map(|(origin, asked)| (*origin, home(asked))).collect();
             for (origin, home) in gone {
-                if let Some(asked) = leading.live.remove(&origin) {
+                if let Some(asked) = leading.inbox.live.remove(&origin) {
                     moved.push((home, origin, (asked, leading.take_promise(origin))));
                 }
             }

@@ -14,7 +14,11 @@ impl Manager {
             Wait::new("client requests", now_ms, self.entrance.deadlines()),
             Wait::new("orders", now_ms, self.order_deadlines()),
             Wait::new("orders about nodes", now_ms, self.node_order_deadlines()),
-            Wait::new("calls to nodes", now_ms, self.env.calls.values().map(|it| it.until_ms)),
+            Wait::new(
+                "calls to nodes",
+                now_ms,
+                self.env.fleet.calls.values().map(|it| it.until_ms),
+            ),
             Wait::new("places asked for", now_ms, self.env.nodes.asked_until()),
         ];
         for part in self.parts.awake() {
@@ -33,32 +37,40 @@ impl Partition {
         waits.push(Wait::new(
             "requests at the owner",
             now_ms,
-            leading.live.values().map(|it| it.deadline_ms),
+            leading.inbox.live.values().map(|it| it.deadline_ms),
         ));
-        waits.push(Wait::new("renewals", now_ms, leading.reads.renewal_deadlines()));
+        waits.push(Wait::new("renewals", now_ms, leading.residents.leases.deadlines()));
         // A wait of a request ends with the request: one that is gone should wait nowhere.
         let nowhere = |table, origins: Vec<&crate::log::origin::Origin>| {
-            let left = origins.into_iter().filter(|it| !leading.live.contains_key(it));
+            let left = origins.into_iter().filter(|it| !leading.inbox.live.contains_key(it));
             Wait::new(table, now_ms, left.map(|_| 0))
         };
-        waits.push(nowhere("queue", leading.queue.iter().collect()));
-        waits.push(nowhere("room", leading.room.iter().collect()));
-        waits.push(nowhere("promises", leading.promised.iter().map(|it| &it.origin).collect()));
-        let reads = &leading.reads;
+        waits.push(nowhere("queue", leading.inbox.queue.iter().collect()));
+        waits.push(nowhere("room", leading.residents.sessions.capacity.waiting.iter().collect()));
+        waits.push(nowhere(
+            "promises",
+            leading.inbox.promised.iter().map(|it| &it.origin).collect(),
+        ));
+        let reads = &leading.rounds;
         waits.push(nowhere("reads", reads.next.iter().chain(&reads.now).collect()));
-        waits.push(nowhere("pulls", reads.pulls.iter().collect()));
-        waits.push(nowhere("follows", leading.follows.iter().collect()));
-        waits.push(nowhere("operations", leading.runs.keys().collect()));
-        let outside = leading.runs.values().filter_map(crate::documents::state::Waiting::until_ms);
+        waits.push(nowhere("pulls", leading.residents.sessions.pulls.iter().collect()));
+        waits.push(nowhere("follows", leading.residents.documents.follows.iter().collect()));
+        waits.push(nowhere("operations", leading.residents.documents.runs.keys().collect()));
+        let outside = leading
+            .residents
+            .documents
+            .runs
+            .values()
+            .filter_map(crate::documents::state::Waiting::until_ms);
         waits.push(Wait::new("operations at work", now_ms, outside));
-        let waiters = leading.work.values().flat_map(|it| &it.waiters);
+        let waiters = leading.residents.sessions.work.values().flat_map(|it| &it.waiters);
         waits.push(nowhere("waiters of ids", waiters.collect()));
-        if leading.is_open() {
+        if leading.lead.is_open() {
             // What is not committed waits for its copies: the node is asked after that.
-            let work = leading.work.iter();
+            let work = leading.residents.sessions.work.iter();
             let work = work
                 .filter(|(it, _)| !self.replica.latest.contains_key(&Partition::key_of(env, it)));
-            let asked = work.map(|(_, it)| it.ask_ms.max(leading.since_ms));
+            let asked = work.map(|(_, it)| it.ask_ms.max(leading.lead.since_ms));
             waits.push(Wait::new("ids in progress", now_ms, asked));
         }
         waits.extend(wedge(leading, now_ms));
@@ -68,7 +80,7 @@ impl Partition {
 
 /// A wedge ends, unless a compare-and-set may still land.
 fn wedge(leading: &Leading, now_ms: u64) -> Option<Wait> {
-    let Phase::Wedged { since_ms, asked: false } = leading.phase else {
+    let Phase::Wedged { since_ms, asked: false } = leading.lead.phase else {
         return None;
     };
     Some(Wait::new("wedge", now_ms, std::iter::once(since_ms + crate::log::learner::WEDGE_MS)))

@@ -12,7 +12,7 @@ impl Manager {
     pub(crate) fn adopt(&mut self, state: &ConfigState) {
         let refused = self.check_state(state).err();
         self.refused = refused.map(|it| format!("its View of epoch {}: {it}", state.epoch()));
-        self.env.store_away = self.refused.is_some();
+        self.env.store.is_away = self.refused.is_some();
         if let Some(why) = &self.refused {
             let text = format!("the config store: {why}");
             return self.env.note_text(Transition::ViewRefused, None, text);
@@ -27,7 +27,7 @@ impl Manager {
         };
         self.env.view = Some(view.clone());
         // What was asked under an earlier View stands in this state, or is never written.
-        self.env.condemned.clear();
+        self.env.fleet.condemned.clear();
         self.share_with(view.neighbours(self.env.config.number));
         self.under_way.on_view(view, self.env.now.mono_ms);
         if view.transition.is_some() && view.has_arrived(self.env.config.number) {
@@ -35,7 +35,7 @@ impl Manager {
         }
         let text = format!("epoch {}", view.epoch);
         self.env.note_text(Transition::ViewAdopted, None, text);
-        self.env.suspects.retain(|member, _| view.may_run(*member));
+        self.env.store.suspects.retain(|member, _| view.may_run(*member));
         self.cut_arcs(view);
         for number in view.parts.keys() {
             let range = view.range(*number);
@@ -104,7 +104,7 @@ impl Manager {
             let Some(part) = self.parts.get_mut(number) else {
                 continue;
             };
-            let led = part.leading.as_ref().map(|it| it.pe);
+            let led = part.leading.as_ref().map(|it| it.lead.pe);
             let known = part.replica.pe;
             part.learn_epoch(&mut self.env, entry.pe);
             if entry.state == PartState::Active && entry.has(me) {

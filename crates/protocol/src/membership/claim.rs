@@ -95,7 +95,7 @@ impl Manager {
         for part in taken_over {
             self.intend_epoch(part, next.epoch);
         }
-        let lsn = self.env.lsn;
+        let lsn = self.env.disk.lsn;
         self.standing = Standing::Intending { lsn, next: Box::new(next), to };
     }
 
@@ -114,7 +114,7 @@ impl Manager {
                     pe: entry.pe,
                     last: LogPos::ZERO,
                     whole: true,
-                    forgotten: self.env.forgotten,
+                    forgotten: self.env.stamps.forgotten,
                     found_from: None,
                 };
                 self.env.persist_part(*number, meta);

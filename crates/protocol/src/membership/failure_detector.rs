@@ -49,7 +49,7 @@ impl Manager {
             // Who was heard since it goes on was heard now, and not later than that.
             self.heard.values_mut().for_each(|(_, at)| *at = now.min(*at + gap));
             let led = self.parts.awake_mut().filter_map(|part| part.leading.as_mut());
-            led.for_each(|leading| leading.on_gap(gap, now));
+            led.for_each(|leading| leading.lead.on_gap(gap, now));
         }
         self.ticked_ms = now;
         let peers = self.sharing.clone();
@@ -87,7 +87,7 @@ impl Manager {
             let Some(leading) = &part.leading else {
                 continue;
             };
-            for copy in leading.copies.keys().chain(leading.learners.keys()) {
+            for copy in leading.lead.copies.keys().chain(leading.lead.newcomers.learners.keys()) {
                 let at = (part.number, part.replica.committed);
                 committed.entry(*copy).or_default().push(at);
             }

@@ -40,7 +40,7 @@ impl Manager {
         if let Some(other) = before.filter(|it| !proves_over(&register, it)) {
             let (refusal, other) = (self.unproven(other), other.node.clone());
             // The verdict may stand already.
-            self.env.refresh = true;
+            self.env.store.refresh = true;
             let text = format!("node {other} is refused: {refusal}");
             self.env.note_text(Transition::NodeUnproven, None, text);
             return self.refuse_register(call, refusal);
@@ -84,7 +84,7 @@ impl Manager {
     fn unproven(&self, other: &NodeReg) -> Refusal {
         let NodeReg { node, boot, address, .. } = other;
         let text = format!("node {node} runs as boot {boot} at {address}, or did so until lately");
-        if self.env.store_away {
+        if self.env.store.is_away {
             // No verdict comes now, so nobody is to lose patience.
             let text = format!("{text}; the config store is away, so it cannot be declared lost");
             return Refusal::new(RefusalKind::ConfigStoreAway, self.soon(), text);

@@ -36,9 +36,9 @@ impl Manager {
                 self.on_cas_conflict(purpose, &state);
             }
             CasOutcome::Unknown => {
-                self.env.store_away = true;
+                self.env.store.is_away = true;
                 self.env.note(Transition::CasUnknown, None);
-                self.env.refresh = true;
+                self.env.store.refresh = true;
                 self.next_change_ms = self.env.now.mono_ms + self.env.config.timing.retry_ms;
                 match purpose {
                     Purpose::Claim => self.standing = Standing::outside(),
@@ -132,7 +132,7 @@ impl Manager {
             // is not followed nobody knows what it says.
             Purpose::Verdict(node) => {
                 if self.refused.is_none() {
-                    self.env.condemned.remove(&node);
+                    self.env.fleet.condemned.remove(&node);
                 }
             }
             Purpose::Order(waiting, _) => self.on_order_conflict(*waiting),
@@ -151,9 +151,9 @@ impl Manager {
         let Some(view) = self.env.view.clone() else {
             return;
         };
-        let suspects: Vec<MemberId> = self.env.suspects.keys().copied().collect();
+        let suspects: Vec<MemberId> = self.env.store.suspects.keys().copied().collect();
         if !suspects.is_empty() {
-            self.env.suspects.clear();
+            self.env.store.suspects.clear();
             if let Some(next) = view.without(&suspects) {
                 let purpose = Purpose::TakeOut(suspects, ended_by(&view, &next));
                 return self.ask_view(purpose, Change::view(next));
@@ -188,7 +188,7 @@ impl Manager {
     /// A partition wants what this View does not allow: there may be a newer one. If there is none, the
     /// next tick looks at what is wanted; to read again and again would not change the answer.
     fn doubt(&mut self, view: &View) {
-        self.env.refresh |= self.doubted != view.epoch;
+        self.env.store.refresh |= self.doubted != view.epoch;
         self.doubted = view.epoch;
     }
 

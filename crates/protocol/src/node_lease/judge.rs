@@ -26,7 +26,7 @@ impl Partition {
     /// Counts from now for every node of this partition.
     pub fn start_judging(&mut self, env: &Env) {
         if let Some(leading) = &mut self.leading {
-            leading.judged.clear();
+            leading.residents.leases.judged.clear();
         }
         self.judge_new(env);
     }
@@ -39,10 +39,10 @@ impl Partition {
         };
         for reg in env.nodes.reg.values() {
             if !range.contains(slot_of_node(&reg.node, m)) || reg.state.is_gone() {
-                leading.judged.remove(&reg.node);
+                leading.residents.leases.judged.remove(&reg.node);
                 continue;
             }
-            let judged = leading.judged.entry(reg.node.clone());
+            let judged = leading.residents.leases.judged.entry(reg.node.clone());
             let judged = judged.or_insert_with(|| Judged::heard(env, reg));
             if judged.boot != reg.boot || judged.revision != reg.revision {
                 // A verdict that is under way expects the older entry and cannot land.
@@ -56,11 +56,11 @@ impl Partition {
         let known = env.nodes.reg.contains_key(&renewal.renew.node);
         let Some(leading) = self.leading.as_mut().filter(|_| known) else {
             // The registry here may be older than that node.
-            env.refresh |= !known;
+            env.store.refresh |= !known;
             return answer(env, renewal.call, Renewed::NotServing);
         };
         // One for each registered node: who renews again has given the earlier one up.
-        let waiting = &mut leading.reads.renewals_next;
+        let waiting = &mut leading.residents.leases.renewals_next;
         let node = |it: &Renewal| it.renew.node == renewal.renew.node;
         if let Some(earlier) = waiting.iter().position(node) {
             let earlier = waiting.swap_remove(earlier);
@@ -84,13 +84,13 @@ impl Partition {
                     return answer(env, call, Renewed::NotServing);
                 }
                 let heard = Judged::heard(env, reg);
-                leading.judged.insert(renew.node, heard);
+                leading.residents.leases.judged.insert(renew.node, heard);
                 let (epoch, managers) = (env.epoch(), addresses(env));
                 answer(env, call, Renewed::Granted { epoch, managers });
             }
             Some(_) | None => {
                 // The registry here is older than that boot.
-                env.refresh = true;
+                env.store.refresh = true;
                 answer(env, call, Renewed::NotServing);
             }
         }
@@ -101,8 +101,10 @@ impl Partition {
     pub fn call_silent_nodes(&mut self, env: &mut Env) {
         let (range, now) = (self.range, env.now.mono_ms);
         let Some(leading) = &mut self.leading else { return };
-        let (pe, again_ms) = (leading.pe, now + env.config.timing.renew_ms);
-        for (node, judged) in leading.judged.iter_mut().filter(|(_, it)| now >= it.call_ms) {
+        let (pe, again_ms) = (leading.lead.pe, now + env.config.timing.renew_ms);
+        for (node, judged) in
+            leading.residents.leases.judged.iter_mut().filter(|(_, it)| now >= it.call_ms)
+        {
             judged.call_ms = again_ms;
             let Some(reg) = env.nodes.reg.get(node) else { continue };
             let (node, address) = (node.clone(), reg.address.clone());
@@ -114,7 +116,7 @@ impl Partition {
 
     /// What to write of a node of this partition of which nothing was heard since it has long been gone.
     pub(crate) fn long_gone(&self, env: &Env) -> Option<NodeChange> {
-        self.leading.as_ref().filter(|it| it.is_open())?;
+        self.leading.as_ref().filter(|it| it.lead.is_open())?;
         let m = env.view().m;
         let is_due = |it: &&NodeReg| {
             it.state.is_gone()
@@ -134,12 +136,13 @@ impl Partition {
         // One that may still be written is due again at once: its node is granted nothing until then.
         let is_due = |node: &NodeId, judged: &Judged| {
             env.now.mono_ms >= judged.heard_ms + env.config.timing.node_lost_ms
-                || env.condemned.get(node) == Some(&judged.revision)
+                || env.fleet.condemned.get(node) == Some(&judged.revision)
         };
-        let (node, _) = leading.judged.iter().find(|(node, judged)| is_due(node, judged))?;
+        let (node, _) =
+            leading.residents.leases.judged.iter().find(|(node, judged)| is_due(node, judged))?;
         let mut to = env.nodes.reg.get(node)?.clone();
         let expect_revision = to.revision;
-        env.condemned.insert(to.node.clone(), expect_revision);
+        env.fleet.condemned.insert(to.node.clone(), expect_revision);
         to.revision += 1;
         to.state = NodeState::Lost;
         Some(Change {

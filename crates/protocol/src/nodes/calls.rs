@@ -1,6 +1,7 @@
 //! Calls to nodes that wait for an answer, and nodes that are wanted.
 
 use rota_model::{BootId, Epoch, ManagerNumber, NodeId, PoolName, SessionKey, Token};
+use std::collections::BTreeMap;
 
 /// What a call to a node was for.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -45,3 +46,16 @@ pub(crate) const CALLS_MAX: usize = 65_536;
 
 /// Longest text that is kept of an order that failed: a status has room for no more.
 pub(crate) const FAILURE_CHARS_MAX: usize = 300;
+
+/// What was asked of nodes, and of those who start them.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Fleet {
+    pub calls: BTreeMap<u64, CallFor>,
+    /// Nodes of which this manager asked that they be declared lost under the View that it knows, and which
+    /// entry of each that was about ([`crate::node_lease`]).
+    pub condemned: BTreeMap<NodeId, u64>,
+    /// Pools that need nodes: told to a pool owner that is this manager.
+    pub wanted: Vec<NodesWanted>,
+    /// Orders of nodes that a provisioner carries out, one for each pool at most.
+    pub orders: BTreeMap<u64, PoolName>,
+}

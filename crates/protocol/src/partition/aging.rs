@@ -67,10 +67,10 @@ impl Partition {
     pub fn forget_old(&mut self, env: &mut Env) {
         let now = env.now.mono_ms;
         let due = |it: &&mut Box<crate::partition::leading::Leading>| {
-            it.is_open() && now >= it.next_purge_ms
+            it.lead.is_open() && now >= it.residents.aging.next_ms
         };
         let Some(leading) = self.leading.as_mut().filter(due) else { return };
-        let after = leading.purge_after.take();
+        let after = leading.residents.aging.after.take();
         let (mut writes, rest) = self.old_after(env, after.as_ref());
         let memories = self.old_memories(env, &env.desks.rules(self.slots(env)));
         let goes_on = rest.is_some() || memories.len() >= env.config.sizes.purge_docs;
@@ -79,7 +79,8 @@ impl Partition {
         writes.extend(memories);
         if let Some(leading) = &mut self.leading {
             let pause_ms = if goes_on { STEP_MS } else { ROUND_MS };
-            (leading.next_purge_ms, leading.purge_after) = (now + pause_ms, rest);
+            (leading.residents.aging.next_ms, leading.residents.aging.after) =
+                (now + pause_ms, rest);
         }
         if writes.is_empty() {
             return;

@@ -23,30 +23,40 @@ impl Partition {
     pub(crate) fn expire(&mut self, env: &mut Env) {
         let now = env.now.mono_ms;
         let Some(leading) = &self.leading else { return };
-        let late = leading.live.iter().filter(|(_, asked)| now >= asked.deadline_ms);
+        let late = leading.inbox.live.iter().filter(|(_, asked)| now >= asked.deadline_ms);
         let late: BTreeSet<Origin> = late.map(|(origin, _)| *origin).collect();
         let waits = Waits {
-            room: leading.room.iter().copied().filter(|it| late.contains(it)).collect(),
-            queue: leading.queue.iter().copied().filter(|it| late.contains(it)).collect(),
+            room: leading
+                .residents
+                .sessions
+                .capacity
+                .waiting
+                .iter()
+                .copied()
+                .filter(|it| late.contains(it))
+                .collect(),
+            queue: leading.inbox.queue.iter().copied().filter(|it| late.contains(it)).collect(),
         };
         for origin in &late {
             let result = self.unfinished(env, *origin, &waits);
             self.reply(env, *origin, result);
         }
         let Some(leading) = &mut self.leading else { return };
-        let live = &leading.live;
+        let live = &leading.inbox.live;
         let is_there = |it: &Origin| live.contains_key(it);
         if !late.is_empty() {
-            leading.queue.retain(is_there);
-            leading.room.retain(is_there);
-            leading.promised.retain(|it| is_there(&it.origin));
-            leading.runs.retain(|it, _| is_there(it));
-            leading.follows.retain(is_there);
-            for work in leading.work.values_mut() {
+            leading.inbox.queue.retain(is_there);
+            leading.residents.sessions.capacity.waiting.retain(is_there);
+            leading.inbox.promised.retain(|it| is_there(&it.origin));
+            leading.residents.documents.runs.retain(|it, _| is_there(it));
+            leading.residents.documents.follows.retain(is_there);
+            for work in leading.residents.sessions.work.values_mut() {
                 work.waiters.retain(is_there);
             }
         }
-        for renewal in leading.reads.forget(now, is_there) {
+        leading.rounds.forget(is_there);
+        leading.residents.sessions.pulls.retain(is_there);
+        for renewal in leading.residents.leases.forget(now) {
             crate::node_lease::reply::answer(env, renewal.call, Renewed::NotServing);
         }
     }
@@ -61,10 +71,10 @@ impl Partition {
         let Some(leading) = &self.leading else {
             return late("the owner changed".into());
         };
-        let Some(asked) = leading.live.get(&origin) else {
+        let Some(asked) = leading.inbox.live.get(&origin) else {
             return late("it is gone".into());
         };
-        if !leading.reads() {
+        if !leading.lead.reads() {
             let text = format!("partition {} is not serving yet", self.number);
             // An earlier phase may have begun it already.
             let (kind, retry) = (RefusalKind::NotServing, Retry::AfterMs(retry_ms));
@@ -106,7 +116,7 @@ impl Partition {
                     None => late(format!("session {} is not closed yet", close.key)),
                 }
             }
-            Op::Documents(_) if !leading.promised.iter().any(|it| it.origin == origin) => {
+            Op::Documents(_) if !leading.inbox.promised.iter().any(|it| it.origin == origin) => {
                 let text = "the operation could not be finished in time, and has changed nothing";
                 let (kind, retry) = (RefusalKind::DeadlineExceeded, Retry::AfterMs(retry_ms));
                 Err(Refusal::new(kind, retry, text))

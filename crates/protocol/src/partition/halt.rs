@@ -49,7 +49,7 @@ impl Partition {
 
     /// What everybody is told while the partition is being found again.
     pub fn recovering(&self) -> Option<Refusal> {
-        let why = match &self.leading.as_ref()?.phase {
+        let why = match &self.leading.as_ref()?.lead.phase {
             Phase::Recover(recovery) => &recovery.why,
             Phase::Scan(_) | Phase::Sync(_) | Phase::Serving | Phase::Wedged { .. } => return None,
         };
@@ -58,7 +58,7 @@ impl Partition {
     }
 
     pub(crate) fn recovery(&mut self) -> Option<&mut Recovery> {
-        match &mut self.leading.as_mut()?.phase {
+        match &mut self.leading.as_mut()?.lead.phase {
             Phase::Recover(recovery) => Some(recovery),
             Phase::Scan(_) | Phase::Sync(_) | Phase::Serving | Phase::Wedged { .. } => None,
         }

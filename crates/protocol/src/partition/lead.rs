@@ -2,6 +2,7 @@
 
 use crate::log::copies::SyncState;
 use crate::log::env::Env;
+use crate::log::inbox::Inbox;
 use crate::log::origin::Origin;
 use crate::partition::leading::{Leading, Phase};
 use crate::partition::state::Partition;
@@ -15,8 +16,8 @@ use std::collections::{BTreeSet, VecDeque};
 impl Leading {
     /// Nodes whose renewals wait for a round that will never end ask again at once.
     fn give_up_renewals(mut self: Box<Self>, env: &mut Env) -> Box<Self> {
-        let now = std::mem::take(&mut self.reads.renewals_now);
-        let next = std::mem::take(&mut self.reads.renewals_next);
+        let now = std::mem::take(&mut self.residents.leases.renewals_now);
+        let next = std::mem::take(&mut self.residents.leases.renewals_next);
         for renewal in now.into_iter().chain(next) {
             crate::node_lease::reply::answer(env, renewal.call, Renewed::NotServing);
         }
@@ -34,7 +35,7 @@ impl Partition {
         // Requests stay; everything that was known about the ring or the nodes may be outdated.
         let (mut live, mut promised) = before
             .map(|before| before.give_up_renewals(env))
-            .map_or_else(Default::default, |it| (it.live, it.promised));
+            .map_or_else(Default::default, |it| (it.inbox.live, it.inbox.promised));
         for (origin, (asked, promise)) in std::mem::take(&mut self.inherited) {
             live.insert(origin, asked);
             // The arc was cut out while the log was at rest, so all of them lie below its first entry.
@@ -55,10 +56,9 @@ impl Partition {
             Phase::Sync(SyncState::default())
         };
         env.found(self.replica.high_water);
+        let queue = live.keys().filter(|it| !kept.contains(it)).copied().collect();
         self.leading = Some(Box::new(Leading {
-            queue: live.keys().filter(|it| !kept.contains(it)).copied().collect(),
-            live,
-            promised,
+            inbox: Inbox { live, queue, promised },
             ..Leading::new(pe, phase, copies, env.now.mono_ms)
         }));
         self.drive_scan(env);
@@ -72,11 +72,12 @@ impl Partition {
         };
         env.note(Transition::SteppedDown, Some(self.number));
         // Entries that nobody waited for are on no list any more.
-        env.persist_now = true;
+        env.disk.persist_now = true;
         let leading = leading.give_up_renewals(env);
         let epoch = env.epoch();
-        let appended: BTreeSet<Origin> = leading.promised.iter().map(|it| it.origin).collect();
-        for (origin, asked) in leading.live {
+        let appended: BTreeSet<Origin> =
+            leading.inbox.promised.iter().map(|it| it.origin).collect();
+        for (origin, asked) in leading.inbox.live {
             let text = format!("partition {} has another owner now", self.number);
             let (kind, retry) = (RefusalKind::NotOwner, Retry::AtOwner(epoch));
             let mut refusal = Refusal::new(kind, retry, text);
@@ -98,21 +99,21 @@ impl Partition {
             return;
         };
         let mut at = self.replica.durable;
-        for copy in leading.copies.values() {
+        for copy in leading.lead.copies.values() {
             at = at.min(copy.flow.acked);
         }
-        if at.pe != leading.pe || at <= self.replica.committed {
+        if at.pe != leading.lead.pe || at <= self.replica.committed {
             return;
         }
         let done = self.replica.commit_to(at, &env.config.sizes);
         // What is found again is acted on when the View says that it is all.
-        if let Phase::Recover(_) = leading.phase {
+        if let Phase::Recover(_) = leading.lead.phase {
             return self.write_more(env);
         }
         self.keep_promises(env, at);
         let Some(leading) = &mut self.leading else { return };
         let synced =
-            matches!(&leading.phase, Phase::Sync(sync) if sync.at.is_some_and(|it| it <= at));
+            matches!(&leading.lead.phase, Phase::Sync(sync) if sync.at.is_some_and(|it| it <= at));
         if synced {
             self.start_serving(env);
         }
@@ -130,11 +131,11 @@ impl Partition {
         let Some(leading) = &mut self.leading else {
             return;
         };
-        leading.phase = Phase::Serving;
-        leading.since_ms = env.now.mono_ms;
+        leading.lead.phase = Phase::Serving;
+        leading.lead.since_ms = env.now.mono_ms;
         // Whatever an earlier owner told is not above what it had.
-        leading.told = self.replica.high_water;
-        for copy in leading.copies.values_mut() {
+        leading.residents.documents.told = self.replica.high_water;
+        for copy in leading.lead.copies.values_mut() {
             (copy.behind_ms, copy.difference) = (None, None);
         }
         env.note(Transition::Serving, Some(self.number));

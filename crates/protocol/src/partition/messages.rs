@@ -25,7 +25,7 @@ impl Partition {
             }
             Message::SyncTaken { pe, taken, .. } => self.on_sync_taken(env, from, pe, taken),
             Message::SnapshotChunk { chunk, .. } => {
-                env.forgotten = env.forgotten.max(chunk.forgotten);
+                env.stamps.forgotten = env.stamps.forgotten.max(chunk.forgotten);
                 self.replica.raise_water(chunk.forgotten);
                 self.on_chunk(env, from, chunk);
             }

@@ -11,7 +11,8 @@ pub(crate) fn own(env: &Env, parts: &Parts) -> Option<Own> {
     let limited: Vec<&str> = env.desks.spaces.limited().collect();
     let leading = parts.awake().filter(|part| part.leading.is_some());
     let holds = |part: &Partition| {
-        let usages = limited.iter().map(|it| ((*it).to_owned(), part.replica.usages.get(it)));
+        let usages =
+            limited.iter().map(|it| ((*it).to_owned(), part.replica.counts.usages.get(it)));
         (part.number, usages.filter(|(_, usage)| *usage != Usage::default()).collect())
     };
     (!limited.is_empty()).then(|| leading.map(holds).collect())

@@ -15,7 +15,7 @@ impl Partition {
         let Some(leading) = &mut self.leading else {
             return;
         };
-        let waiting = std::mem::take(&mut leading.queue);
+        let waiting = std::mem::take(&mut leading.inbox.queue);
         for origin in waiting {
             self.run(env, origin);
         }
@@ -23,11 +23,11 @@ impl Partition {
 
     /// Answers a request that waits here.
     pub fn reply(&mut self, env: &mut Env, origin: Origin, mut result: OpResult) {
-        let Some(asked) = self.leading.as_mut().and_then(|it| it.live.remove(&origin)) else {
+        let Some(asked) = self.leading.as_mut().and_then(|it| it.inbox.live.remove(&origin)) else {
             return;
         };
         if let Some(leading) = &mut self.leading {
-            leading.runs.remove(&origin);
+            leading.residents.documents.runs.remove(&origin);
         }
         // Whose request id names something else has begun nothing: what stands there is the other.
         if let Err(refusal) = &mut result
@@ -60,7 +60,7 @@ impl Partition {
     /// A read may be answered: nobody else owned the partition when it arrived.
     pub(crate) fn on_read_confirmed(&mut self, env: &mut Env, origin: Origin) {
         let Some(leading) = &self.leading else { return };
-        let Some(asked) = leading.live.get(&origin) else {
+        let Some(asked) = leading.inbox.live.get(&origin) else {
             return;
         };
         env.note(Transition::ReadConfirmed, Some(self.number));
@@ -84,7 +84,7 @@ impl Partition {
 
     /// A request arrives at the owner. A repetition of one that waits here is dropped, before all else.
     pub fn on_request(&mut self, env: &mut Env, origin: Origin, op: Op, deadline_ms: u64) {
-        if self.leading.as_ref().is_some_and(|it| it.live.contains_key(&origin)) {
+        if self.leading.as_ref().is_some_and(|it| it.inbox.live.contains_key(&origin)) {
             return;
         }
         if let Some(result) = self.settled.get(origin, &op) {
@@ -99,13 +99,13 @@ impl Partition {
             let refusal = Refusal::new(RefusalKind::NotOwner, retry, text);
             return self.refuse_at_once(env, origin, &op, refusal);
         };
-        if let Some(refusal) = leading.live.refuse(env, &op, REQUESTS_MAX, "partition") {
+        if let Some(refusal) = leading.inbox.live.refuse(env, &op, REQUESTS_MAX, "partition") {
             return self.refuse_at_once(env, origin, &op, refusal);
         }
         let now = env.now.mono_ms;
         let deadline_ms = now + deadline_ms;
         let asked = Asked { op, deadline_ms, arrived_ms: now, ending: None };
-        leading.live.insert(origin, asked);
+        leading.inbox.live.insert(origin, asked);
         self.run(env, origin);
     }
 
@@ -120,11 +120,11 @@ impl Partition {
         let Some(leading) = &self.leading else {
             return;
         };
-        let Some(asked) = leading.live.get(&origin) else {
+        let Some(asked) = leading.inbox.live.get(&origin) else {
             return;
         };
         let op = asked.op.clone();
-        let (open, reads) = (leading.is_open(), leading.reads());
+        let (open, reads) = (leading.lead.is_open(), leading.lead.reads());
         if reads && let Some(refusal) = self.refuses_backlog(env, &op) {
             return self.reply(env, origin, Err(refusal));
         }

@@ -9,12 +9,12 @@ impl Partition {
     pub fn is_busy(&self, env: &Env) -> bool {
         let Some(it) = &self.leading else { return self.is_to_be_dropped(env) };
         // Who follows the namespaces always waits, and for nothing that time brings.
-        it.live.len() > it.follows.len()
-            || !it.work.is_empty()
-            || !it.learners.is_empty()
-            || !it.missing.is_empty()
-            || it.drain.after.is_some()
-            || !matches!(it.phase, Phase::Serving)
+        it.inbox.live.len() > it.residents.documents.follows.len()
+            || !it.residents.sessions.work.is_empty()
+            || !it.lead.newcomers.learners.is_empty()
+            || !it.lead.newcomers.missing.is_empty()
+            || it.residents.sessions.drain.after.is_some()
+            || !matches!(it.lead.phase, Phase::Serving)
     }
 
     /// Time passed.
@@ -36,7 +36,7 @@ impl Partition {
         self.serve_follows(env);
         self.tick_runs(env);
         let Some(leading) = &self.leading else { return };
-        if !leading.queue.is_empty() && self.may_begin(env) {
+        if !leading.inbox.queue.is_empty() && self.may_begin(env) {
             self.drain_queue(env);
         }
         self.forget_old(env);

@@ -84,7 +84,7 @@ impl Partition {
         let doc = Doc::pool_after(before.map(|it| &**it), pool, orders, now);
         let at = self.write(env, vec![Write::of(slot, doc)], None);
         if let Some(leading) = &mut self.leading {
-            leading.ordering.insert(pool.clone(), at);
+            leading.residents.pools.ordering.insert(pool.clone(), at);
         }
     }
 
@@ -94,10 +94,10 @@ impl Partition {
         let Some(leading) = &mut self.leading else {
             return;
         };
-        if leading.ordering.get(pool).is_none_or(|at| *at > committed) {
+        if leading.residents.pools.ordering.get(pool).is_none_or(|at| *at > committed) {
             return;
         }
-        leading.ordering.remove(pool);
+        leading.residents.pools.ordering.remove(pool);
         let slot = slot_of_pool(pool, env.view().m);
         let key = DocKey::new(slot, pool_name(pool));
         let Some(orders) = self.replica.get(&key).and_then(|doc| doc.orders()) else {
@@ -112,7 +112,7 @@ impl Partition {
             format!("pool {pool} orders {} nodes", nodes.len()),
         );
         let order = env.next_id(NameOf::Order);
-        env.orders.insert(order, pool.clone());
+        env.fleet.orders.insert(order, pool.clone());
         env.effects.push(Effect::Provision { order, pool: pool.clone(), nodes });
     }
 }

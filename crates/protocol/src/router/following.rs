@@ -74,7 +74,7 @@ impl Following {
         let op = FollowOp { since: self.since, wait_ms, held };
         let op = Op::Documents(DocumentOp::Follow(op));
         let deadline_ms = now + DEADLINE_MS;
-        env.errands.push(Errand { inner: Inner::Follow, op, deadline_ms });
+        env.internal.asked.push(Errand { inner: Inner::Follow, op, deadline_ms });
     }
 
     /// The owner answered. Gives whether what counts has changed.

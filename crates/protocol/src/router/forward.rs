@@ -270,7 +270,7 @@ impl Entrance {
             }
             let resend_ms = env.config.timing.resend_ms;
             let pause = if refusal.kind == RefusalKind::NotOwner {
-                env.refresh = true;
+                env.store.refresh = true;
                 Some(resend_ms / 4)
             } else {
                 is_asked_again(refusal.kind).then_some(resend_ms)
@@ -343,7 +343,7 @@ impl Entrance {
                 answer(env, caller, Err(refusal));
             } else {
                 // Silence: the owner may be another one by now.
-                env.refresh = true;
+                env.store.refresh = true;
                 here.extend(self.ask(env, rid));
             }
         }
@@ -354,7 +354,7 @@ impl Entrance {
 fn answer(env: &mut Env, caller: Caller, result: OpResult) {
     match caller {
         Caller::Client(call) => env.effects.push(Effect::Reply { call, result }),
-        Caller::Inner(inner) => env.errands_done.push((inner, result)),
+        Caller::Inner(inner) => env.internal.done.push((inner, result)),
     }
 }
 

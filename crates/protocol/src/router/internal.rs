@@ -3,6 +3,7 @@
 use crate::log::origin::Origin;
 use rota_docstore::DocName;
 use rota_messages::Op;
+use rota_messages::api::OpResult;
 use rota_model::{ManagerNumber, Stamp};
 
 /// Something that a manager asks for on its own account.
@@ -26,4 +27,11 @@ pub(crate) struct Errand {
     pub inner: Inner,
     pub op: Op,
     pub deadline_ms: u64,
+}
+
+/// What this manager asks for on its own account, and what it was answered.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct InternalRequests {
+    pub asked: Vec<Errand>,
+    pub done: Vec<(Inner, OpResult)>,
 }

@@ -154,16 +154,17 @@ impl Partition {
     /// Opens that wait for room try again when nodes or loads changed, and tell the pool's owner.
     pub fn tick_room(&mut self, env: &mut Env) {
         let (now, news) = (env.now.mono_ms, env.nodes.news);
-        let Some(leading) = self.leading.as_mut().filter(|it| it.is_open()) else {
+        let Some(leading) = self.leading.as_mut().filter(|it| it.lead.is_open()) else {
             return;
         };
-        let due = now >= leading.next_room_ms || news != leading.room_news;
-        if leading.room.is_empty() || !due {
+        let due = now >= leading.residents.sessions.capacity.next_ms
+            || news != leading.residents.sessions.capacity.news;
+        if leading.residents.sessions.capacity.waiting.is_empty() || !due {
             return;
         }
-        leading.room_news = news;
-        leading.next_room_ms = now + ROOM_MS;
-        for origin in std::mem::take(&mut leading.room) {
+        leading.residents.sessions.capacity.news = news;
+        leading.residents.sessions.capacity.next_ms = now + ROOM_MS;
+        for origin in std::mem::take(&mut leading.residents.sessions.capacity.waiting) {
             self.run(env, origin);
         }
         self.tell_pool_owners(env);
@@ -175,7 +176,13 @@ impl Partition {
         // What waits for anything else than room is nothing that a new node would end.
         let mut lacks: BTreeMap<(&PoolName, &ClassName), bool> = BTreeMap::new();
         let mut missing: BTreeMap<PoolName, u32> = BTreeMap::new();
-        let waiting = leading.room.iter().filter_map(|it| leading.live.get(it));
+        let waiting = leading
+            .residents
+            .sessions
+            .capacity
+            .waiting
+            .iter()
+            .filter_map(|it| leading.inbox.live.get(it));
         for OpenOp { spec, .. } in waiting.filter_map(|it| open_in(&it.op)) {
             let nodes = &env.nodes;
             let lacks_room = lacks.entry((&spec.pool, &spec.class)).or_insert_with(|| {
@@ -187,12 +194,12 @@ impl Partition {
             }
         }
         // Whoever has not seen the newest nodes is not heard.
-        env.refresh |= !missing.is_empty();
+        env.store.refresh |= !missing.is_empty();
         for (pool, waiting) in missing {
             let index = env.nodes.index;
             let owner = env.view().owner_of(slot_of_pool(&pool, env.view().m));
             if owner == env.me.number {
-                env.wanted.push(NodesWanted { pool, waiting, index, from: owner });
+                env.fleet.wanted.push(NodesWanted { pool, waiting, index, from: owner });
             } else {
                 env.send(owner, Message::NodeWanted { pool, waiting, index });
             }
@@ -204,10 +211,10 @@ impl Partition {
     pub(crate) fn wait_for_news(&mut self, env: &mut Env, origin: Origin) -> bool {
         let now = env.now.mono_ms;
         let Some(leading) = &mut self.leading else { return false };
-        let waits = leading.live.get(&origin).is_some_and(|it| now < it.arrived_ms + ROOM_MS);
+        let waits = leading.inbox.live.get(&origin).is_some_and(|it| now < it.arrived_ms + ROOM_MS);
         if waits {
-            env.refresh = true;
-            leading.room.push_back(origin);
+            env.store.refresh = true;
+            leading.residents.sessions.capacity.waiting.push_back(origin);
         }
         waits
     }
@@ -223,7 +230,7 @@ impl Partition {
             return self.reply(env, origin, Err(full));
         }
         if let Some(leading) = &mut self.leading {
-            leading.room.push_back(origin);
+            leading.residents.sessions.capacity.waiting.push_back(origin);
         }
     }
 }

@@ -120,7 +120,7 @@ impl Partition {
         let session = record.key.clone();
         self.remember_close(env, key, record, request);
         if let Some(leading) = &mut self.leading {
-            let work = leading.work.entry(session).or_default();
+            let work = leading.residents.sessions.work.entry(session).or_default();
             (work.ask_ms, work.asked) = (0, 0);
         }
     }

@@ -30,22 +30,23 @@ impl Partition {
     pub fn tick_drain(&mut self, env: &mut Env) {
         let now = env.now.mono_ms;
         let due = |it: &&mut Box<crate::partition::leading::Leading>| {
-            it.is_open() && now >= it.drain.next_ms
+            it.lead.is_open() && now >= it.residents.sessions.drain.next_ms
         };
         let Some(leading) = self.leading.as_mut().filter(due) else { return };
-        leading.drain.next_ms = now + ROUND_MS;
+        leading.residents.sessions.drain.next_ms = now + ROUND_MS;
         let nodes = env.nodes.to_close(env.now.wall_ms);
-        if !nodes.iter().any(|it| self.replica.census.is_on(it)) {
-            leading.drain = Draining { next_ms: now + ROUND_MS, ..Draining::default() };
+        if !nodes.iter().any(|it| self.replica.counts.census.is_on(it)) {
+            leading.residents.sessions.drain =
+                Draining { next_ms: now + ROUND_MS, ..Draining::default() };
             return;
         }
         let replica = &self.replica;
-        leading.drain.closing.retain(|key| {
+        leading.residents.sessions.drain.closing.retain(|key| {
             let brief = replica.get(key).and_then(|doc| doc.brief());
             brief.is_some_and(|it| it.state == SessionState::Closing)
         });
-        leading.drain.next_ms = now + STEP_MS;
-        let under_way = leading.drain.closing.len();
+        leading.residents.sessions.drain.next_ms = now + STEP_MS;
+        let under_way = leading.residents.sessions.drain.closing.len();
         let room = env.config.sizes.drain_closes.saturating_sub(under_way).min(STEP_CLOSES_MAX);
         if room == 0 || !self.may_begin(env) || self.backlog(env).is_some() {
             return;
@@ -55,11 +56,11 @@ impl Partition {
             self.close_drained(env, key);
         }
         if let Some(leading) = &mut self.leading {
-            leading.drain.closing.extend(found);
+            leading.residents.sessions.drain.closing.extend(found);
             if rest.is_none() {
-                leading.drain.next_ms = now + ROUND_MS;
+                leading.residents.sessions.drain.next_ms = now + ROUND_MS;
             }
-            leading.drain.after = rest;
+            leading.residents.sessions.drain.after = rest;
         }
     }
 
@@ -71,7 +72,7 @@ impl Partition {
         nodes: &BTreeSet<NodeId>,
         most: usize,
     ) -> (Vec<DocKey>, Option<DocKey>) {
-        let after = self.leading.as_ref().and_then(|it| it.drain.after.as_ref());
+        let after = self.leading.as_ref().and_then(|it| it.residents.sessions.drain.after.as_ref());
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let docs = self.replica.docs.range::<DocKey, _>((from, Bound::Unbounded));
         let mut found = Vec::new();
@@ -101,7 +102,7 @@ impl Partition {
         let session = record.key.clone();
         self.write_session(env, key, record, None);
         if let Some(leading) = &mut self.leading {
-            let work = leading.work.entry(session).or_default();
+            let work = leading.residents.sessions.work.entry(session).or_default();
             (work.ask_ms, work.asked) = (0, 0);
         }
     }
@@ -109,7 +110,7 @@ impl Partition {
     /// Sessions that have not ended, by the node where they run or are to run, with everything that was
     /// appended.
     pub fn sessions_on_nodes(&self) -> BTreeMap<NodeId, u64> {
-        let mut counts = self.replica.census.by_node();
+        let mut counts = self.replica.counts.census.by_node();
         for (key, (_, doc)) in &self.replica.latest {
             let before = self.replica.docs.get(key).and_then(|it| it.runs_on());
             let after = doc.as_ref().and_then(|it| it.runs_on());

@@ -26,9 +26,9 @@ impl Partition {
         let Some(leading) = &mut self.leading else {
             return;
         };
-        match leading.work.get_mut(key).filter(|work| work.redriven) {
+        match leading.residents.sessions.work.get_mut(key).filter(|work| work.redriven) {
             Some(work) => wait(work, origin),
-            None => leading.reads.next.push(origin),
+            None => leading.rounds.next.push(origin),
         }
     }
 
@@ -205,7 +205,7 @@ impl Partition {
             Err(full @ NoNode::NoRoom { .. }) => self.wait_for_room(env, origin, &op, full),
             Err(NoNode::Unable) => {
                 if let Some(leading) = &mut self.leading {
-                    leading.room.push_back(origin);
+                    leading.residents.sessions.capacity.waiting.push_back(origin);
                 }
             }
         }
@@ -220,11 +220,11 @@ impl Partition {
         chosen: Chosen,
         request: Option<RequestId>,
     ) {
-        let pe = self.leading.as_ref().map_or(self.replica.pe, |it| it.pe);
+        let pe = self.leading.as_ref().map_or(self.replica.pe, |it| it.lead.pe);
         let token = Token(self.replica.next_pos(pe));
         env.nodes.ask(&chosen.node, token, env.now.mono_ms);
         if let Some(leading) = &mut self.leading {
-            leading.work.entry(record.key.clone()).or_default().begin(token);
+            leading.residents.sessions.work.entry(record.key.clone()).or_default().begin(token);
         }
         let Chosen { node, boot } = chosen;
         record.version = self.version_after(env, &record);
@@ -238,7 +238,7 @@ impl Partition {
         let Some(leading) = &mut self.leading else {
             return;
         };
-        let work = leading.work.entry(session.clone()).or_default();
+        let work = leading.residents.sessions.work.entry(session.clone()).or_default();
         if work.waiters.len() < WAITERS_MAX {
             wait(work, origin);
             return;

@@ -13,8 +13,8 @@ const LOOKED_AT_MAX: usize = 10_000;
 impl Partition {
     pub(crate) fn placements(&self, manager: &Manager, which: &Which) -> Option<Placements> {
         let leading = self.leading.as_ref()?;
-        let pe = match leading.phase {
-            Phase::Serving | Phase::Wedged { .. } => leading.pe,
+        let pe = match leading.lead.phase {
+            Phase::Serving | Phase::Wedged { .. } => leading.lead.pe,
             Phase::Scan(_) | Phase::Recover(_) | Phase::Sync(_) => return None,
         };
         let (mut sessions, mut next) = (Vec::new(), None);

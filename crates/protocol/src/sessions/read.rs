@@ -31,7 +31,7 @@ impl Partition {
         let Some(upto) = self.may_be_ready_by(key, committed) else {
             return Some(committed.clone());
         };
-        let tail = self.replica.tail.iter().take_while(|entry| entry.at <= upto);
+        let tail = self.replica.tail.entries.iter().take_while(|entry| entry.at <= upto);
         let writes = tail.flat_map(|entry| entry.writes.iter()).filter(|it| it.key == *key);
         Some(shown(committed, writes.filter_map(|it| it.doc.as_ref()?.session())))
     }
@@ -64,7 +64,7 @@ impl Partition {
     /// READY records of the tail, oldest first.
     fn ready_in_tail(&self) -> ReadyInTail<'_> {
         let mut ready = ReadyInTail::new();
-        for write in self.replica.tail.iter().flat_map(|entry| entry.writes.iter()) {
+        for write in self.replica.tail.entries.iter().flat_map(|entry| entry.writes.iter()) {
             if let Some(doc) = &write.doc
                 && doc.brief().is_some_and(|it| it.state == SessionState::Ready)
                 && let Some(record) = doc.session()
@@ -84,7 +84,7 @@ impl Partition {
     pub fn view_at_node(&self, env: &Env, record: impl Into<Arc<SessionRecord>>) -> SessionView {
         let view = self.view_of(env, record);
         let at = view.record.placement.as_ref().filter(|_| !view.record.state.is_ended());
-        let owns_ms = self.leading.as_ref().map_or(env.now.mono_ms, |it| it.since_ms);
+        let owns_ms = self.leading.as_ref().map_or(env.now.mono_ms, |it| it.lead.since_ms);
         let now = env.now.mono_ms;
         let node = at.and_then(|it| env.nodes.contact(&it.node, it.boot, owns_ms, now));
         SessionView { node, ..view }

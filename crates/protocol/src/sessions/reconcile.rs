@@ -54,10 +54,10 @@ impl Partition {
             return;
         };
         let now = env.now.mono_ms;
-        let work = leading.work.entry(session.clone()).or_default();
+        let work = leading.residents.sessions.work.entry(session.clone()).or_default();
         work.asked += 1;
         work.ask_ms = now + (env.config.timing.node_resend_ms << work.asked.min(3));
-        let (part, range, pe) = (self.number, self.range, leading.pe);
+        let (part, range, pe) = (self.number, self.range, leading.lead.pe);
         let (token, boot) = (placement.token, placement.boot);
         let request = record.requests.last().map(|it| it.id.clone());
         let closing = record.state == SessionState::Closing;
@@ -97,10 +97,10 @@ impl Partition {
         token: Token,
         answer: NodeAnswer,
     ) {
-        let Some(leading) = self.leading.as_mut().filter(|it| it.is_open()) else {
+        let Some(leading) = self.leading.as_mut().filter(|it| it.lead.is_open()) else {
             return;
         };
-        if let Some(work) = leading.work.get_mut(session) {
+        if let Some(work) = leading.residents.sessions.work.get_mut(session) {
             work.on_seen(token);
         }
         let key = Self::key_of(env, session);
@@ -138,12 +138,12 @@ impl Partition {
                     self.on_boot_over(env, &key);
                 } else {
                     // The registry here is older than the node's boot.
-                    env.refresh = true;
+                    env.store.refresh = true;
                 }
             }
             NodeAnswer::Fenced { .. } => {
                 env.note(Transition::Fenced, Some(self.number));
-                env.refresh = true;
+                env.store.refresh = true;
             }
             NodeAnswer::OtherLive { token: other } if other < token => {
                 self.destroy_stray(env, &key, session, other);
@@ -169,7 +169,7 @@ impl Partition {
         token: Token,
         other: Token,
     ) {
-        env.refresh = true;
+        env.store.refresh = true;
         if other.0.pe > self.replica.pe {
             return;
         }
@@ -234,7 +234,7 @@ impl Partition {
         let Some(leading) = &mut self.leading else {
             return;
         };
-        let work = leading.work.remove(&session).unwrap_or_default();
+        let work = leading.residents.sessions.work.remove(&session).unwrap_or_default();
         let Some(placement) = record.placement.clone() else {
             return;
         };
@@ -286,8 +286,8 @@ impl Partition {
         } else if let Some(leading) = &mut self.leading {
             // READY may not be shown yet, and an earlier owner may have told it: they wait on.
             let waits = Work { waiters: others, redriven: work.redriven, ..Work::default() };
-            leading.work.insert(session, waits);
-            leading.dirty = true;
+            leading.residents.sessions.work.insert(session, waits);
+            leading.lead.unsent.dirty = true;
         }
     }
 
@@ -346,7 +346,7 @@ impl Partition {
 
     /// The registry says that the boot on which a session was placed is over.
     pub fn on_boot_over(&mut self, env: &mut Env, key: &DocKey) {
-        if !self.leading.as_ref().is_some_and(|it| it.is_open()) {
+        if !self.leading.as_ref().is_some_and(|it| it.lead.is_open()) {
             return;
         }
         let over = |it: &&Arc<Doc>| {
@@ -382,7 +382,7 @@ impl Partition {
 
     /// The registry changed: sessions of boots that are over are lost.
     pub fn sweep_lost(&mut self, env: &mut Env) {
-        if !self.leading.as_ref().is_some_and(|it| it.is_open()) {
+        if !self.leading.as_ref().is_some_and(|it| it.lead.is_open()) {
             return;
         }
         for key in self.replica.sessions_over(|node, boot| env.nodes.is_over(node, boot)) {
@@ -395,7 +395,7 @@ impl Partition {
         let Some(leading) = &mut self.leading else {
             return;
         };
-        let Some(work) = leading.work.remove(session) else {
+        let Some(work) = leading.residents.sessions.work.remove(session) else {
             return;
         };
         let key = Self::key_of(env, session);
@@ -403,7 +403,8 @@ impl Partition {
             return;
         };
         for origin in work.waiters {
-            let Some(asked) = self.leading.as_ref().and_then(|it| it.live.get(&origin)) else {
+            let Some(asked) = self.leading.as_ref().and_then(|it| it.inbox.live.get(&origin))
+            else {
                 continue;
             };
             match &asked.op {
@@ -444,7 +445,7 @@ impl Partition {
         for session in &sessions {
             env.note(Transition::Redriven, Some(self.number));
             if let Some(leading) = &mut self.leading {
-                leading.work.entry(session.clone()).or_default().redriven = true;
+                leading.residents.sessions.work.entry(session.clone()).or_default().redriven = true;
             }
         }
         // The registry may have changed since the first entry was written.
@@ -457,10 +458,10 @@ impl Partition {
     /// Asks again what nodes left unanswered.
     pub fn tick_work(&mut self, env: &mut Env) {
         let now = env.now.mono_ms;
-        let Some(leading) = self.leading.as_ref().filter(|it| it.is_open()) else {
+        let Some(leading) = self.leading.as_ref().filter(|it| it.lead.is_open()) else {
             return;
         };
-        let due = leading.work.iter().filter(|(_, work)| now >= work.ask_ms);
+        let due = leading.residents.sessions.work.iter().filter(|(_, work)| now >= work.ask_ms);
         let due: Vec<SessionKey> = due.map(|(session, _)| session.clone()).collect();
         for session in due {
             let key = Self::key_of(env, &session);
@@ -478,7 +479,9 @@ impl Partition {
     }
 
     pub(crate) fn rerun_waiters(&mut self, env: &mut Env, session: &SessionKey) {
-        let Some(work) = self.leading.as_mut().and_then(|it| it.work.remove(session)) else {
+        let Some(work) =
+            self.leading.as_mut().and_then(|it| it.residents.sessions.work.remove(session))
+        else {
             return;
         };
         for origin in work.waiters {
@@ -492,7 +495,7 @@ impl Partition {
         let Some(leading) = &mut self.leading else {
             return;
         };
-        for (session, work) in &mut leading.work {
+        for (session, work) in &mut leading.residents.sessions.work {
             let key = Self::key_of(env, session);
             let at = self.replica.session(&key).and_then(|it| it.placement.as_ref());
             if at.is_some_and(|at| at.node == *node) {
@@ -524,7 +527,7 @@ impl Leading {
     pub fn opens_among(&self, waiters: Vec<Origin>) -> (Vec<(Origin, &OpenOp)>, Vec<Origin>) {
         let (mut opens, mut others) = (Vec::new(), Vec::new());
         for origin in waiters {
-            let Some(asked) = self.live.get(&origin) else { continue };
+            let Some(asked) = self.inbox.live.get(&origin) else { continue };
             let Op::Open(op) = &asked.op else {
                 others.push(origin);
                 continue;

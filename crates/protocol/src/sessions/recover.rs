@@ -45,7 +45,7 @@ impl Partition {
     pub fn drive_recovery(&mut self, env: &mut Env) {
         let (part, now, resend_ms) =
             (self.number, env.now.mono_ms, env.config.timing.resend_ms * 4);
-        let (Some(view), Some(pe)) = (env.view.clone(), self.leading.as_ref().map(|it| it.pe))
+        let (Some(view), Some(pe)) = (env.view.clone(), self.leading.as_ref().map(|it| it.lead.pe))
         else {
             return;
         };
@@ -73,7 +73,7 @@ impl Partition {
 
     /// Writes what the nodes run, and the end of everything else.
     fn write_what_was_found(&mut self, env: &mut Env, scan: &Scan) {
-        let Some(pe) = self.leading.as_ref().map(|it| it.pe) else { return };
+        let Some(pe) = self.leading.as_ref().map(|it| it.lead.pe) else { return };
         let (held, _) = self.holding();
         self.replica.found_from = Some(held);
         // Positions of before mean nothing in this log: whoever watches begins with a snapshot.
@@ -121,7 +121,7 @@ impl Partition {
     fn above_what_was_lost(&self, env: &Env, found: &[Write]) -> Stamp {
         let found = found.iter().filter_map(|it| Some(it.doc.as_ref()?.version())).max();
         // Since the loss before this one, stamps may have begun at the floor of that.
-        let known = self.stamps_above(env).max(self.replica.high_water).max(env.forgotten);
+        let known = self.stamps_above(env).max(self.replica.high_water).max(env.stamps.forgotten);
         let known = known.max(found.unwrap_or_default()).plus_ms(LOST_BY_RECORD_MS);
         known.max(Stamp::from_epoch_ms(env.now.wall_ms).plus_ms(LOST_BY_CLOCK_MS))
     }
@@ -150,7 +150,8 @@ impl Partition {
     /// has a limit, and partitions share it.
     pub fn write_more(&mut self, env: &mut Env) {
         let (last, committed) = (self.replica.last, self.replica.committed);
-        let Some(pe) = self.leading.as_ref().map(|it| it.pe).filter(|_| committed >= last) else {
+        let Some(pe) = self.leading.as_ref().map(|it| it.lead.pe).filter(|_| committed >= last)
+        else {
             return;
         };
         let at = self.replica.next_pos(pe);

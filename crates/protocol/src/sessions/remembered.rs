@@ -26,7 +26,7 @@ use std::sync::Arc;
 impl Replica {
     /// How many operations are remembered, and since when.
     pub fn remembered(&self) -> Remembered {
-        let operations = &self.memories.operations;
+        let operations = &self.counts.memories.operations;
         Remembered { count: operations.len(), oldest: operations.oldest() }
     }
 
@@ -72,7 +72,7 @@ impl Partition {
         let record: Arc<SessionRecord> = kept(record.into());
         let (left, old) = parted(&record, env.config.sizes.requests_kept);
         let mut writes = Vec::with_capacity(1 + old.len());
-        let mut found = self.replica.memories.found.len();
+        let mut found = self.replica.counts.memories.found.len();
         for mut entry in old.into_iter().filter(|it| !is_over(it, env)) {
             entry.ran.get_or_insert_with(|| spec_ran(&record.spec));
             let name = request_name(&record.key, &entry.id);
@@ -98,13 +98,14 @@ impl Partition {
         let is_new = |it: &&DocKey| {
             self.replica.latest.contains_key(*it) || writes.iter().any(|write| write.key == **it)
         };
-        let keys = self.replica.memories.found.before(Stamp::MAX).filter(move |it| !is_new(it));
+        let keys =
+            self.replica.counts.memories.found.before(Stamp::MAX).filter(move |it| !is_new(it));
         keys.take(count).map(|key| Write { key: key.clone(), doc: None })
     }
 
     /// In how many milliseconds one more request about a session can be remembered, if not now.
     pub fn memory_wait(&self, env: &Env, key: &DocKey, request: &RequestId) -> Option<u64> {
-        let memories = &self.replica.memories;
+        let memories = &self.replica.counts.memories;
         let record = self.replica.session(key)?;
         let sizes = &env.config.sizes;
         let is_full = memories.requests.len() + memories.nameless.len() >= sizes.requests_max
@@ -127,7 +128,7 @@ impl Partition {
         let replica = &self.replica;
         let now = Stamp::from_epoch_ms(env.now.wall_ms);
         let answers_ms = env.config.timing.answers_ms();
-        let old = replica.memories.old(now, answers_ms, rules, env.config.sizes.purge_docs);
+        let old = replica.counts.memories.old(now, answers_ms, rules, env.config.sizes.purge_docs);
         let old: Vec<&DocKey> = old.filter(|it| !replica.latest.contains_key(*it)).collect();
         let docs = old.iter().filter_map(|key| replica.docs.get(*key));
         let documents = docs.filter_map(|doc| of_application(doc));

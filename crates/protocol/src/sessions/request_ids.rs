@@ -147,7 +147,7 @@ pub(crate) fn new_life(
     op: &OpenOp,
     floor: Stamp,
 ) -> SessionRecord {
-    let before = old.map_or(env.forgotten, |it| it.version).max(floor);
+    let before = old.map_or(env.stamps.forgotten, |it| it.version).max(floor);
     let stamp = Stamp::from_epoch_ms(env.now.wall_ms).max(before.next());
     SessionRecord {
         key: op.key.clone(),

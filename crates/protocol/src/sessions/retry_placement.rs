@@ -41,7 +41,7 @@ impl Partition {
         let Some(leading) = &mut self.leading else {
             return;
         };
-        let work = leading.work.entry(record.key.clone()).or_default();
+        let work = leading.residents.sessions.work.entry(record.key.clone()).or_default();
         work.refused.push(placement.node.clone());
         work.failures += u32::from(blame == Blame::Session);
         work.asked = 0;
@@ -87,9 +87,10 @@ impl Partition {
         let began = |request: &RequestId| {
             record.request(request).is_some_and(|it| it.fate == RequestFate::Opening)
         };
-        let waiters = leading.work.get(&record.key).map_or(&[][..], |work| &work.waiters);
+        let waiters =
+            leading.residents.sessions.work.get(&record.key).map_or(&[][..], |work| &work.waiters);
         for origin in waiters {
-            if let Some(asked) = leading.live.get_mut(origin)
+            if let Some(asked) = leading.inbox.live.get_mut(origin)
                 && matches!(&asked.op, Op::Open(open) if began(&open.request))
             {
                 asked.ending = Some(ending);
@@ -99,14 +100,14 @@ impl Partition {
 
     /// The life that was begun for an open is being closed.
     pub fn overtaken(&mut self, origin: Origin) {
-        if let Some(asked) = self.leading.as_mut().and_then(|it| it.live.get_mut(&origin)) {
+        if let Some(asked) = self.leading.as_mut().and_then(|it| it.inbox.live.get_mut(&origin)) {
             asked.ending = Some(Ending::Overtaken);
         }
     }
 
     /// Whatever life was begun for an open before, it has ended, and that is committed.
     pub fn begins_anew(&mut self, origin: Origin) {
-        if let Some(asked) = self.leading.as_mut().and_then(|it| it.live.get_mut(&origin)) {
+        if let Some(asked) = self.leading.as_mut().and_then(|it| it.inbox.live.get_mut(&origin)) {
             asked.ending = None;
         }
     }

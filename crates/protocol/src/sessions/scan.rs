@@ -22,8 +22,8 @@ impl Partition {
         let Some(leading) = &mut self.leading else {
             return;
         };
-        let pe = leading.pe;
-        let Some(scan) = leading.phase.scan() else {
+        let pe = leading.lead.pe;
+        let Some(scan) = leading.lead.phase.scan() else {
             return;
         };
         let resend = env.config.timing.node_resend_ms;
@@ -53,7 +53,7 @@ impl Partition {
             });
         }
         let is_done = scan.is_done();
-        if matches!(leading.phase, Phase::Recover(_)) {
+        if matches!(leading.lead.phase, Phase::Recover(_)) {
             self.drive_recovery(env);
         } else if is_done {
             self.finish_scan(env);
@@ -66,7 +66,7 @@ impl Partition {
         let Some(leading) = &mut self.leading else {
             return;
         };
-        let Some(scan) = leading.phase.scan() else {
+        let Some(scan) = leading.lead.phase.scan() else {
             return;
         };
         let Some(state) = scan.nodes.get_mut(node).filter(|it| it.boot == boot) else {
@@ -90,14 +90,14 @@ impl Partition {
             }
             NodeAnswer::Fenced { .. } => {
                 env.note(Transition::Fenced, Some(self.number));
-                env.refresh = true;
+                env.store.refresh = true;
             }
             NodeAnswer::WrongBoot
             | NodeAnswer::Running { .. }
             | NodeAnswer::Dead(_)
             | NodeAnswer::Full
             | NodeAnswer::OtherLive { .. }
-            | NodeAnswer::Destroyed { .. } => env.refresh = true,
+            | NodeAnswer::Destroyed { .. } => env.store.refresh = true,
         }
         self.drive_scan(env);
     }
@@ -106,7 +106,7 @@ impl Partition {
         let Some(leading) = &mut self.leading else {
             return;
         };
-        let Phase::Scan(scan) = &mut leading.phase else {
+        let Phase::Scan(scan) = &mut leading.lead.phase else {
             return;
         };
         let scan = scan.take();
@@ -124,7 +124,7 @@ impl Partition {
         let found = scan.found;
         env.note(Transition::ScanDone, Some(self.number));
         if let Some(leading) = &mut self.leading {
-            leading.phase = Phase::Sync(SyncState { found: writes, ..SyncState::default() });
+            leading.lead.phase = Phase::Sync(SyncState { found: writes, ..SyncState::default() });
         }
         self.end_strays(env, &found);
         self.drive_sync(env);
@@ -203,7 +203,7 @@ impl Partition {
     /// What runs, and by the records should not, is ended.
     fn end_strays(&mut self, env: &mut Env, found: &Found) {
         let (part, range) = (self.number, self.range);
-        let Some(pe) = self.leading.as_ref().map(|it| it.pe) else {
+        let Some(pe) = self.leading.as_ref().map(|it| it.lead.pe) else {
             return;
         };
         for ((session, token), (node, boot, fate)) in found {

@@ -2,8 +2,10 @@
 
 use crate::log::origin::Origin;
 use rota_messages::DocKey;
+use rota_model::SessionKey;
 use rota_model::{NodeId, Token};
 use std::collections::BTreeSet;
+use std::collections::{BTreeMap, VecDeque};
 
 /// How far an owner is with closing what runs on nodes that are drained.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -80,5 +82,32 @@ impl Work {
     /// Whether nothing of that attempt was ever sent, and nothing of it waits to be.
     pub(crate) fn is_unsent(&self, token: Token) -> bool {
         self.kept.as_ref().is_some_and(|it| it.token == token && it.given.is_empty())
+    }
+}
+
+/// Opens that wait for a node with room.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct AwaitingCapacity {
+    pub waiting: VecDeque<Origin>,
+    /// The news of nodes under which they were tried last, and when they are tried again.
+    pub news: u64,
+    pub next_ms: u64,
+}
+
+/// What an owner has about sessions beside its log.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Sessions {
+    /// Ids in progress.
+    pub work: BTreeMap<SessionKey, Work>,
+    pub capacity: AwaitingCapacity,
+    pub drain: Draining,
+    /// Long polls that wait for a change.
+    pub pulls: VecDeque<Origin>,
+}
+
+impl Sessions {
+    pub fn new(now_ms: u64) -> Self {
+        let capacity = AwaitingCapacity { next_ms: now_ms, ..AwaitingCapacity::default() };
+        Self { capacity, ..Self::default() }
     }
 }

@@ -15,10 +15,10 @@ impl Partition {
         let Some(leading) = &mut self.leading else {
             return;
         };
-        if !leading.reads() || leading.reads.pulls.is_empty() {
+        if !leading.lead.reads() || leading.residents.sessions.pulls.is_empty() {
             return;
         }
-        let waiting = std::mem::take(&mut leading.reads.pulls);
+        let waiting = std::mem::take(&mut leading.residents.sessions.pulls);
         for origin in waiting {
             self.serve_pull(env, origin);
         }
@@ -26,7 +26,7 @@ impl Partition {
 
     pub fn serve_pull(&mut self, env: &mut Env, origin: Origin) {
         let Some(leading) = &self.leading else { return };
-        let Some(asked) = leading.live.get(&origin) else {
+        let Some(asked) = leading.inbox.live.get(&origin) else {
             return;
         };
         let Op::Pull(pull) = &asked.op else { return };
@@ -44,7 +44,7 @@ impl Partition {
     /// others do makes its position no older, and is looked at once.
     fn on_nothing_pulled(&mut self, origin: Origin) {
         let committed = self.replica.committed;
-        let asked = self.leading.as_mut().and_then(|it| it.live.get_mut(&origin));
+        let asked = self.leading.as_mut().and_then(|it| it.inbox.live.get_mut(&origin));
         // In the middle of a snapshot it waits for another owner.
         if let Some(Op::Pull(PullOp { from: Some(from), snapshot_after: None, .. })) =
             asked.map(|it| &mut it.op)
@@ -57,8 +57,8 @@ impl Partition {
         let Some(leading) = &mut self.leading else {
             return;
         };
-        if leading.reads.pulls.len() < PULLS_MAX {
-            leading.reads.pulls.push_back(origin);
+        if leading.residents.sessions.pulls.len() < PULLS_MAX {
+            leading.residents.sessions.pulls.push_back(origin);
             return;
         }
         let retry = Retry::AfterMs(env.config.timing.retry_ms);
@@ -71,7 +71,7 @@ impl Partition {
         let committed = self.replica.committed;
         // Of its own epoch an owner has told nothing beyond what it committed: such a position is of
         // another cluster of that name, or of one whose disks were lost.
-        let pe = self.leading.as_ref().map(|it| it.pe);
+        let pe = self.leading.as_ref().map(|it| it.lead.pe);
         let is_alien = |from: &LogPos| Some(from.pe) == pe && *from > committed;
         let known = pull.from.filter(|it| *it >= self.replica.base && !is_alien(it));
         let part = self.number;
@@ -88,8 +88,8 @@ impl Partition {
         let limit = pull.limit.clamp(1, env.config.sizes.page_sessions) as usize;
         let (mut events, mut bytes) = (Vec::new(), 0);
         let mut upto = from;
-        let unseen = self.replica.window.partition_point(|entry| entry.at <= from);
-        for entry in self.replica.window.range(unseen..) {
+        let unseen = self.replica.window.entries.partition_point(|entry| entry.at <= from);
+        for entry in self.replica.window.entries.range(unseen..) {
             if events.len() >= limit || bytes >= env.config.sizes.message_bytes {
                 break;
             }
@@ -128,8 +128,8 @@ impl Partition {
     pub(crate) fn expire_pulls(&mut self, env: &mut Env) {
         let now = env.now.mono_ms;
         let Some(leading) = &self.leading else { return };
-        let over = leading.reads.pulls.iter().any(|origin| {
-            leading.live.get(origin).is_none_or(|asked| match &asked.op {
+        let over = leading.residents.sessions.pulls.iter().any(|origin| {
+            leading.inbox.live.get(origin).is_none_or(|asked| match &asked.op {
                 Op::Pull(pull) => now >= asked.arrived_ms + pull.wait_ms,
                 Op::Open(_)
                 | Op::Close(_)

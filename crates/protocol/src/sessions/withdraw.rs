@@ -18,10 +18,10 @@ use rota_model::{BootId, NodeId, SessionKey, SessionRecord, SessionState, Token}
 impl Partition {
     /// The link to a node threw away a Create before one byte of it went to a connection.
     pub fn on_unsent(&mut self, env: &mut Env, session: &SessionKey, token: Token, call: u64) {
-        let Some(leading) = self.leading.as_mut().filter(|it| it.is_open()) else {
+        let Some(leading) = self.leading.as_mut().filter(|it| it.lead.is_open()) else {
             return;
         };
-        let Some(work) = leading.work.get_mut(session) else {
+        let Some(work) = leading.residents.sessions.work.get_mut(session) else {
             return;
         };
         work.on_unsent(token, call);
@@ -41,11 +41,11 @@ impl Partition {
         let Some(placement) = record.placement.as_ref() else { return false };
         let (node, token) = (&placement.node, placement.token);
         let is_out = record.state == SessionState::Pending && env.nodes.is_unreachable(node, now);
-        let Some(leading) = self.leading.as_mut().filter(|it| it.is_open() && is_out) else {
+        let Some(leading) = self.leading.as_mut().filter(|it| it.lead.is_open() && is_out) else {
             return false;
         };
-        let Some(work) = leading.work.get_mut(&record.key) else { return false };
-        if token.0.pe != leading.pe || !work.is_unsent(token) {
+        let Some(work) = leading.residents.sessions.work.get_mut(&record.key) else { return false };
+        if token.0.pe != leading.lead.pe || !work.is_unsent(token) {
             return false;
         }
         let mut others = work.refused.clone();
@@ -74,7 +74,7 @@ impl Partition {
     ) {
         let key = Self::key_of(env, session);
         let is_earlier = self.replica.session(&key).is_some_and(|it| it.token() > Some(token));
-        if is_earlier && self.leading.as_ref().is_some_and(|it| it.is_open()) {
+        if is_earlier && self.leading.as_ref().is_some_and(|it| it.lead.is_open()) {
             self.end_at(env, &key, (session, token), (node.clone(), boot));
         }
     }
@@ -87,7 +87,7 @@ impl Partition {
         (session, token): (&SessionKey, Token),
         (node, boot): (NodeId, BootId),
     ) {
-        let Some(pe) = self.leading.as_ref().map(|it| it.pe) else { return };
+        let Some(pe) = self.leading.as_ref().map(|it| it.lead.pe) else { return };
         let (part, range) = (self.number, self.range);
         let what = CallWhat::Destroy { key: session.clone(), token };
         let until_ms = env.now.mono_ms + env.config.timing.tombstone_ms;

@@ -1,0 +1,20 @@
+//! What the committed documents of a copy come to, kind by kind.
+
+use crate::contents::memories::Memories;
+use crate::contents::session_counts::Census;
+use rota_docstore::space::Usages;
+
+/// What the committed documents of a copy come to.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Counts {
+    /// Its sessions, counted.
+    pub census: Census,
+    /// What it remembers beside its sessions and documents, by age.
+    pub memories: Memories,
+    /// How much committed documents of applications fill, by namespace.
+    pub usages: Usages,
+    /// What is kept beside that of applications: ends of documents, and memories of operations.
+    pub beside: u64,
+    /// What committed records of sessions fill, with what is remembered beside them.
+    pub sessions: u64,
+}

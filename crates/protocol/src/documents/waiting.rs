@@ -1,0 +1,31 @@
+//! What an owner has about documents beside its log.
+
+use crate::documents::state::Runs;
+use crate::log::origin::Origin;
+use rota_messages::api::Holdings;
+use rota_model::{ManagerNumber, Stamp};
+use std::collections::{BTreeMap, VecDeque};
+
+/// What an owner has about documents.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Documents {
+    /// Operations that wait.
+    pub runs: Runs,
+    /// Managers that wait for news of namespaces.
+    pub follows: VecDeque<Origin>,
+    /// What they said that their partitions hold of namespaces with limits.
+    pub holdings: BTreeMap<ManagerNumber, Holdings>,
+    /// Nobody was told of anything later that it does not exist.
+    pub told: Stamp,
+}
+
+impl Default for Documents {
+    fn default() -> Self {
+        Self {
+            runs: Runs::new(),
+            follows: VecDeque::new(),
+            holdings: BTreeMap::new(),
+            told: Stamp::MAX,
+        }
+    }
+}
