@@ -18,43 +18,23 @@ impl Manager {
         let Self {
             env,
             parts,
-            entrance,
-            standing,
-            identity,
-            claiming,
-            probes,
-            asked,
-            next_change_ms,
-            doubted,
-            reads,
-            index,
-            refused,
-            heard,
-            accused,
-            sharing: _,
-            signalled,
+            router,
+            membership,
+            changes,
+            detector,
             following,
             orders,
-            node_orders,
-            joins,
-            force_lost,
-            under_way,
-            arrived,
-            ticked_ms,
-            beat_ms,
+            progress,
             next_tick_ms,
         } = self;
         env.fingerprint(into);
-        (parts, entrance, standing, identity, claiming, probes).hash(into);
-        (asked, next_change_ms, doubted, reads, index, refused, heard, accused, signalled)
-            .hash(into);
-        (following, orders, node_orders, joins, force_lost, under_way, arrived).hash(into);
-        (ticked_ms, beat_ms, next_tick_ms).hash(into);
+        (parts, router, membership, changes, following, orders, progress, next_tick_ms).hash(into);
+        detector.fingerprint(into);
     }
 
     /// Index of the newest state of the config store that this manager knows.
     pub fn config_index(&self) -> u64 {
-        self.index
+        self.changes.index
     }
 
     /// Feeds what [`fingerprint`](Self::fingerprint) leaves out since it only makes names. Two managers

@@ -44,7 +44,7 @@ impl Manager {
             self.env.nodes.on_load(node, *boot, *load);
             self.env.nodes.on_heard(node, *boot, self.env.now.mono_ms);
         }
-        let view = self.env.view.clone().filter(|_| self.standing == Standing::Inside);
+        let view = self.env.view.clone().filter(|_| self.membership.standing == Standing::Inside);
         let part = view.map(|view| view.part_of(slot_of_node(node, view.m)).0);
         let part = part.and_then(|number| self.parts.get_mut(&number));
         match part.filter(|part| part.leading.is_some()) {

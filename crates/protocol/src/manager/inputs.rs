@@ -2,11 +2,9 @@
 
 use crate::log::env::{Env, NameOf, ReadFor};
 use crate::log::origin::Origin;
-use crate::manager::inspect;
-use crate::manager::restart;
-use crate::membership::purpose::Purpose;
-use crate::membership::standing::{Probes, Standing};
-use crate::membership::waiting::{Waiting, WaitingNode};
+use crate::manager::{inspect, restart};
+use crate::membership::standing::Standing;
+use crate::membership::state::{FailureDetector, Membership, Orders, RingProgress, ViewChanges};
 use crate::nodes::calls::NodesWanted;
 use crate::partition::partitions::Parts;
 use crate::partition::state::Partition;
@@ -18,11 +16,11 @@ use crate::router::forward::{Entrance, ForHere};
 use crate::router::internal::Inner;
 use crate::settings::config::ManagerConfig;
 use rota_docstore::{Checker, FieldError, Operations, Schema, Spaces};
-use rota_messages::{Disk, Envelope, Identity, Message, OpResult, Stats};
+use rota_messages::{Disk, Envelope, Message, OpResult, Stats};
 use rota_model::node_msg::NodeLoad;
-use rota_model::{Epoch, Incarnation, ManagerNumber, MemberId, NodeId, Nonce, Now};
-use rota_ring::{ClaimRefused, NodeReg, UnderWay};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use rota_model::{Epoch, ManagerNumber, MemberId, NodeId, Now};
+use rota_ring::{ClaimRefused, NodeReg};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Between ticks while something waits, and while nothing does.
@@ -35,50 +33,18 @@ const TICK_IDLE_MS: u64 = 100;
 pub struct Manager {
     pub(crate) env: Env,
     pub(crate) parts: Parts,
-    pub(crate) entrance: Entrance,
-    pub(crate) standing: Standing,
-    pub(crate) identity: Identity,
-    /// What this run means to take, or has asked for.
-    pub(crate) claiming: Option<(Incarnation, Nonce)>,
-    /// Who runs, as far as a claim must know it.
-    pub(crate) probes: Probes,
-    /// Compare-and-sets that are under way.
-    pub(crate) asked: BTreeMap<u64, Purpose>,
-    /// No change of the View is asked for before this: the outcome of one is unknown, and a config
-    /// store that is away says so at once.
-    pub(crate) next_change_ms: u64,
-    /// The View in which a partition's wish came to nothing, and which was read anew for that.
-    pub(crate) doubted: Epoch,
-    /// Consistent reads that are under way, and the partitions that wait for them.
-    pub(crate) reads: BTreeMap<u64, Vec<(ManagerNumber, Epoch, ReadFor)>>,
-    /// Index of the newest state of the config store that was adopted.
-    pub(crate) index: u64,
-    /// Why what the config store showed last is not followed.
-    pub(crate) refused: Option<String>,
-    /// When each peer was heard last, and which run of it.
-    pub(crate) heard: BTreeMap<ManagerNumber, (MemberId, u64)>,
-    /// How often each peer was taken out, and when last.
-    pub(crate) accused: BTreeMap<ManagerNumber, (u32, u64)>,
-    /// Managers that copy, or should copy, a partition together with this one, by the newest View: who is
-    /// still to be copied to, a newcomer for one, must be missed too.
-    pub(crate) sharing: Arc<BTreeSet<ManagerNumber>>,
-    /// Peers that look gone to somebody outside, and when that was said last.
-    pub(crate) signalled: BTreeMap<MemberId, u64>,
+    pub(crate) router: Entrance,
     pub(crate) following: Following,
+    /// Its number.
+    pub(crate) membership: Membership,
+    /// What is read of the config store, and asked of it.
+    pub(crate) changes: ViewChanges,
+    /// Who is silent.
+    pub(crate) detector: FailureDetector,
     /// Orders of operators that wait.
-    pub(crate) orders: VecDeque<Waiting>,
-    /// Those about nodes.
-    pub(crate) node_orders: VecDeque<WaitingNode>,
-    /// Whether it may come into a ring in which nobody reserved its number.
-    pub(crate) joins: bool,
-    /// An operator says that the disk which its number had is gone for good.
-    pub(crate) force_lost: bool,
-    /// How far the join or the leave is that the View names.
-    pub(crate) under_way: UnderWay,
-    /// The newest epoch in which this manager, as a newcomer, held all that it should.
-    pub(crate) arrived: Epoch,
-    pub(crate) ticked_ms: u64,
-    pub(crate) beat_ms: u64,
+    pub(crate) orders: Orders,
+    /// How far a join or a leave is.
+    pub(crate) progress: RingProgress,
     pub(crate) next_tick_ms: u64,
 }
 
@@ -91,30 +57,13 @@ impl Manager {
         Self {
             env,
             parts,
-            entrance: Entrance::default(),
-            standing: Standing::outside(),
-            identity: disk.identity,
-            claiming: None,
-            probes: Probes::default(),
-            asked: BTreeMap::new(),
-            next_change_ms: now.mono_ms,
-            doubted: Epoch(0),
-            reads: BTreeMap::new(),
-            index: 0,
-            refused: None,
-            heard: BTreeMap::new(),
-            accused: BTreeMap::new(),
-            sharing: Arc::default(),
-            signalled: BTreeMap::new(),
+            router: Entrance::default(),
             following: Following::new(now.mono_ms),
-            orders: VecDeque::new(),
-            node_orders: VecDeque::new(),
-            joins: false,
-            force_lost: false,
-            under_way: UnderWay::default(),
-            arrived: Epoch(0),
-            ticked_ms: now.mono_ms,
-            beat_ms: 0,
+            membership: Membership::new(disk.identity),
+            changes: ViewChanges::new(now.mono_ms),
+            detector: FailureDetector::new(now.mono_ms),
+            orders: Orders::default(),
+            progress: RingProgress::default(),
             next_tick_ms: now.mono_ms,
         }
     }
@@ -124,7 +73,7 @@ impl Manager {
         self.env.now = now;
         match input {
             Input::Client { call, deadline_mono_ms, op } => {
-                let here = self.entrance.on_client(&mut self.env, call, deadline_mono_ms, op);
+                let here = self.router.on_client(&mut self.env, call, deadline_mono_ms, op);
                 if let Some(here) = here {
                     self.carry_out(here);
                 }
@@ -167,7 +116,7 @@ impl Manager {
     /// Carries on what one part of this manager asked of another.
     fn settle(&mut self) {
         while let Some((rid, result)) = self.env.answers.pop() {
-            self.entrance.on_answer(&mut self.env, rid, result);
+            self.router.on_answer(&mut self.env, rid, result);
         }
         while let Some(wanted) = self.env.fleet.wanted.pop() {
             self.on_node_wanted(&wanted);
@@ -178,18 +127,18 @@ impl Manager {
 
     /// Asks for what this manager needs on its own account, and takes what was answered.
     fn run_errands(&mut self) {
-        if self.standing == Standing::Inside {
+        if self.membership.standing == Standing::Inside {
             self.following.drive(&mut self.env, &self.parts);
         }
         loop {
             if let Some(errand) = self.env.internal.asked.pop() {
-                if let Some(here) = self.entrance.on_errand(&mut self.env, errand) {
+                if let Some(here) = self.router.on_errand(&mut self.env, errand) {
                     self.carry_out(here);
                 }
             } else if let Some((inner, result)) = self.env.internal.done.pop() {
                 self.on_errand_done(inner, result);
             } else if let Some((rid, result)) = self.env.answers.pop() {
-                self.entrance.on_answer(&mut self.env, rid, result);
+                self.router.on_answer(&mut self.env, rid, result);
             } else {
                 return;
             }
@@ -200,7 +149,7 @@ impl Manager {
         match inner {
             Inner::Follow => {
                 if self.following.on_answer(&mut self.env, &result) {
-                    let here = self.entrance.on_spaces(&mut self.env);
+                    let here = self.router.on_spaces(&mut self.env);
                     here.into_iter().for_each(|here| self.carry_out(here));
                 } else if !self.env.desks.knows_spaces {
                     // Clients wait for the rest.
@@ -233,14 +182,14 @@ impl Manager {
     /// Lets this manager come into a ring in which nobody reserved its number ([`rota_ring::join`]);
     /// without it such a number is refused. Before the first input.
     pub fn may_join(&mut self) {
-        self.joins = true;
+        self.membership.joins = true;
     }
 
     /// Lets this manager take its number with an empty disk, though the one that the number had may
     /// hold the last copy of a partition: an operator says that it is gone for good. Before the first
     /// input.
     pub fn force_lost(&mut self) {
-        self.force_lost = true;
+        self.membership.force_lost = true;
     }
 
     /// Says where bodies of attachments are kept; without it none is held. Before the first input.
@@ -292,13 +241,13 @@ impl Manager {
             self.env.store.refresh = true;
         }
         let last_calls = self.has_left() && Self::is_for_the_last_calls(&message);
-        if to != self.env.me || !(self.standing == Standing::Inside || last_calls) {
+        if to != self.env.me || !(self.membership.standing == Standing::Inside || last_calls) {
             return;
         }
         if self.env.view.as_ref().and_then(|view| view.member(from.number)) != Some(from) {
             return;
         }
-        self.heard.insert(from.number, (from, self.env.now.mono_ms));
+        self.detector.heard.insert(from.number, (from, self.env.now.mono_ms));
         self.env.store.suspects.remove(&from);
         self.on_message(from, message);
     }
@@ -376,12 +325,12 @@ impl Manager {
     }
 
     fn on_config_read(&mut self, read: u64, state: Option<rota_ring::ConfigState>) {
-        let waiting = self.reads.remove(&read).unwrap_or_default();
+        let waiting = self.changes.reads.remove(&read).unwrap_or_default();
         if let Some(state) = &state {
             self.adopt(state);
         }
         // One whose View is refused is as good as none.
-        let reached = state.is_some() && self.refused.is_none();
+        let reached = state.is_some() && self.changes.refused.is_none();
         self.env.store.is_away = !reached;
         self.on_order_read(read, reached);
         self.on_node_order_read(read, reached);
@@ -395,7 +344,7 @@ impl Manager {
                 ReadFor::Wedge => part.on_wedge_read(&mut self.env, reached),
             }
         }
-        let Standing::Outside { read: mine, .. } = &mut self.standing else {
+        let Standing::Outside { read: mine, .. } = &mut self.membership.standing else {
             return;
         };
         if *mine == Some(read) {
@@ -417,7 +366,7 @@ impl Manager {
         self.drive_claim();
         self.expire_orders();
         self.expire_node_orders();
-        for here in self.entrance.on_tick(&mut self.env) {
+        for here in self.router.on_tick(&mut self.env) {
             self.carry_out(here);
         }
         self.env.nodes.on_tick(now);
@@ -436,8 +385,8 @@ impl Manager {
         }
         self.tick_works();
         self.drive_verdicts();
-        let busy = self.entrance.is_busy()
-            || self.standing != Standing::Inside
+        let busy = self.router.is_busy()
+            || self.membership.standing != Standing::Inside
             || self.parts.awake().any(|it| it.is_busy(&self.env));
         self.next_tick_ms = now + if busy { TICK_BUSY_MS } else { TICK_IDLE_MS };
     }
@@ -465,9 +414,9 @@ impl Manager {
                 })
                 .collect();
             // One refresh at a time is enough; a partition's confirmation needs a read of its own.
-            if !waiting.is_empty() || self.reads.is_empty() {
+            if !waiting.is_empty() || self.changes.reads.is_empty() {
                 let read = self.env.next_id(NameOf::Read);
-                self.reads.insert(read, waiting);
+                self.changes.reads.insert(read, waiting);
                 self.env.effects.push(Effect::ReadConfig { read });
             }
             self.env.store.refresh = false;
@@ -479,7 +428,7 @@ impl Manager {
             effects.push(Effect::Persist { lsn: self.env.disk.lsn, writes });
             self.env.disk.lsn += 1;
         }
-        if self.parts.awake().any(|it| it.is_busy(&self.env)) || self.entrance.is_busy() {
+        if self.parts.awake().any(|it| it.is_busy(&self.env)) || self.router.is_busy() {
             self.next_tick_ms = self.next_tick_ms.min(now.mono_ms + TICK_BUSY_MS);
         }
         self.parts.rest();
@@ -512,7 +461,7 @@ impl Manager {
 
     /// Why this manager cannot take its number, if so. It never serves then.
     pub fn refused(&self) -> Option<&ClaimRefused> {
-        match &self.standing {
+        match &self.membership.standing {
             Standing::Refused(why) => Some(why),
             Standing::Outside { .. }
             | Standing::Probing { .. }
@@ -525,7 +474,7 @@ impl Manager {
 
     /// Whether this manager has its number.
     pub fn is_claimed(&self) -> bool {
-        self.standing == Standing::Inside
+        self.membership.standing == Standing::Inside
     }
 
     /// This run; incarnation 0 before the number was claimed.
@@ -551,7 +500,7 @@ impl Manager {
             self.parts.all().map(|part| inspect::of_part(&self.env, part)).collect();
         parts.sort_by_key(|it| it.part);
         let (works, works_overdue) = self.env.desks.works.count();
-        let requests_waiting = self.entrance.len();
+        let requests_waiting = self.router.len();
         Stats { parts, nodes: nodes.collect(), requests_waiting, works, works_overdue }
     }
 }

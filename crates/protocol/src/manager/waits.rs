@@ -11,7 +11,7 @@ impl Manager {
     /// Every table in which something waits, at that time of the monotonic clock.
     pub fn waits(&self, now_ms: u64) -> Vec<Wait> {
         let mut waits = vec![
-            Wait::new("client requests", now_ms, self.entrance.deadlines()),
+            Wait::new("client requests", now_ms, self.router.deadlines()),
             Wait::new("orders", now_ms, self.order_deadlines()),
             Wait::new("orders about nodes", now_ms, self.node_order_deadlines()),
             Wait::new(

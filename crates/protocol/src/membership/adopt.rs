@@ -11,14 +11,15 @@ impl Manager {
     /// What the config store holds. Only a newer state changes anything.
     pub(crate) fn adopt(&mut self, state: &ConfigState) {
         let refused = self.check_state(state).err();
-        self.refused = refused.map(|it| format!("its View of epoch {}: {it}", state.epoch()));
-        self.env.store.is_away = self.refused.is_some();
-        if let Some(why) = &self.refused {
+        self.changes.refused =
+            refused.map(|it| format!("its View of epoch {}: {it}", state.epoch()));
+        self.env.store.is_away = self.changes.refused.is_some();
+        if let Some(why) = &self.changes.refused {
             let text = format!("the config store: {why}");
             return self.env.note_text(Transition::ViewRefused, None, text);
         }
-        if state.index > self.index {
-            self.index = state.index;
+        if state.index > self.changes.index {
+            self.changes.index = state.index;
             self.adopt_nodes(state);
             self.env.nodes.index = state.index;
         }
@@ -29,9 +30,9 @@ impl Manager {
         // What was asked under an earlier View stands in this state, or is never written.
         self.env.fleet.condemned.clear();
         self.share_with(view.neighbours(self.env.config.number));
-        self.under_way.on_view(view, self.env.now.mono_ms);
+        self.progress.under_way.on_view(view, self.env.now.mono_ms);
         if view.transition.is_some() && view.has_arrived(self.env.config.number) {
-            self.arrived = view.epoch;
+            self.progress.arrived = view.epoch;
         }
         let text = format!("epoch {}", view.epoch);
         self.env.note_text(Transition::ViewAdopted, None, text);
@@ -42,14 +43,14 @@ impl Manager {
             let part = self.parts.get_or_insert_with(*number, || Partition::new(*number, range));
             part.range = range;
         }
-        if self.standing == Standing::Inside {
+        if self.membership.standing == Standing::Inside {
             if Self::is_inside(&self.env, view) {
                 self.adopt_parts(view);
             } else {
                 self.go_out(view);
             }
         }
-        for here in self.entrance.on_view(&mut self.env) {
+        for here in self.router.on_view(&mut self.env) {
             self.carry_out(here);
         }
     }
@@ -85,7 +86,7 @@ impl Manager {
     /// The number was just taken: takes up what the View says of it.
     pub(crate) fn take_up_parts(&mut self) {
         let Some(view) = self.env.view.clone() else { return };
-        if self.standing != Standing::Inside {
+        if self.membership.standing != Standing::Inside {
             return;
         }
         if Self::is_inside(&self.env, &view) {
@@ -153,7 +154,7 @@ impl Manager {
             Some(view) => {
                 self.check_view(view)?;
                 let known = self.env.epoch();
-                if state.index <= self.index || view.epoch >= known {
+                if state.index <= self.changes.index || view.epoch >= known {
                     return Ok(());
                 }
                 Err(ViewError::Broken(format!("it went back: epoch {known} was there before")))
@@ -165,6 +166,6 @@ impl Manager {
 
     /// Why this manager does not follow what the config store showed last, if so.
     pub fn config_refused(&self) -> Option<&str> {
-        self.refused.as_deref()
+        self.changes.refused.as_deref()
     }
 }

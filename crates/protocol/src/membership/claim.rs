@@ -18,7 +18,7 @@ impl Manager {
         self.drive_probes();
         let now = self.env.now.mono_ms;
         let retry_ms = self.env.config.timing.retry_ms;
-        if let Standing::Outside { read, again_ms } = &mut self.standing
+        if let Standing::Outside { read, again_ms } = &mut self.membership.standing
             && now >= *again_ms
         {
             let id = self.env.next_id(NameOf::Read);
@@ -38,12 +38,12 @@ impl Manager {
         // A data folder keeps to one nonce per incarnation, so that a compare-and-set whose outcome
         // is unknown and its repetition, by a later run too, are the same claim.
         let target = entry.map_or(Incarnation(1), |it| it.incarnation.next());
-        let meant = self.claiming.or(self.identity.intended);
+        let meant = self.membership.claiming.or(self.membership.identity.intended);
         let nonce = match meant.filter(|(incarnation, _)| *incarnation == target) {
             Some((_, nonce)) => nonce,
             None => Nonce(self.env.random() | 1),
         };
-        if let (Some(entry), Some((incarnation, nonce))) = (entry, self.claiming)
+        if let (Some(entry), Some((incarnation, nonce))) = (entry, self.membership.claiming)
             && entry.incarnation == incarnation
             && entry.nonce == nonce
         {
@@ -56,13 +56,15 @@ impl Manager {
         }
         let claim = self.claim(nonce);
         let (now, timing) = (self.env.now.mono_ms, &self.env.config.timing);
-        let gone = match view.others(&claim, &|it| self.probes.runs(it, now, timing)) {
+        let gone = match view.others(&claim, &|it| self.membership.probes.runs(it, now, timing)) {
             Ok(Others::Gone(gone)) => gone,
             Ok(Others::Ask(asked)) => return self.probe(view, asked),
-            Err(refused) => return self.standing = Standing::Refused(refused),
+            Err(refused) => return self.membership.standing = Standing::Refused(refused),
         };
         let claimed = match view.claimed_beside(&claim, &gone) {
-            Err(ClaimRefused::NotReserved(..) | ClaimRefused::HasLeft(_)) if self.joins => {
+            Err(ClaimRefused::NotReserved(..) | ClaimRefused::HasLeft(_))
+                if self.membership.joins =>
+            {
                 view.claimed_or_joined(&claim)
             }
             claimed => claimed,
@@ -70,7 +72,7 @@ impl Manager {
         let next = match claimed {
             Ok(next) => next,
             Err(refused) => {
-                self.standing = Standing::Refused(refused);
+                self.membership.standing = Standing::Refused(refused);
                 return;
             }
         };
@@ -80,14 +82,14 @@ impl Manager {
             self.env.note_text(Transition::OthersGone, None, text);
         }
         let to = (target, nonce);
-        self.claiming = Some(to);
+        self.membership.claiming = Some(to);
         // What an earlier run meant to take and did take must not be forgotten for the new intent.
         let standing = entry.map(|it| (it.incarnation, it.nonce));
-        if standing.is_some() && standing == self.identity.intended {
-            self.identity.taken = standing;
+        if standing.is_some() && standing == self.membership.identity.intended {
+            self.membership.identity.taken = standing;
         }
-        self.identity.intended = Some(to);
-        self.env.persist_identity(self.identity.clone());
+        self.membership.identity.intended = Some(to);
+        self.env.persist_identity(self.membership.identity.clone());
         if entry.is_some_and(|it| it.incarnation == Incarnation(0)) {
             self.intend_founding(view);
         }
@@ -96,13 +98,13 @@ impl Manager {
             self.intend_epoch(part, next.epoch);
         }
         let lsn = self.env.disk.lsn;
-        self.standing = Standing::Intending { lsn, next: Box::new(next), to };
+        self.membership.standing = Standing::Intending { lsn, next: Box::new(next), to };
     }
 
     /// What was read tells nothing of the number: after a pause it is read again.
     pub(crate) fn read_again(&mut self) {
         let again_ms = self.env.now.mono_ms + self.env.config.timing.retry_ms;
-        self.standing = Standing::Outside { read: None, again_ms };
+        self.membership.standing = Standing::Outside { read: None, again_ms };
     }
 
     /// A copy that never ran is exact while it is empty. The disk must say so before the first
@@ -139,7 +141,10 @@ impl Manager {
 
     fn claim(&self, nonce: Nonce) -> Claim {
         let config = &self.env.config;
-        let held = [self.identity.taken, self.identity.intended].into_iter().flatten().collect();
+        let held = [self.membership.identity.taken, self.membership.identity.intended]
+            .into_iter()
+            .flatten()
+            .collect();
         let disk: BTreeMap<ManagerNumber, Epoch> = (self.parts.all())
             .filter(|it| it.replica.whole)
             .map(|it| (it.number, it.replica.pe))
@@ -150,10 +155,10 @@ impl Manager {
             grpc: config.grpc.clone(),
             http: config.http.clone(),
             held,
-            taken: self.identity.taken.map(|(incarnation, _)| incarnation),
+            taken: self.membership.identity.taken.map(|(incarnation, _)| incarnation),
             nonce,
             disk,
-            force_lost: self.force_lost,
+            force_lost: self.membership.force_lost,
             times: config.timing.of_cluster(),
             peer_times: config.timing.of_peers(),
         }
@@ -161,30 +166,30 @@ impl Manager {
 
     /// The intent is on disk: take the number.
     pub(crate) fn on_intent_persisted(&mut self, lsn: u64) {
-        let Standing::Intending { lsn: due, next, to } = &self.standing else {
+        let Standing::Intending { lsn: due, next, to } = &self.membership.standing else {
             return;
         };
         if *due > lsn {
             return;
         }
         let (next, to) = ((**next).clone(), *to);
-        self.standing = Standing::Asking { to };
+        self.membership.standing = Standing::Asking { to };
         self.ask_view(crate::membership::purpose::Purpose::Claim, Change::view(next));
     }
 
     /// The View names this run.
     pub(crate) fn on_claimed(&mut self, incarnation: Incarnation, nonce: Nonce) {
-        self.standing = Standing::Inside;
-        self.claiming = None;
+        self.membership.standing = Standing::Inside;
+        self.membership.claiming = None;
         // The View keeps the number from now on; should that leave, coming back is another order.
-        self.joins = false;
-        self.force_lost = false;
-        self.identity = Identity { taken: Some((incarnation, nonce)), intended: None };
-        self.env.persist_identity(self.identity.clone());
+        self.membership.joins = false;
+        self.membership.force_lost = false;
+        self.membership.identity = Identity { taken: Some((incarnation, nonce)), intended: None };
+        self.env.persist_identity(self.membership.identity.clone());
         self.env.me = MemberId { number: self.env.config.number, incarnation };
         self.env.note(Transition::Claimed, None);
-        self.heard.clear();
-        self.probes = Probes::default();
+        self.detector.heard.clear();
+        self.membership.probes = Probes::default();
     }
 
     /// The View says that this run is out: it lets go of everything.

@@ -12,8 +12,8 @@ impl Manager {
     /// Who did not share a partition with this manager until now had no reason to say that it is there: its
     /// silence begins now, whatever was heard of it before.
     pub(crate) fn share_with(&mut self, sharing: BTreeSet<ManagerNumber>) {
-        self.heard.retain(|number, _| self.sharing.contains(number));
-        self.sharing = Arc::new(sharing);
+        self.detector.heard.retain(|number, _| self.detector.sharing.contains(number));
+        self.detector.sharing = Arc::new(sharing);
     }
 }
 
@@ -36,33 +36,33 @@ impl Manager {
         let Some(view) = self.env.view.clone() else {
             return;
         };
-        if self.standing != Standing::Inside {
+        if self.membership.standing != Standing::Inside {
             return;
         }
         let now = self.env.now.mono_ms;
         let timing = self.env.config.timing.clone();
-        self.accused.retain(|_, (_, at)| now < *at + ACCUSED_MS);
-        self.signalled.retain(|_, at| now < *at + SIGNAL_MS);
+        self.detector.accused.retain(|_, (_, at)| now < *at + ACCUSED_MS);
+        self.detector.signalled.retain(|_, at| now < *at + SIGNAL_MS);
         // A run that was stopped for a while has heard nobody: that is not their silence.
-        let gap = now.saturating_sub(self.ticked_ms);
+        let gap = now.saturating_sub(self.detector.ticked_ms);
         if gap > timing.heartbeat_ms * 2 {
             // Who was heard since it goes on was heard now, and not later than that.
-            self.heard.values_mut().for_each(|(_, at)| *at = now.min(*at + gap));
+            self.detector.heard.values_mut().for_each(|(_, at)| *at = now.min(*at + gap));
             let led = self.parts.awake_mut().filter_map(|part| part.leading.as_mut());
             led.for_each(|leading| leading.lead.on_gap(gap, now));
         }
-        self.ticked_ms = now;
-        let peers = self.sharing.clone();
+        self.detector.ticked_ms = now;
+        let peers = self.detector.sharing.clone();
         for number in &*peers {
             let Some(member) = view.member(*number) else {
                 continue;
             };
-            let heard = self.heard.entry(*number).or_insert((member, now));
+            let heard = self.detector.heard.entry(*number).or_insert((member, now));
             if heard.0 != member {
                 *heard = (member, now);
             }
-            let times = self.accused.get(number).map_or(0, |(times, _)| (*times).min(4));
-            let usual = match self.signalled.get(&member) {
+            let times = self.detector.accused.get(number).map_or(0, |(times, _)| (*times).min(4));
+            let usual = match self.detector.signalled.get(&member) {
                 Some(_) => timing.suspect_ms.min(timing.heartbeat_ms * SIGNAL_HEARTBEATS),
                 None => timing.suspect_ms,
             };
@@ -75,8 +75,8 @@ impl Manager {
                 self.env.suspect(member);
             }
         }
-        if now >= self.beat_ms + timing.heartbeat_ms {
-            self.beat_ms = now;
+        if now >= self.detector.beat_ms + timing.heartbeat_ms {
+            self.detector.beat_ms = now;
             self.beat(&view, &peers);
         }
     }
@@ -106,7 +106,8 @@ impl Manager {
         let (Some(member), Some(entry)) = (view.member(number), view.managers.get(&number)) else {
             return;
         };
-        let shares = self.standing == Standing::Inside && self.sharing.contains(&number);
+        let shares =
+            self.membership.standing == Standing::Inside && self.detector.sharing.contains(&number);
         if shares && entry.serves() && entry.grpc == address {
             self.env.suspect(member);
         }
@@ -117,7 +118,7 @@ impl Manager {
     pub(crate) fn on_signal(&mut self, member: MemberId) {
         let Some(view) = &self.env.view else { return };
         if view.may_run(member) {
-            self.signalled.insert(member, self.env.now.mono_ms);
+            self.detector.signalled.insert(member, self.env.now.mono_ms);
             self.next_tick_ms = self.env.now.mono_ms;
         }
     }

@@ -22,9 +22,9 @@ use rota_ring::{Change, RingTransition, View};
 impl Manager {
     /// An operator's order.
     pub(crate) fn on_order(&mut self, call: u64, order: Order) {
-        match self.begin_order(self.orders.len(), "orders") {
+        match self.begin_order(self.orders.ring.len(), "orders") {
             Ok((read, until_ms)) => {
-                self.orders.push_back(Waiting {
+                self.orders.ring.push_back(Waiting {
                     call,
                     order,
                     until_ms,
@@ -43,7 +43,7 @@ impl Manager {
         waiting: usize,
         what: &str,
     ) -> Result<(u64, u64), Refusal> {
-        if self.standing != Standing::Inside {
+        if self.membership.standing != Standing::Inside {
             let text = "this manager has no number of the ring just now; ask another one";
             return Err(Refusal::new(RefusalKind::NotServing, Retry::Now, text));
         }
@@ -68,13 +68,15 @@ impl Manager {
 
     /// A read of the config store has ended.
     pub(crate) fn on_order_read(&mut self, read: u64, is_there: bool) {
-        let Some(index) = self.orders.iter().position(|it| it.read == Some(read)) else { return };
+        let Some(index) = self.orders.ring.iter().position(|it| it.read == Some(read)) else {
+            return;
+        };
         if is_there {
             let saw = self.env.view.as_ref().and_then(|view| view.transition);
-            if let Some(waiting) = self.orders.get_mut(index) {
+            if let Some(waiting) = self.orders.ring.get_mut(index) {
                 (waiting.read, waiting.saw) = (None, saw);
             }
-        } else if let Some(waiting) = self.orders.remove(index) {
+        } else if let Some(waiting) = self.orders.ring.remove(index) {
             let refusal = self.not_read();
             self.answer_order(waiting.call, Err(refusal));
         }
@@ -82,14 +84,14 @@ impl Manager {
 
     /// By when each waiting order is answered.
     pub(crate) fn order_deadlines(&self) -> impl Iterator<Item = u64> {
-        self.orders.iter().map(|it| it.until_ms)
+        self.orders.ring.iter().map(|it| it.until_ms)
     }
 
     /// Orders that waited too long have changed nothing.
     pub(crate) fn expire_orders(&mut self) {
         let now = self.env.now.mono_ms;
-        while let Some(index) = self.orders.iter().position(|it| now >= it.until_ms) {
-            let Some(waiting) = self.orders.remove(index) else { return };
+        while let Some(index) = self.orders.ring.iter().position(|it| now >= it.until_ms) {
+            let Some(waiting) = self.orders.ring.remove(index) else { return };
             let text = format!("other changes of the ring went on for {ORDER_MS} ms; try again");
             let refusal = Refusal::new(RefusalKind::DeadlineExceeded, self.soon(), text);
             self.answer_order(waiting.call, Err(refusal));
@@ -98,8 +100,8 @@ impl Manager {
 
     /// Carries out the next order that is ready. Gives whether a compare-and-set is on its way.
     pub(crate) fn drive_orders(&mut self, view: &View) -> bool {
-        while let Some(index) = self.orders.iter().position(|it| it.read.is_none()) {
-            let Some(waiting) = self.orders.remove(index) else { return false };
+        while let Some(index) = self.orders.ring.iter().position(|it| it.read.is_none()) {
+            let Some(waiting) = self.orders.ring.remove(index) else { return false };
             match waiting.carried_out(view) {
                 Ok((Some(next), answer)) => {
                     let purpose = Purpose::Order(Box::new(waiting), answer);
@@ -128,7 +130,7 @@ impl Manager {
 
     /// Somebody else changed the View: the order is looked at again.
     pub(crate) fn on_order_conflict(&mut self, waiting: Waiting) {
-        self.orders.push_front(waiting);
+        self.orders.ring.push_front(waiting);
     }
 
     /// Nobody knows whether the order was carried out.
@@ -146,12 +148,12 @@ impl Manager {
         let Some(under_way) = view.transition else { return };
         let (me, number) = (self.env.me.number, under_way.number());
         let timing = &self.env.config.timing;
-        let waited_ms = self.under_way.stands_still(self.env.now.mono_ms);
+        let waited_ms = self.progress.under_way.stands_still(self.env.now.mono_ms);
         let mut successors = view.ring_from(number).filter(|it| *it != number && view.is_up(*it));
         let is_heir = successors.next().unwrap_or(number) == me;
         let overdue = waited_ms >= timing.join_ms && is_heir;
         let (next, step) = match under_way {
-            RingTransition::Join { .. } if me == number && self.arrived == view.epoch => {
+            RingTransition::Join { .. } if me == number && self.progress.arrived == view.epoch => {
                 (view.released(), Transition::JoinFinished)
             }
             RingTransition::Join { .. } if overdue => (view.released(), Transition::JoinGivenUp),
@@ -174,10 +176,10 @@ impl Manager {
         let status = view.managers.get(&self.env.config.number).map(|it| it.status);
         self.let_go();
         if status == Some(ManagerStatus::Left) {
-            self.standing = Standing::Left;
+            self.membership.standing = Standing::Left;
             self.env.note(Transition::HasLeft, None);
         } else {
-            self.standing = Standing::outside();
+            self.membership.standing = Standing::outside();
             self.drive_claim();
         }
     }
@@ -191,6 +193,6 @@ impl Manager {
     /// Whether this manager's number has left the ring. It copies and owns nothing any more; what its
     /// clients asked for is still brought to the owners.
     pub fn has_left(&self) -> bool {
-        self.standing == Standing::Left
+        self.membership.standing == Standing::Left
     }
 }

@@ -9,6 +9,7 @@ pub(crate) mod probe;
 pub(crate) mod purpose;
 pub(crate) mod register;
 pub(crate) mod standing;
+pub(crate) mod state;
 pub(crate) mod verdicts;
 pub(crate) mod view_changes;
 pub(crate) mod waiting;

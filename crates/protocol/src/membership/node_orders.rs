@@ -25,10 +25,10 @@ const NAMED_MAX: usize = 16;
 impl Manager {
     /// An operator's order about a node.
     pub(crate) fn on_node_order(&mut self, call: u64, node: NodeId, order: NodeOrder) {
-        match self.begin_order(self.node_orders.len(), "orders about nodes") {
+        match self.begin_order(self.orders.nodes.len(), "orders about nodes") {
             Ok((read, until_ms)) => {
                 let waiting = WaitingNode { call, node, order, until_ms, read, tries: 0 };
-                self.node_orders.push_back(waiting);
+                self.orders.nodes.push_back(waiting);
             }
             Err(refusal) => self.answer_node_order(call, Err(refusal)),
         }
@@ -40,8 +40,8 @@ impl Manager {
 
     /// A read of the config store has ended.
     pub(crate) fn on_node_order_read(&mut self, read: u64, is_there: bool) {
-        let Some(index) = self.node_orders.iter().position(|it| it.read == read) else { return };
-        let Some(waiting) = self.node_orders.remove(index) else { return };
+        let Some(index) = self.orders.nodes.iter().position(|it| it.read == read) else { return };
+        let Some(waiting) = self.orders.nodes.remove(index) else { return };
         if is_there {
             return self.carry_out_node_order(waiting);
         }
@@ -92,14 +92,14 @@ impl Manager {
 
     /// By when each waiting order about a node is answered.
     pub(crate) fn node_order_deadlines(&self) -> impl Iterator<Item = u64> {
-        self.node_orders.iter().map(|it| it.until_ms)
+        self.orders.nodes.iter().map(|it| it.until_ms)
     }
 
     /// Orders that waited too long have changed nothing.
     pub(crate) fn expire_node_orders(&mut self) {
         let now = self.env.now.mono_ms;
-        while let Some(index) = self.node_orders.iter().position(|it| now >= it.until_ms) {
-            let Some(waiting) = self.node_orders.remove(index) else { return };
+        while let Some(index) = self.orders.nodes.iter().position(|it| now >= it.until_ms) {
+            let Some(waiting) = self.orders.nodes.remove(index) else { return };
             let text = format!("the config store was not read within {ORDER_MS} ms; try again");
             let refusal = Refusal::new(RefusalKind::DeadlineExceeded, self.soon(), text);
             self.answer_node_order(waiting.call, Err(refusal));

@@ -19,14 +19,14 @@ use rota_ring::View;
 impl Manager {
     /// Whether this manager asks others whether they run, before it takes its number.
     pub fn asks_others(&self) -> bool {
-        matches!(self.standing, Standing::Probing { .. })
+        matches!(self.membership.standing, Standing::Probing { .. })
     }
 
     /// Asks these of that View whether they run. What was found so far waits for it.
     pub(crate) fn probe(&mut self, view: &View, asked: Vec<MemberId>) {
         let now = self.env.now.mono_ms;
         // Who was asked under it and is still missing has its time.
-        if matches!(self.standing, Standing::Probing { .. }) {
+        if matches!(self.membership.standing, Standing::Probing { .. }) {
             return;
         }
         for member in &asked {
@@ -36,7 +36,7 @@ impl Manager {
         }
         let until_ms = now + self.env.config.timing.heartbeat_ms;
         let view = Box::new(view.clone());
-        self.standing = Standing::Probing { view, asked, since_ms: now, until_ms };
+        self.membership.standing = Standing::Probing { view, asked, since_ms: now, until_ms };
     }
 
     /// Sends to whoever serves there.
@@ -51,11 +51,11 @@ impl Manager {
     /// anew, since somebody may have missed this manager meanwhile.
     pub(crate) fn drive_probes(&mut self) {
         let now = self.env.now.mono_ms;
-        if let Standing::Probing { asked, since_ms, until_ms, .. } = &self.standing
+        if let Standing::Probing { asked, since_ms, until_ms, .. } = &self.membership.standing
             && now >= *until_ms
         {
-            self.probes.on_missed(asked, *since_ms);
-            self.standing = Standing::outside();
+            self.membership.probes.on_missed(asked, *since_ms);
+            self.membership.standing = Standing::outside();
         }
     }
 
@@ -64,8 +64,8 @@ impl Manager {
         let Envelope { from, to, message, .. } = envelope;
         if let Message::Probe { reply_to } = message {
             // Whether a claim of that very run was written is not known yet: it is asked again.
-            let may_begin = self.claiming.is_some_and(|it| it.0 == to.incarnation);
-            let runs = *to == self.env.me && self.standing == Standing::Inside;
+            let may_begin = self.membership.claiming.is_some_and(|it| it.0 == to.incarnation);
+            let runs = *to == self.env.me && self.membership.standing == Standing::Inside;
             if to.number == self.env.me.number && (runs || !may_begin) {
                 let answer = Message::Probed { incarnation: to.incarnation, runs };
                 self.send_to(reply_to.clone(), *from, answer);
@@ -82,7 +82,7 @@ impl Manager {
 
     /// The port of a manager that was asked refuses: nobody is there.
     pub(crate) fn on_probe_refused(&mut self, number: ManagerNumber, address: &str) {
-        let Standing::Probing { view, asked, .. } = &self.standing else { return };
+        let Standing::Probing { view, asked, .. } = &self.membership.standing else { return };
         let is_there = view.managers.get(&number).is_some_and(|it| it.grpc == address);
         let member = asked.iter().find(|it| it.number == number).filter(|_| is_there).copied();
         if let Some(member) = member {
@@ -91,8 +91,8 @@ impl Manager {
     }
 
     fn on_run_known(&mut self, member: MemberId, runs: bool) {
-        self.probes.on_said(member, runs, self.env.now.mono_ms);
-        if let Standing::Probing { view, .. } = &self.standing {
+        self.membership.probes.on_said(member, runs, self.env.now.mono_ms);
+        if let Standing::Probing { view, .. } = &self.membership.standing {
             let view = view.clone();
             self.claim_in(&view);
             self.take_up_parts();

@@ -46,7 +46,7 @@ impl Manager {
             return self.refuse_register(call, refusal);
         }
         // A node must learn of at least one manager to renew with: this one.
-        if self.standing != Standing::Inside || self.env.view.is_none() {
+        if self.membership.standing != Standing::Inside || self.env.view.is_none() {
             let text = "this manager has not taken its number yet";
             return self
                 .refuse_register(call, Refusal::new(RefusalKind::NotServing, Retry::Now, text));

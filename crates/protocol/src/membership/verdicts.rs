@@ -8,8 +8,8 @@ use rota_ring::Change;
 impl Manager {
     /// Declares the next silent node lost.
     pub(crate) fn drive_verdicts(&mut self) {
-        let under_way = self.asked.values().any(|it| matches!(it, Purpose::Verdict(_)));
-        if self.standing != Standing::Inside || under_way {
+        let under_way = self.changes.asked.values().any(|it| matches!(it, Purpose::Verdict(_)));
+        if self.membership.standing != Standing::Inside || under_way {
             return;
         }
         let env = &mut self.env;
@@ -23,8 +23,8 @@ impl Manager {
 
     /// Forgets the next node that has been gone for [`FORGOTTEN_MS`].
     pub(crate) fn forget_nodes(&mut self) {
-        let under_way = self.asked.values().any(|it| matches!(it, Purpose::Forget));
-        if under_way || self.env.now.mono_ms < self.next_change_ms {
+        let under_way = self.changes.asked.values().any(|it| matches!(it, Purpose::Forget));
+        if under_way || self.env.now.mono_ms < self.changes.next_ms {
             return;
         }
         let env = &self.env;

@@ -21,12 +21,12 @@ impl Manager {
         {
             part.on_desire_asked(&mut self.env);
         }
-        self.asked.insert(cas, purpose);
+        self.changes.asked.insert(cas, purpose);
         self.env.effects.push(Effect::Cas { cas, change: Box::new(change) });
     }
 
     pub(crate) fn on_cas_done(&mut self, cas: u64, outcome: CasOutcome) {
-        let Some(purpose) = self.asked.remove(&cas) else {
+        let Some(purpose) = self.changes.asked.remove(&cas) else {
             return;
         };
         match outcome {
@@ -39,9 +39,9 @@ impl Manager {
                 self.env.store.is_away = true;
                 self.env.note(Transition::CasUnknown, None);
                 self.env.store.refresh = true;
-                self.next_change_ms = self.env.now.mono_ms + self.env.config.timing.retry_ms;
+                self.changes.next_ms = self.env.now.mono_ms + self.env.config.timing.retry_ms;
                 match purpose {
-                    Purpose::Claim => self.standing = Standing::outside(),
+                    Purpose::Claim => self.membership.standing = Standing::outside(),
                     Purpose::Register { call, .. } => {
                         let text = "nobody knows whether the boot was registered";
                         self.refuse_register(
@@ -64,7 +64,7 @@ impl Manager {
     fn on_cas_written(&mut self, purpose: Purpose, state: &ConfigState) {
         match purpose {
             Purpose::Claim => {
-                if let Some((incarnation, nonce)) = self.claiming {
+                if let Some((incarnation, nonce)) = self.membership.claiming {
                     self.on_claimed(incarnation, nonce);
                 }
                 let joined =
@@ -85,7 +85,7 @@ impl Manager {
                 for member in members {
                     self.env.note_text(Transition::TakenOut, None, format!("manager {member}"));
                     let now = self.env.now.mono_ms;
-                    let accused = self.accused.entry(member.number).or_insert((0, now));
+                    let accused = self.detector.accused.entry(member.number).or_insert((0, now));
                     *accused = (accused.0 + 1, now);
                 }
             }
@@ -114,12 +114,12 @@ impl Manager {
 
     fn on_cas_conflict(&mut self, purpose: Purpose, state: &ConfigState) {
         self.adopt(state);
-        if self.refused.is_some() {
+        if self.changes.refused.is_some() {
             // All that is asked for meets that state again.
-            self.next_change_ms = self.env.now.mono_ms + self.env.config.timing.retry_ms;
+            self.changes.next_ms = self.env.now.mono_ms + self.env.config.timing.retry_ms;
         }
         match purpose {
-            Purpose::Claim => self.standing = Standing::outside(),
+            Purpose::Claim => self.membership.standing = Standing::outside(),
             Purpose::Part(number, _) => {
                 if let Some(part) = self.parts.get_mut(&number) {
                     part.on_desire_failed(&mut self.env);
@@ -131,7 +131,7 @@ impl Manager {
             // Neither this one nor an earlier one about the same entry can be written any more; but of what
             // is not followed nobody knows what it says.
             Purpose::Verdict(node) => {
-                if self.refused.is_none() {
+                if self.changes.refused.is_none() {
                     self.env.fleet.condemned.remove(&node);
                 }
             }
@@ -143,9 +143,9 @@ impl Manager {
 
     /// Changes the View as suspicions and partitions want it, one change at a time.
     pub(crate) fn drive_view(&mut self) {
-        let is_early = self.env.now.mono_ms < self.next_change_ms;
-        let is_asked = self.asked.values().any(Purpose::is_view);
-        if self.standing != Standing::Inside || is_early || is_asked {
+        let is_early = self.env.now.mono_ms < self.changes.next_ms;
+        let is_asked = self.changes.asked.values().any(Purpose::is_view);
+        if self.membership.standing != Standing::Inside || is_early || is_asked {
             return;
         }
         let Some(view) = self.env.view.clone() else {
@@ -188,8 +188,8 @@ impl Manager {
     /// A partition wants what this View does not allow: there may be a newer one. If there is none, the
     /// next tick looks at what is wanted; to read again and again would not change the answer.
     fn doubt(&mut self, view: &View) {
-        self.env.store.refresh |= self.doubted != view.epoch;
-        self.doubted = view.epoch;
+        self.env.store.refresh |= self.changes.doubted != view.epoch;
+        self.changes.doubted = view.epoch;
     }
 
     pub(crate) fn soon(&self) -> Retry {
