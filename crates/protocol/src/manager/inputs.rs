@@ -10,7 +10,6 @@ use crate::partition::partitions::Parts;
 use crate::partition::state::Partition;
 use crate::ports::bodies::Bodies;
 use crate::ports::io::{Effect, Input};
-use crate::ports::note::Transition;
 use crate::router::following::Following;
 use crate::router::forward::{Entrance, ForHere};
 use crate::router::internal::Inner;
@@ -18,7 +17,7 @@ use crate::settings::config::ManagerConfig;
 use rota_docstore::{Checker, FieldError, Operations, Schema, Spaces};
 use rota_messages::{Disk, Envelope, Message, OpResult, Stats};
 use rota_model::node_msg::NodeLoad;
-use rota_model::{Epoch, ManagerNumber, MemberId, NodeId, Now};
+use rota_model::{MemberId, NodeId, Now};
 use rota_ring::{ClaimRefused, NodeReg};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -79,7 +78,7 @@ impl Manager {
                 }
             }
             Input::Peer(envelope) => self.on_peer(envelope),
-            Input::Node(answer) => self.on_node(answer),
+            Input::Node(answer) => self.parts.on_node(&mut self.env, answer),
             Input::NodeRegister { call, register } => self.register(call, register, 0),
             Input::NodeRenew { call, renew } => self.on_renew(call, renew),
             Input::Order { call, order } => self.on_order(call, order),
@@ -95,19 +94,19 @@ impl Manager {
             Input::CasDone { cas, outcome } => self.on_cas_done(cas, outcome),
             Input::PeerRefused { number, address } => self.on_peer_refused(number, &address),
             Input::Signal { member } => self.on_signal(member),
-            Input::NodeConnected { node } => self.on_node_connected(&node),
+            Input::NodeConnected { node } => self.parts.on_node_connected(&mut self.env, &node),
             Input::NodeUnreached { node, address, unsent } => {
-                self.on_node_unreached(&node, &address, unsent);
+                self.parts.on_node_unreached(&mut self.env, &node, &address, unsent);
             }
             Input::Provisioned { order, failure } => {
-                self.on_provisioned(order, failure);
+                self.env.on_provisioned(order, failure);
             }
             Input::BodiesFetched { part } => {
                 if let Some(part) = self.parts.get_mut(&part) {
                     part.on_bodies_fetched(&mut self.env);
                 }
             }
-            Input::Worked { work, worked } => self.on_worked(work, &worked),
+            Input::Worked { work, worked } => self.parts.on_worked(&mut self.env, work, &worked),
             Input::Tick => self.on_tick(),
         }
         self.settle();
@@ -119,7 +118,7 @@ impl Manager {
             self.router.on_answer(&mut self.env, rid, result);
         }
         while let Some(wanted) = self.env.fleet.wanted.pop() {
-            self.on_node_wanted(&wanted);
+            self.parts.on_node_wanted(&mut self.env, &wanted);
         }
         self.run_errands();
         self.drive_view();
@@ -202,29 +201,6 @@ impl Manager {
         &self.env.desks.spaces
     }
 
-    fn on_provisioned(&mut self, order: u64, failure: Option<String>) {
-        let pool = self.env.fleet.orders.remove(&order);
-        if let Some(pool) = &pool {
-            self.env.nodes.failed_orders.remove(pool);
-        }
-        let Some(why) = failure else { return };
-        if let Some(pool) = &pool {
-            self.env.on_order_failed(pool, &why);
-        }
-        let text = format!("order {order} of new nodes failed: {why}");
-        self.env.note_text(Transition::OrderFailed, None, text);
-    }
-
-    fn on_node_wanted(&mut self, wanted: &NodesWanted) {
-        let Some(view) = self.env.view.clone() else {
-            return;
-        };
-        let number = view.home(rota_ring::slot_of_pool(&wanted.pool, view.m));
-        if let Some(part) = self.parts.get_mut(&number) {
-            part.on_node_wanted(&mut self.env, wanted);
-        }
-    }
-
     pub(crate) fn carry_out(&mut self, here: ForHere) {
         let ForHere { part, origin, op, deadline_ms } = here;
         if let Some(part) = self.parts.get_mut(&part) {
@@ -261,9 +237,15 @@ impl Manager {
                 part.on_request(&mut self.env, Origin::Peer { from, rid }, *op, deadline_ms);
             }
             Message::Answer { rid, result } => self.env.answers.push((rid, *result)),
-            Message::Confirm { round, parts } => self.on_confirm(from, round, parts),
-            Message::Confirmed { round, parts } => self.on_confirmed(from, round, &parts),
-            Message::Heartbeat { committed } => self.on_heartbeat(from, &committed),
+            Message::Confirm { round, parts } => {
+                self.parts.on_confirm(&mut self.env, from, round, parts)
+            }
+            Message::Confirmed { round, parts } => {
+                self.parts.on_confirmed(&mut self.env, from, round, &parts)
+            }
+            Message::Heartbeat { committed } => {
+                self.parts.on_heartbeat(&self.env, from, &committed)
+            }
             Message::NodeWanted { pool, waiting, index } => {
                 self.env.fleet.wanted.push(NodesWanted { pool, waiting, index, from: from.number });
             }
@@ -286,44 +268,6 @@ impl Manager {
         }
     }
 
-    fn on_heartbeat(&mut self, from: MemberId, committed: &[(ManagerNumber, rota_model::LogPos)]) {
-        for (number, at) in committed {
-            let owner = self.env.view().parts.get(number).map(|part| part.owner);
-            if let Some(part) = self.parts.get_mut(number).filter(|_| owner == Some(from.number)) {
-                part.commit_here(&self.env, *at);
-            }
-        }
-    }
-
-    fn on_confirm(&mut self, from: MemberId, round: u64, asked: Vec<(ManagerNumber, Epoch)>) {
-        let view = self.env.view.clone();
-        let holds = |(number, pe): &(ManagerNumber, Epoch)| {
-            let known = self.parts.get(number).map(|it| it.replica.pe);
-            let entry = view.as_ref().and_then(|view| view.parts.get(number));
-            known == Some(*pe) && entry.is_some_and(|it| it.pe == *pe && it.owner == from.number)
-        };
-        let held: Vec<(ManagerNumber, Epoch)> = asked.iter().copied().filter(holds).collect();
-        if asked
-            .iter()
-            .any(|(number, pe)| self.parts.get(number).is_some_and(|part| part.replica.pe < *pe))
-        {
-            self.env.store.refresh = true;
-        }
-        self.env.send(from.number, Message::Confirmed { round, parts: held });
-    }
-
-    fn on_confirmed(&mut self, from: MemberId, round: u64, held: &[(ManagerNumber, Epoch)]) {
-        for (number, pe) in held {
-            let Some(part) = self.parts.get_mut(number) else {
-                continue;
-            };
-            let leading = part.leading.as_ref().filter(|it| it.lead.pe == *pe);
-            if leading.is_some_and(|it| it.lead.has_or_adds(from)) {
-                part.on_confirmed(&mut self.env, from.number, round);
-            }
-        }
-    }
-
     fn on_config_read(&mut self, read: u64, state: Option<rota_ring::ConfigState>) {
         let waiting = self.changes.reads.remove(&read).unwrap_or_default();
         if let Some(state) = &state {
@@ -332,7 +276,7 @@ impl Manager {
         // One whose View is refused is as good as none.
         let reached = state.is_some() && self.changes.refused.is_none();
         self.env.store.is_away = !reached;
-        self.on_order_read(read, reached);
+        self.orders.on_order_read(&mut self.env, read, reached);
         self.on_node_order_read(read, reached);
         for (number, pe, what) in waiting {
             let part = self.parts.get_mut(&number);
@@ -353,7 +297,7 @@ impl Manager {
                     self.claim_in(&view);
                     self.take_up_parts();
                 }
-                None => self.read_again(),
+                None => self.membership.read_again(&self.env),
             }
         }
     }
@@ -363,15 +307,17 @@ impl Manager {
         if now < self.next_tick_ms {
             return;
         }
-        self.drive_claim();
-        self.expire_orders();
-        self.expire_node_orders();
+        self.membership.drive_claim(&mut self.env);
+        self.orders.expire_orders(&mut self.env);
+        self.orders.expire_node_orders(&mut self.env);
         for here in self.router.on_tick(&mut self.env) {
             self.carry_out(here);
         }
         self.env.nodes.on_tick(now);
         self.env.fleet.calls.retain(|_, call| call.until_ms > now);
-        self.tick_peers();
+        if self.membership.standing == Standing::Inside {
+            self.detector.tick_peers(&mut self.env, &mut self.parts);
+        }
         for part in self.parts.awake_mut() {
             part.tick(&mut self.env);
         }
@@ -383,7 +329,7 @@ impl Manager {
                 self.env.send(peer, Message::Confirm { round, parts: vec![(number, pe)] });
             }
         }
-        self.tick_works();
+        self.parts.tick_works(&mut self.env);
         self.drive_verdicts();
         let busy = self.router.is_busy()
             || self.membership.standing != Standing::Inside
@@ -399,7 +345,7 @@ impl Manager {
     /// Gives everything that is to be done since the last call.
     pub fn flush(&mut self, now: Now) -> Vec<Effect> {
         self.env.now = now;
-        self.begin_rounds();
+        self.parts.begin_rounds(&mut self.env);
         for part in self.parts.awake_mut() {
             part.flush(&mut self.env);
         }
@@ -433,24 +379,6 @@ impl Manager {
         }
         self.parts.rest();
         effects
-    }
-
-    fn begin_rounds(&mut self) {
-        let mut asked: BTreeMap<ManagerNumber, Vec<(ManagerNumber, Epoch)>> = BTreeMap::new();
-        let now_ms = self.env.now.mono_ms;
-        let wants = self.parts.awake().any(|it| it.wants_round(now_ms));
-        if !wants {
-            return;
-        }
-        let round = self.env.next_id(NameOf::Round);
-        for part in self.parts.awake_mut() {
-            for peer in part.begin_round(&mut self.env, round) {
-                asked.entry(peer).or_default().push((part.number, part.replica.pe));
-            }
-        }
-        for (peer, parts) in asked {
-            self.env.send(peer, Message::Confirm { round, parts });
-        }
     }
 
     /// When the next [`Input::Tick`] is due, on the monotonic clock.

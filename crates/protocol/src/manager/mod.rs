@@ -5,6 +5,4 @@ pub(crate) mod hearing;
 pub(crate) mod inputs;
 pub(crate) mod inspect;
 pub(crate) mod restart;
-pub(crate) mod split;
 pub(crate) mod waits;
-pub(crate) mod works;

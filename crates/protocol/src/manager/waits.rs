@@ -12,8 +12,8 @@ impl Manager {
     pub fn waits(&self, now_ms: u64) -> Vec<Wait> {
         let mut waits = vec![
             Wait::new("client requests", now_ms, self.router.deadlines()),
-            Wait::new("orders", now_ms, self.order_deadlines()),
-            Wait::new("orders about nodes", now_ms, self.node_order_deadlines()),
+            Wait::new("orders", now_ms, self.orders.order_deadlines()),
+            Wait::new("orders about nodes", now_ms, self.orders.node_order_deadlines()),
             Wait::new(
                 "calls to nodes",
                 now_ms,

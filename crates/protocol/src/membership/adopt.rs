@@ -29,7 +29,7 @@ impl Manager {
         self.env.view = Some(view.clone());
         // What was asked under an earlier View stands in this state, or is never written.
         self.env.fleet.condemned.clear();
-        self.share_with(view.neighbours(self.env.config.number));
+        self.detector.share_with(view.neighbours(self.env.config.number));
         self.progress.under_way.on_view(view, self.env.now.mono_ms);
         if view.transition.is_some() && view.has_arrived(self.env.config.number) {
             self.progress.arrived = view.epoch;
@@ -37,7 +37,7 @@ impl Manager {
         let text = format!("epoch {}", view.epoch);
         self.env.note_text(Transition::ViewAdopted, None, text);
         self.env.store.suspects.retain(|member, _| view.may_run(*member));
-        self.cut_arcs(view);
+        self.parts.cut_arcs(&mut self.env, view);
         for number in view.parts.keys() {
             let range = view.range(*number);
             let part = self.parts.get_or_insert_with(*number, || Partition::new(*number, range));
@@ -100,7 +100,7 @@ impl Manager {
     /// Takes each partition's new epoch: leads, follows, or steps down.
     fn adopt_parts(&mut self, view: &View) {
         let me = self.env.me.number;
-        self.hand_requests_over(view);
+        self.parts.hand_requests_over(me, view);
         for (number, entry) in &view.parts {
             let Some(part) = self.parts.get_mut(number) else {
                 continue;

@@ -5,6 +5,8 @@
 use crate::log::env::{Env, NameOf};
 use crate::manager::inputs::Manager;
 use crate::membership::standing::{Probes, Standing};
+use crate::membership::state::Membership;
+use crate::partition::partitions::Parts;
 use crate::ports::io::Effect;
 use crate::ports::note::Transition;
 use rota_messages::{Identity, PartMeta};
@@ -13,25 +15,11 @@ use rota_ring::{Change, Claim, ClaimRefused, Others, View};
 use std::collections::BTreeMap;
 
 impl Manager {
-    /// Goes on with the claim: asks for a consistent read when that is due.
-    pub(crate) fn drive_claim(&mut self) {
-        self.drive_probes();
-        let now = self.env.now.mono_ms;
-        let retry_ms = self.env.config.timing.retry_ms;
-        if let Standing::Outside { read, again_ms } = &mut self.membership.standing
-            && now >= *again_ms
-        {
-            let id = self.env.next_id(NameOf::Read);
-            (*read, *again_ms) = (Some(id), now + retry_ms.max(1) * 10);
-            self.env.effects.push(Effect::ReadConfig { read: id });
-        }
-    }
-
     /// The config store was read: claim the number in that View. What is older than what is known by now
     /// tells nothing of the number: from a store that went back for a moment it may be refused for good.
     pub(crate) fn claim_in(&mut self, view: &View) {
         if view.epoch < self.env.epoch() {
-            return self.read_again();
+            return self.membership.read_again(&self.env);
         }
         let number = self.env.config.number;
         let entry = view.managers.get(&number);
@@ -47,18 +35,19 @@ impl Manager {
             && entry.incarnation == incarnation
             && entry.nonce == nonce
         {
-            return self.on_claimed(incarnation, nonce);
+            self.membership.on_claimed(&mut self.env, incarnation, nonce);
+            return self.detector.heard.clear();
         }
         // Who was in has left with that; who was never in is refused, or told to come again.
         let has_left = entry.is_some_and(|it| it.status == ManagerStatus::Left);
         if has_left && self.env.me.incarnation > Incarnation(0) {
             return self.go_out(view);
         }
-        let claim = self.claim(nonce);
+        let claim = self.membership.claim(&self.env, &self.parts, nonce);
         let (now, timing) = (self.env.now.mono_ms, &self.env.config.timing);
         let gone = match view.others(&claim, &|it| self.membership.probes.runs(it, now, timing)) {
             Ok(Others::Gone(gone)) => gone,
-            Ok(Others::Ask(asked)) => return self.probe(view, asked),
+            Ok(Others::Ask(asked)) => return self.membership.probe(&mut self.env, view, asked),
             Err(refused) => return self.membership.standing = Standing::Refused(refused),
         };
         let claimed = match view.claimed_beside(&claim, &gone) {
@@ -101,12 +90,6 @@ impl Manager {
         self.membership.standing = Standing::Intending { lsn, next: Box::new(next), to };
     }
 
-    /// What was read tells nothing of the number: after a pause it is read again.
-    pub(crate) fn read_again(&mut self) {
-        let again_ms = self.env.now.mono_ms + self.env.config.timing.retry_ms;
-        self.membership.standing = Standing::Outside { read: None, again_ms };
-    }
-
     /// A copy that never ran is exact while it is empty. The disk must say so before the first
     /// claim: the run that claims may end before it hears of it.
     fn intend_founding(&mut self, view: &View) {
@@ -139,31 +122,6 @@ impl Manager {
         }
     }
 
-    fn claim(&self, nonce: Nonce) -> Claim {
-        let config = &self.env.config;
-        let held = [self.membership.identity.taken, self.membership.identity.intended]
-            .into_iter()
-            .flatten()
-            .collect();
-        let disk: BTreeMap<ManagerNumber, Epoch> = (self.parts.all())
-            .filter(|it| it.replica.whole)
-            .map(|it| (it.number, it.replica.pe))
-            .collect();
-        Claim {
-            number: config.number,
-            id: config.id.clone(),
-            grpc: config.grpc.clone(),
-            http: config.http.clone(),
-            held,
-            taken: self.membership.identity.taken.map(|(incarnation, _)| incarnation),
-            nonce,
-            disk,
-            force_lost: self.membership.force_lost,
-            times: config.timing.of_cluster(),
-            peer_times: config.timing.of_peers(),
-        }
-    }
-
     /// The intent is on disk: take the number.
     pub(crate) fn on_intent_persisted(&mut self, lsn: u64) {
         let Standing::Intending { lsn: due, next, to } = &self.membership.standing else {
@@ -175,31 +133,6 @@ impl Manager {
         let (next, to) = ((**next).clone(), *to);
         self.membership.standing = Standing::Asking { to };
         self.ask_view(crate::membership::purpose::Purpose::Claim, Change::view(next));
-    }
-
-    /// The View names this run.
-    pub(crate) fn on_claimed(&mut self, incarnation: Incarnation, nonce: Nonce) {
-        self.membership.standing = Standing::Inside;
-        self.membership.claiming = None;
-        // The View keeps the number from now on; should that leave, coming back is another order.
-        self.membership.joins = false;
-        self.membership.force_lost = false;
-        self.membership.identity = Identity { taken: Some((incarnation, nonce)), intended: None };
-        self.env.persist_identity(self.membership.identity.clone());
-        self.env.me = MemberId { number: self.env.config.number, incarnation };
-        self.env.note(Transition::Claimed, None);
-        self.detector.heard.clear();
-        self.membership.probes = Probes::default();
-    }
-
-    /// The View says that this run is out: it lets go of everything.
-    pub(crate) fn let_go(&mut self) {
-        for part in self.parts.awake_mut() {
-            part.step_down(&mut self.env);
-            part.learning = None;
-            part.syncing = None;
-            part.chunk_acks.clear();
-        }
     }
 
     /// Whether the View still names this run as alive.
@@ -217,4 +150,62 @@ fn lone_parts(view: &View, number: ManagerNumber, epoch: Epoch) -> Vec<ManagerNu
         .iter()
         .filter(|(_, part)| part.base_pe == epoch && part.is_lone(number) && part.state == active);
     lone.map(|(n, _)| *n).collect()
+}
+
+impl Membership {
+    /// What was read tells nothing of the number: after a pause it is read again.
+    pub(crate) fn read_again(&mut self, env: &Env) {
+        let again_ms = env.now.mono_ms + env.config.timing.retry_ms;
+        self.standing = Standing::Outside { read: None, again_ms };
+    }
+
+    fn claim(&self, env: &Env, parts: &Parts, nonce: Nonce) -> Claim {
+        let config = &env.config;
+        let held = [self.identity.taken, self.identity.intended].into_iter().flatten().collect();
+        let disk: BTreeMap<ManagerNumber, Epoch> = (parts.all())
+            .filter(|it| it.replica.whole)
+            .map(|it| (it.number, it.replica.pe))
+            .collect();
+        Claim {
+            number: config.number,
+            id: config.id.clone(),
+            grpc: config.grpc.clone(),
+            http: config.http.clone(),
+            held,
+            taken: self.identity.taken.map(|(incarnation, _)| incarnation),
+            nonce,
+            disk,
+            force_lost: self.force_lost,
+            times: config.timing.of_cluster(),
+            peer_times: config.timing.of_peers(),
+        }
+    }
+
+    /// Goes on with the claim: asks for a consistent read when that is due.
+    pub(crate) fn drive_claim(&mut self, env: &mut Env) {
+        self.drive_probes(env);
+        let now = env.now.mono_ms;
+        let retry_ms = env.config.timing.retry_ms;
+        if let Standing::Outside { read, again_ms } = &mut self.standing
+            && now >= *again_ms
+        {
+            let id = env.next_id(NameOf::Read);
+            (*read, *again_ms) = (Some(id), now + retry_ms.max(1) * 10);
+            env.effects.push(Effect::ReadConfig { read: id });
+        }
+    }
+
+    /// The View names this run.
+    pub(crate) fn on_claimed(&mut self, env: &mut Env, incarnation: Incarnation, nonce: Nonce) {
+        self.standing = Standing::Inside;
+        self.claiming = None;
+        // The View keeps the number from now on; should that leave, coming back is another order.
+        self.joins = false;
+        self.force_lost = false;
+        self.identity = Identity { taken: Some((incarnation, nonce)), intended: None };
+        env.persist_identity(self.identity.clone());
+        env.me = MemberId { number: env.config.number, incarnation };
+        env.note(Transition::Claimed, None);
+        self.probes = Probes::default();
+    }
 }

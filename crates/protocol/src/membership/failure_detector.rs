@@ -1,19 +1,22 @@
 //! Who is silent for too long is suspected; signals from outside shorten the patience.
 
+use crate::log::env::Env;
 use crate::manager::inputs::Manager;
 use crate::membership::standing::Standing;
+use crate::membership::state::FailureDetector;
+use crate::partition::partitions::Parts;
 use rota_messages::Message;
 use rota_model::{LogPos, ManagerNumber, ManagerStatus, MemberId};
 use rota_ring::View;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-impl Manager {
+impl FailureDetector {
     /// Who did not share a partition with this manager until now had no reason to say that it is there: its
     /// silence begins now, whatever was heard of it before.
     pub(crate) fn share_with(&mut self, sharing: BTreeSet<ManagerNumber>) {
-        self.detector.heard.retain(|number, _| self.detector.sharing.contains(number));
-        self.detector.sharing = Arc::new(sharing);
+        self.heard.retain(|number, _| self.sharing.contains(number));
+        self.sharing = Arc::new(sharing);
     }
 }
 
@@ -30,39 +33,36 @@ const SIGNAL_HEARTBEATS: u64 = 2;
 /// How long an accusation is remembered; each one doubles the accuser's patience.
 const ACCUSED_MS: u64 = 60_000;
 
-impl Manager {
+impl FailureDetector {
     /// Heartbeats to everybody with whom a partition is shared; suspects who is silent.
-    pub(crate) fn tick_peers(&mut self) {
-        let Some(view) = self.env.view.clone() else {
+    pub(crate) fn tick_peers(&mut self, env: &mut Env, parts: &mut Parts) {
+        let Some(view) = env.view.clone() else {
             return;
         };
-        if self.membership.standing != Standing::Inside {
-            return;
-        }
-        let now = self.env.now.mono_ms;
-        let timing = self.env.config.timing.clone();
-        self.detector.accused.retain(|_, (_, at)| now < *at + ACCUSED_MS);
-        self.detector.signalled.retain(|_, at| now < *at + SIGNAL_MS);
+        let now = env.now.mono_ms;
+        let timing = env.config.timing.clone();
+        self.accused.retain(|_, (_, at)| now < *at + ACCUSED_MS);
+        self.signalled.retain(|_, at| now < *at + SIGNAL_MS);
         // A run that was stopped for a while has heard nobody: that is not their silence.
-        let gap = now.saturating_sub(self.detector.ticked_ms);
+        let gap = now.saturating_sub(self.ticked_ms);
         if gap > timing.heartbeat_ms * 2 {
             // Who was heard since it goes on was heard now, and not later than that.
-            self.detector.heard.values_mut().for_each(|(_, at)| *at = now.min(*at + gap));
-            let led = self.parts.awake_mut().filter_map(|part| part.leading.as_mut());
+            self.heard.values_mut().for_each(|(_, at)| *at = now.min(*at + gap));
+            let led = parts.awake_mut().filter_map(|part| part.leading.as_mut());
             led.for_each(|leading| leading.lead.on_gap(gap, now));
         }
-        self.detector.ticked_ms = now;
-        let peers = self.detector.sharing.clone();
+        self.ticked_ms = now;
+        let peers = self.sharing.clone();
         for number in &*peers {
             let Some(member) = view.member(*number) else {
                 continue;
             };
-            let heard = self.detector.heard.entry(*number).or_insert((member, now));
+            let heard = self.heard.entry(*number).or_insert((member, now));
             if heard.0 != member {
                 *heard = (member, now);
             }
-            let times = self.detector.accused.get(number).map_or(0, |(times, _)| (*times).min(4));
-            let usual = match self.detector.signalled.get(&member) {
+            let times = self.accused.get(number).map_or(0, |(times, _)| (*times).min(4));
+            let usual = match self.signalled.get(&member) {
                 Some(_) => timing.suspect_ms.min(timing.heartbeat_ms * SIGNAL_HEARTBEATS),
                 None => timing.suspect_ms,
             };
@@ -72,33 +72,17 @@ impl Manager {
                 patience *= FIRST_START_PATIENCE;
             }
             if now >= heard.1 + patience && view.may_run(member) {
-                self.env.suspect(member);
+                env.suspect(member);
             }
         }
-        if now >= self.detector.beat_ms + timing.heartbeat_ms {
-            self.detector.beat_ms = now;
-            self.beat(&view, &peers);
+        if now >= self.beat_ms + timing.heartbeat_ms {
+            self.beat_ms = now;
+            beat(env, parts, &view, &peers);
         }
     }
+}
 
-    fn beat(&mut self, view: &View, peers: &BTreeSet<ManagerNumber>) {
-        let mut committed: BTreeMap<ManagerNumber, Vec<(ManagerNumber, LogPos)>> = BTreeMap::new();
-        for part in self.parts.awake() {
-            let Some(leading) = &part.leading else {
-                continue;
-            };
-            for copy in leading.lead.copies.keys().chain(leading.lead.newcomers.learners.keys()) {
-                let at = (part.number, part.replica.committed);
-                committed.entry(*copy).or_default().push(at);
-            }
-        }
-        let learners = committed.keys().copied().collect::<BTreeSet<_>>();
-        for peer in peers.union(&learners).filter(|it| view.managers.contains_key(it)) {
-            let committed = committed.remove(peer).unwrap_or_default();
-            self.env.send(*peer, Message::Heartbeat { committed });
-        }
-    }
-
+impl Manager {
     /// A peer's process is gone: its port refuses. That of an earlier run says nothing of this one.
     pub(crate) fn on_peer_refused(&mut self, number: ManagerNumber, address: &str) {
         self.on_probe_refused(number, address);
@@ -121,5 +105,23 @@ impl Manager {
             self.detector.signalled.insert(member, self.env.now.mono_ms);
             self.next_tick_ms = self.env.now.mono_ms;
         }
+    }
+}
+
+fn beat(env: &mut Env, parts: &Parts, view: &View, peers: &BTreeSet<ManagerNumber>) {
+    let mut committed: BTreeMap<ManagerNumber, Vec<(ManagerNumber, LogPos)>> = BTreeMap::new();
+    for part in parts.awake() {
+        let Some(leading) = &part.leading else {
+            continue;
+        };
+        for copy in leading.lead.copies.keys().chain(leading.lead.newcomers.learners.keys()) {
+            let at = (part.number, part.replica.committed);
+            committed.entry(*copy).or_default().push(at);
+        }
+    }
+    let learners = committed.keys().copied().collect::<BTreeSet<_>>();
+    for peer in peers.union(&learners).filter(|it| view.managers.contains_key(it)) {
+        let committed = committed.remove(peer).unwrap_or_default();
+        env.send(*peer, Message::Heartbeat { committed });
     }
 }

@@ -8,10 +8,11 @@
 //! An order is looked at under a View that was read after it came, so that what is refused is refused
 //! for what stands there now. The copying and the hand-over are those of [`crate::log::learn`].
 
-use crate::log::env::NameOf;
+use crate::log::env::{Env, NameOf};
 use crate::manager::inputs::Manager;
 use crate::membership::purpose::Purpose;
 use crate::membership::standing::Standing;
+use crate::membership::state::Orders;
 use crate::membership::waiting::{ORDER_MS, ORDERS_MAX, Waiting};
 use crate::ports::io::Effect;
 use crate::ports::note::Transition;
@@ -32,7 +33,7 @@ impl Manager {
                     saw: None,
                 });
             }
-            Err(refusal) => self.answer_order(call, Err(refusal)),
+            Err(refusal) => self.env.answer_order(call, Err(refusal)),
         }
     }
 
@@ -49,53 +50,11 @@ impl Manager {
         }
         if waiting >= ORDERS_MAX {
             let text = format!("{ORDERS_MAX} {what} wait at this manager already");
-            return Err(Refusal::new(RefusalKind::Overloaded, self.soon(), text));
+            return Err(Refusal::new(RefusalKind::Overloaded, self.env.soon(), text));
         }
         let read = self.env.next_id(NameOf::Read);
         self.env.effects.push(Effect::ReadConfig { read });
         Ok((read, self.env.now.mono_ms + ORDER_MS))
-    }
-
-    /// Why an order is not carried out when the config store does not answer.
-    pub(crate) fn not_read(&self) -> Refusal {
-        let text = "the config store could not be read; nothing was changed";
-        Refusal::new(RefusalKind::ConfigStoreAway, self.soon(), text)
-    }
-
-    fn answer_order(&mut self, call: u64, result: Result<Ordered, Refusal>) {
-        self.env.effects.push(Effect::ReplyOrder { call, result });
-    }
-
-    /// A read of the config store has ended.
-    pub(crate) fn on_order_read(&mut self, read: u64, is_there: bool) {
-        let Some(index) = self.orders.ring.iter().position(|it| it.read == Some(read)) else {
-            return;
-        };
-        if is_there {
-            let saw = self.env.view.as_ref().and_then(|view| view.transition);
-            if let Some(waiting) = self.orders.ring.get_mut(index) {
-                (waiting.read, waiting.saw) = (None, saw);
-            }
-        } else if let Some(waiting) = self.orders.ring.remove(index) {
-            let refusal = self.not_read();
-            self.answer_order(waiting.call, Err(refusal));
-        }
-    }
-
-    /// By when each waiting order is answered.
-    pub(crate) fn order_deadlines(&self) -> impl Iterator<Item = u64> {
-        self.orders.ring.iter().map(|it| it.until_ms)
-    }
-
-    /// Orders that waited too long have changed nothing.
-    pub(crate) fn expire_orders(&mut self) {
-        let now = self.env.now.mono_ms;
-        while let Some(index) = self.orders.ring.iter().position(|it| now >= it.until_ms) {
-            let Some(waiting) = self.orders.ring.remove(index) else { return };
-            let text = format!("other changes of the ring went on for {ORDER_MS} ms; try again");
-            let refusal = Refusal::new(RefusalKind::DeadlineExceeded, self.soon(), text);
-            self.answer_order(waiting.call, Err(refusal));
-        }
     }
 
     /// Carries out the next order that is ready. Gives whether a compare-and-set is on its way.
@@ -108,8 +67,8 @@ impl Manager {
                     self.ask_view(purpose, Change::view(next));
                     return true;
                 }
-                Ok((None, answer)) => self.answer_order(waiting.call, Ok(answer)),
-                Err(refusal) => self.answer_order(waiting.call, Err(refusal)),
+                Ok((None, answer)) => self.env.answer_order(waiting.call, Ok(answer)),
+                Err(refusal) => self.env.answer_order(waiting.call, Err(refusal)),
             }
         }
         false
@@ -125,20 +84,7 @@ impl Manager {
             (None, None) => Transition::LeaveFinished,
         };
         self.env.note_text(step, None, format!("number {}", answer.number));
-        self.answer_order(waiting.call, Ok(answer));
-    }
-
-    /// Somebody else changed the View: the order is looked at again.
-    pub(crate) fn on_order_conflict(&mut self, waiting: Waiting) {
-        self.orders.ring.push_front(waiting);
-    }
-
-    /// Nobody knows whether the order was carried out.
-    pub(crate) fn on_order_unknown(&mut self, waiting: &Waiting) {
-        let text = "nobody knows whether the config store took it; `ringctl inspect` shows it";
-        let retry = self.soon();
-        let refusal = Refusal::unknown_outcome(RefusalKind::ConfigStoreAway, retry, text);
-        self.answer_order(waiting.call, Err(refusal));
+        self.env.answer_order(waiting.call, Ok(answer));
     }
 
     /// Gives the transition back: the newcomer when it holds all that it should, who leaves when it
@@ -174,13 +120,13 @@ impl Manager {
     /// The View says that this run is out: it claims its number anew, unless that has left.
     pub(crate) fn go_out(&mut self, view: &View) {
         let status = view.managers.get(&self.env.config.number).map(|it| it.status);
-        self.let_go();
+        self.parts.let_go(&mut self.env);
         if status == Some(ManagerStatus::Left) {
             self.membership.standing = Standing::Left;
             self.env.note(Transition::HasLeft, None);
         } else {
             self.membership.standing = Standing::outside();
-            self.drive_claim();
+            self.membership.drive_claim(&mut self.env);
         }
     }
 
@@ -194,5 +140,44 @@ impl Manager {
     /// clients asked for is still brought to the owners.
     pub fn has_left(&self) -> bool {
         self.membership.standing == Standing::Left
+    }
+}
+
+impl Orders {
+    /// A read of the config store has ended.
+    pub(crate) fn on_order_read(&mut self, env: &mut Env, read: u64, is_there: bool) {
+        let Some(index) = self.ring.iter().position(|it| it.read == Some(read)) else {
+            return;
+        };
+        if is_there {
+            let saw = env.view.as_ref().and_then(|view| view.transition);
+            if let Some(waiting) = self.ring.get_mut(index) {
+                (waiting.read, waiting.saw) = (None, saw);
+            }
+        } else if let Some(waiting) = self.ring.remove(index) {
+            let refusal = env.not_read();
+            env.answer_order(waiting.call, Err(refusal));
+        }
+    }
+
+    /// By when each waiting order is answered.
+    pub(crate) fn order_deadlines(&self) -> impl Iterator<Item = u64> {
+        self.ring.iter().map(|it| it.until_ms)
+    }
+
+    /// Orders that waited too long have changed nothing.
+    pub(crate) fn expire_orders(&mut self, env: &mut Env) {
+        let now = env.now.mono_ms;
+        while let Some(index) = self.ring.iter().position(|it| now >= it.until_ms) {
+            let Some(waiting) = self.ring.remove(index) else { return };
+            let text = format!("other changes of the ring went on for {ORDER_MS} ms; try again");
+            let refusal = Refusal::new(RefusalKind::DeadlineExceeded, env.soon(), text);
+            env.answer_order(waiting.call, Err(refusal));
+        }
+    }
+
+    /// Somebody else changed the View: the order is looked at again.
+    pub(crate) fn on_order_conflict(&mut self, waiting: Waiting) {
+        self.ring.push_front(waiting);
     }
 }

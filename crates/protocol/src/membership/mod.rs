@@ -8,6 +8,7 @@ pub(crate) mod node_orders;
 pub(crate) mod probe;
 pub(crate) mod purpose;
 pub(crate) mod register;
+pub(crate) mod replies;
 pub(crate) mod standing;
 pub(crate) mod state;
 pub(crate) mod verdicts;

@@ -7,10 +7,12 @@
 //! ```
 //! The order is done when the registry says so; whoever gave it may go. Every order may be repeated.
 
+use crate::log::env::Env;
 use crate::manager::inputs::Manager;
 use crate::membership::purpose::Purpose;
+use crate::membership::state::Orders;
 use crate::membership::waiting::{ORDER_MS, WaitingNode};
-use crate::ports::io::Effect;
+use crate::nodes::registry::Nodes;
 use crate::ports::note::Transition;
 use rota_messages::NodeOrdered;
 use rota_model::{FieldError, NodeId, Refusal, RefusalKind, Retry};
@@ -30,12 +32,8 @@ impl Manager {
                 let waiting = WaitingNode { call, node, order, until_ms, read, tries: 0 };
                 self.orders.nodes.push_back(waiting);
             }
-            Err(refusal) => self.answer_node_order(call, Err(refusal)),
+            Err(refusal) => self.env.answer_node_order(call, Err(refusal)),
         }
-    }
-
-    fn answer_node_order(&mut self, call: u64, result: Result<NodeOrdered, Refusal>) {
-        self.env.effects.push(Effect::ReplyNodeOrder { call, result });
     }
 
     /// A read of the config store has ended.
@@ -45,8 +43,8 @@ impl Manager {
         if is_there {
             return self.carry_out_node_order(waiting);
         }
-        let refusal = self.not_read();
-        self.answer_node_order(waiting.call, Err(refusal));
+        let refusal = self.env.not_read();
+        self.env.answer_node_order(waiting.call, Err(refusal));
     }
 
     fn carry_out_node_order(&mut self, waiting: WaitingNode) {
@@ -55,13 +53,13 @@ impl Manager {
         let is_known = |it: &&NodeReg| !it.is_forgotten() || *order == NodeOrder::Forget;
         let next = match self.env.nodes.reg.get(node).filter(is_known) {
             Some(reg) => reg.ordered(*order, self.env.now.wall_ms),
-            None => Err(NodeOrderRefused::Unknown(node.clone(), self.registered())),
+            None => Err(NodeOrderRefused::Unknown(node.clone(), self.env.nodes.registered())),
         };
         let result = match next {
             Ok(Some(_)) if *tries >= TRIES => {
                 let text =
                     format!("the entry of node {node} changes all the time; nothing was changed");
-                Err(Refusal::new(RefusalKind::NotServing, self.soon(), text))
+                Err(Refusal::new(RefusalKind::NotServing, self.env.soon(), text))
             }
             Ok(Some(to)) => {
                 let node = Some(NodeChange { expect_revision: to.revision - 1, to: to.clone() });
@@ -74,55 +72,19 @@ impl Manager {
             }
             Err(why) => Err(refused(&why)),
         };
-        self.answer_node_order(*call, result);
-    }
-
-    /// Nodes that are there, for people.
-    fn registered(&self) -> String {
-        let there = self.env.nodes.reg.values().filter(|it| !it.state.is_gone());
-        let names: Vec<&str> = there.map(|it| it.node.as_str()).collect();
-        match names.len() {
-            0 => "none".to_owned(),
-            count if count > NAMED_MAX => {
-                format!("{} and {} more", names[..NAMED_MAX].join(", "), count - NAMED_MAX)
-            }
-            _ => names.join(", "),
-        }
-    }
-
-    /// By when each waiting order about a node is answered.
-    pub(crate) fn node_order_deadlines(&self) -> impl Iterator<Item = u64> {
-        self.orders.nodes.iter().map(|it| it.until_ms)
-    }
-
-    /// Orders that waited too long have changed nothing.
-    pub(crate) fn expire_node_orders(&mut self) {
-        let now = self.env.now.mono_ms;
-        while let Some(index) = self.orders.nodes.iter().position(|it| now >= it.until_ms) {
-            let Some(waiting) = self.orders.nodes.remove(index) else { return };
-            let text = format!("the config store was not read within {ORDER_MS} ms; try again");
-            let refusal = Refusal::new(RefusalKind::DeadlineExceeded, self.soon(), text);
-            self.answer_node_order(waiting.call, Err(refusal));
-        }
+        self.env.answer_node_order(*call, result);
     }
 
     /// The registry is as it was ordered.
     pub(crate) fn on_node_order_written(&mut self, waiting: &WaitingNode, reg: NodeReg) {
         let text = format!("node {} is {} since an operator's order", reg.node, reg.state);
         self.env.note_text(Transition::NodeOrdered, None, text);
-        self.answer_node_order(waiting.call, Ok(NodeOrdered { reg, changed: true }));
+        self.env.answer_node_order(waiting.call, Ok(NodeOrdered { reg, changed: true }));
     }
 
     /// Somebody else changed the entry, and what stands there now is known: it is looked at again.
     pub(crate) fn on_node_order_conflict(&mut self, waiting: WaitingNode) {
         self.carry_out_node_order(WaitingNode { tries: waiting.tries + 1, ..waiting });
-    }
-
-    /// Nobody knows whether the order was carried out.
-    pub(crate) fn on_node_order_unknown(&mut self, waiting: &WaitingNode) {
-        let text = "nobody knows whether the config store took it; it may be repeated";
-        let refusal = Refusal::unknown_outcome(RefusalKind::ConfigStoreAway, self.soon(), text);
-        self.answer_node_order(waiting.call, Err(refusal));
     }
 }
 
@@ -134,4 +96,37 @@ fn refused(why: &NodeOrderRefused) -> Refusal {
     let text = why.to_string();
     let fields = vec![FieldError::new("node", text.clone())];
     Refusal { fields, ..Refusal::new(kind, Retry::WhenChanged, text) }
+}
+
+impl Nodes {
+    /// Nodes that are there, for people.
+    fn registered(&self) -> String {
+        let there = self.reg.values().filter(|it| !it.state.is_gone());
+        let names: Vec<&str> = there.map(|it| it.node.as_str()).collect();
+        match names.len() {
+            0 => "none".to_owned(),
+            count if count > NAMED_MAX => {
+                format!("{} and {} more", names[..NAMED_MAX].join(", "), count - NAMED_MAX)
+            }
+            _ => names.join(", "),
+        }
+    }
+}
+
+impl Orders {
+    /// By when each waiting order about a node is answered.
+    pub(crate) fn node_order_deadlines(&self) -> impl Iterator<Item = u64> {
+        self.nodes.iter().map(|it| it.until_ms)
+    }
+
+    /// Orders that waited too long have changed nothing.
+    pub(crate) fn expire_node_orders(&mut self, env: &mut Env) {
+        let now = env.now.mono_ms;
+        while let Some(index) = self.nodes.iter().position(|it| now >= it.until_ms) {
+            let Some(waiting) = self.nodes.remove(index) else { return };
+            let text = format!("the config store was not read within {ORDER_MS} ms; try again");
+            let refusal = Refusal::new(RefusalKind::DeadlineExceeded, env.soon(), text);
+            env.answer_node_order(waiting.call, Err(refusal));
+        }
+    }
 }

@@ -9,9 +9,10 @@
 //! once: a run that lost its process never comes back. In a cluster that lives this costs the claimer one
 //! exchange of messages, and only if nobody has missed it yet.
 
+use crate::log::env::Env;
 use crate::manager::inputs::Manager;
 use crate::membership::standing::Standing;
-use crate::ports::io::Effect;
+use crate::membership::state::Membership;
 use rota_messages::{Envelope, Message};
 use rota_model::{ManagerNumber, MemberId};
 use rota_ring::View;
@@ -20,43 +21,6 @@ impl Manager {
     /// Whether this manager asks others whether they run, before it takes its number.
     pub fn asks_others(&self) -> bool {
         matches!(self.membership.standing, Standing::Probing { .. })
-    }
-
-    /// Asks these of that View whether they run. What was found so far waits for it.
-    pub(crate) fn probe(&mut self, view: &View, asked: Vec<MemberId>) {
-        let now = self.env.now.mono_ms;
-        // Who was asked under it and is still missing has its time.
-        if matches!(self.membership.standing, Standing::Probing { .. }) {
-            return;
-        }
-        for member in &asked {
-            let address = view.managers.get(&member.number).map(|it| it.grpc.clone());
-            let reply_to = self.env.config.grpc.clone();
-            self.send_to(address.unwrap_or_default(), *member, Message::Probe { reply_to });
-        }
-        let until_ms = now + self.env.config.timing.heartbeat_ms;
-        let view = Box::new(view.clone());
-        self.membership.standing = Standing::Probing { view, asked, since_ms: now, until_ms };
-    }
-
-    /// Sends to whoever serves there.
-    fn send_to(&mut self, address: String, to: MemberId, message: Message) {
-        if !address.is_empty() {
-            let envelope = Envelope { from: self.env.me, to, epoch: self.env.epoch(), message };
-            self.env.effects.push(Effect::Send { address, envelope });
-        }
-    }
-
-    /// The time for answers may be over: asks those again that are missing, under a View that is read
-    /// anew, since somebody may have missed this manager meanwhile.
-    pub(crate) fn drive_probes(&mut self) {
-        let now = self.env.now.mono_ms;
-        if let Standing::Probing { asked, since_ms, until_ms, .. } = &self.membership.standing
-            && now >= *until_ms
-        {
-            self.membership.probes.on_missed(asked, *since_ms);
-            self.membership.standing = Standing::outside();
-        }
     }
 
     /// A question about a run of this manager, or an answer to one. Gives whether it was one.
@@ -68,7 +32,7 @@ impl Manager {
             let runs = *to == self.env.me && self.membership.standing == Standing::Inside;
             if to.number == self.env.me.number && (runs || !may_begin) {
                 let answer = Message::Probed { incarnation: to.incarnation, runs };
-                self.send_to(reply_to.clone(), *from, answer);
+                self.env.send_to(reply_to.clone(), *from, answer);
             }
             return true;
         }
@@ -96,6 +60,37 @@ impl Manager {
             let view = view.clone();
             self.claim_in(&view);
             self.take_up_parts();
+        }
+    }
+}
+
+impl Membership {
+    /// Asks these of that View whether they run. What was found so far waits for it.
+    pub(crate) fn probe(&mut self, env: &mut Env, view: &View, asked: Vec<MemberId>) {
+        let now = env.now.mono_ms;
+        // Who was asked under it and is still missing has its time.
+        if matches!(self.standing, Standing::Probing { .. }) {
+            return;
+        }
+        for member in &asked {
+            let address = view.managers.get(&member.number).map(|it| it.grpc.clone());
+            let reply_to = env.config.grpc.clone();
+            env.send_to(address.unwrap_or_default(), *member, Message::Probe { reply_to });
+        }
+        let until_ms = now + env.config.timing.heartbeat_ms;
+        let view = Box::new(view.clone());
+        self.standing = Standing::Probing { view, asked, since_ms: now, until_ms };
+    }
+
+    /// The time for answers may be over: asks those again that are missing, under a View that is read
+    /// anew, since somebody may have missed this manager meanwhile.
+    pub(crate) fn drive_probes(&mut self, env: &Env) {
+        let now = env.now.mono_ms;
+        if let Standing::Probing { asked, since_ms, until_ms, .. } = &self.standing
+            && now >= *until_ms
+        {
+            self.probes.on_missed(asked, *since_ms);
+            self.standing = Standing::outside();
         }
     }
 }

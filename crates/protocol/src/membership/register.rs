@@ -1,5 +1,6 @@
 //! Boots of nodes come into the registry.
 
+use crate::log::env::Env;
 use crate::manager::inputs::Manager;
 use crate::membership::purpose::Purpose;
 use crate::membership::standing::Standing;
@@ -25,7 +26,7 @@ impl Manager {
         order.push(TimeOrder::below(create, remembered));
         let mistakes = times_out_of_order(&order, &str::to_owned);
         if !mistakes.is_empty() {
-            return self.refuse_register(call, Refusal::invalid(mistakes));
+            return self.env.refuse_register(call, Refusal::invalid(mistakes));
         }
         let before = self.env.nodes.reg.get(&register.node);
         // A registration may arrive late: boot ids grow, and an earlier boot never comes back.
@@ -35,27 +36,29 @@ impl Manager {
                 register.boot, register.node
             );
             return self
+                .env
                 .refuse_register(call, Refusal::new(RefusalKind::UnknownNode, Retry::Never, text));
         }
         if let Some(other) = before.filter(|it| !proves_over(&register, it)) {
-            let (refusal, other) = (self.unproven(other), other.node.clone());
+            let (refusal, other) = (self.env.unproven(other), other.node.clone());
             // The verdict may stand already.
             self.env.store.refresh = true;
             let text = format!("node {other} is refused: {refusal}");
             self.env.note_text(Transition::NodeUnproven, None, text);
-            return self.refuse_register(call, refusal);
+            return self.env.refuse_register(call, refusal);
         }
         // A node must learn of at least one manager to renew with: this one.
         if self.membership.standing != Standing::Inside || self.env.view.is_none() {
             let text = "this manager has not taken its number yet";
             return self
+                .env
                 .refuse_register(call, Refusal::new(RefusalKind::NotServing, Retry::Now, text));
         }
         if tries > REGISTER_TRIES {
             let text = "the config store could not be written; try again";
-            return self.refuse_register(
+            return self.env.refuse_register(
                 call,
-                Refusal::new(RefusalKind::ConfigStoreAway, self.soon(), text),
+                Refusal::new(RefusalKind::ConfigStoreAway, self.env.soon(), text),
             );
         }
         let expect_revision = before.map_or(0, |it| it.revision);
@@ -79,33 +82,6 @@ impl Manager {
         let change = Change { expect_epoch: None, view: None, node };
         self.ask_view(Purpose::Register { call, register, tries }, change);
     }
-
-    /// Another boot is registered, and may run.
-    fn unproven(&self, other: &NodeReg) -> Refusal {
-        let NodeReg { node, boot, address, .. } = other;
-        let text = format!("node {node} runs as boot {boot} at {address}, or did so until lately");
-        if self.env.store.is_away {
-            // No verdict comes now, so nobody is to lose patience.
-            let text = format!("{text}; the config store is away, so it cannot be declared lost");
-            return Refusal::new(RefusalKind::ConfigStoreAway, self.soon(), text);
-        }
-        let text = format!("{text}; the boot that asks does not prove that this one is over");
-        // If it does not live any more, it was declared lost by then.
-        let retry = Retry::AfterMs(self.env.config.timing.node_lost_ms);
-        Refusal::new(RefusalKind::BootUnproven, retry, text)
-    }
-
-    pub(crate) fn refuse_register(&mut self, call: u64, refusal: Refusal) {
-        self.env.effects.push(Effect::ReplyRegister { call, result: Err(refusal) });
-    }
-
-    pub(crate) fn reply_registered(&mut self, call: u64, state: &ConfigState) {
-        let Some(view) = &state.view else { return };
-        let fences = view.parts.iter().map(|(n, part)| (view.range(*n), part.pe)).collect();
-        let managers = crate::node_lease::reply::addresses(&self.env);
-        let registered = Registered { epoch: view.epoch, m: view.m, fences, managers };
-        self.env.effects.push(Effect::ReplyRegister { call, result: Ok(registered) });
-    }
 }
 
 /// Whether nothing of the registered boot can run beside the one that registers: it is the same one,
@@ -113,4 +89,33 @@ impl Manager {
 fn proves_over(register: &Register, registered: &NodeReg) -> bool {
     let is_same = register.boot == registered.boot && register.address == registered.address;
     is_same || registered.state.is_gone() || register.ended_boots.contains(&registered.boot)
+}
+
+impl Env {
+    /// Another boot is registered, and may run.
+    pub(crate) fn unproven(&self, other: &NodeReg) -> Refusal {
+        let NodeReg { node, boot, address, .. } = other;
+        let text = format!("node {node} runs as boot {boot} at {address}, or did so until lately");
+        if self.store.is_away {
+            // No verdict comes now, so nobody is to lose patience.
+            let text = format!("{text}; the config store is away, so it cannot be declared lost");
+            return Refusal::new(RefusalKind::ConfigStoreAway, self.soon(), text);
+        }
+        let text = format!("{text}; the boot that asks does not prove that this one is over");
+        // If it does not live any more, it was declared lost by then.
+        let retry = Retry::AfterMs(self.config.timing.node_lost_ms);
+        Refusal::new(RefusalKind::BootUnproven, retry, text)
+    }
+
+    pub(crate) fn refuse_register(&mut self, call: u64, refusal: Refusal) {
+        self.effects.push(Effect::ReplyRegister { call, result: Err(refusal) });
+    }
+
+    pub(crate) fn reply_registered(&mut self, call: u64, state: &ConfigState) {
+        let Some(view) = &state.view else { return };
+        let fences = view.parts.iter().map(|(n, part)| (view.range(*n), part.pe)).collect();
+        let managers = crate::node_lease::reply::addresses(self);
+        let registered = Registered { epoch: view.epoch, m: view.m, fences, managers };
+        self.effects.push(Effect::ReplyRegister { call, result: Ok(registered) });
+    }
 }

@@ -8,7 +8,7 @@ use crate::membership::purpose::Purpose;
 use crate::membership::standing::Standing;
 use crate::ports::io::{CasOutcome, Effect};
 use crate::ports::note::Transition;
-use rota_model::{ManagerStatus, MemberId, Refusal, RefusalKind, Retry};
+use rota_model::{ManagerStatus, MemberId, Refusal, RefusalKind};
 use rota_ring::{Change, ConfigState, RingTransition, View};
 use std::sync::Arc;
 
@@ -44,13 +44,13 @@ impl Manager {
                     Purpose::Claim => self.membership.standing = Standing::outside(),
                     Purpose::Register { call, .. } => {
                         let text = "nobody knows whether the boot was registered";
-                        self.refuse_register(
+                        self.env.refuse_register(
                             call,
-                            Refusal::new(RefusalKind::ConfigStoreAway, self.soon(), text),
+                            Refusal::new(RefusalKind::ConfigStoreAway, self.env.soon(), text),
                         );
                     }
-                    Purpose::Order(waiting, _) => self.on_order_unknown(&waiting),
-                    Purpose::NodeOrder(waiting, _) => self.on_node_order_unknown(&waiting),
+                    Purpose::Order(waiting, _) => self.env.on_order_unknown(&waiting),
+                    Purpose::NodeOrder(waiting, _) => self.env.on_node_order_unknown(&waiting),
                     Purpose::TakeOut(..)
                     | Purpose::Part(..)
                     | Purpose::Release(_)
@@ -65,7 +65,8 @@ impl Manager {
         match purpose {
             Purpose::Claim => {
                 if let Some((incarnation, nonce)) = self.membership.claiming {
-                    self.on_claimed(incarnation, nonce);
+                    self.membership.on_claimed(&mut self.env, incarnation, nonce);
+                    self.detector.heard.clear();
                 }
                 let joined =
                     state.view.as_ref().and_then(|view| Some((view.transition?, view.epoch)));
@@ -105,7 +106,7 @@ impl Manager {
                     format!("node {} boot {}", register.node, register.boot),
                 );
                 self.adopt(state);
-                return self.reply_registered(call, state);
+                return self.env.reply_registered(call, state);
             }
             Purpose::Verdict(_) | Purpose::Forget => {}
         }
@@ -135,7 +136,7 @@ impl Manager {
                     self.env.fleet.condemned.remove(&node);
                 }
             }
-            Purpose::Order(waiting, _) => self.on_order_conflict(*waiting),
+            Purpose::Order(waiting, _) => self.orders.on_order_conflict(*waiting),
             Purpose::NodeOrder(waiting, _) => self.on_node_order_conflict(*waiting),
             Purpose::TakeOut(..) | Purpose::Release(_) | Purpose::Forget => {}
         }
@@ -190,10 +191,6 @@ impl Manager {
     fn doubt(&mut self, view: &View) {
         self.env.store.refresh |= self.changes.doubted != view.epoch;
         self.changes.doubted = view.epoch;
-    }
-
-    pub(crate) fn soon(&self) -> Retry {
-        Retry::AfterMs(self.env.config.timing.retry_ms)
     }
 
     /// The View as this manager knows it.

@@ -1,66 +1,12 @@
-//! A manager cuts its copies in two when the View says so.
+//! The partitions are cut in two when the View says so.
 
+use crate::log::env::Env;
 use crate::log::requests::Asked;
-use crate::manager::inputs::Manager;
+use crate::partition::partitions::Parts;
 use crate::ports::slots::slot_of_request;
 use rota_model::{Epoch, ManagerNumber};
 use rota_ring::{PartState, View};
 use std::collections::BTreeSet;
-
-impl Manager {
-    /// Cuts out the partitions that a View has and this manager has not, where it holds what they
-    /// come from. Before anything of that View is taken up.
-    pub(crate) fn cut_arcs(&mut self, view: &View) {
-        let known: BTreeSet<ManagerNumber> = self.parts.all().map(|it| it.number).collect();
-        for number in view.splits.keys().filter(|it| !known.contains(it)) {
-            let Some((from, epoch)) = held_in(view, *number, &known) else { continue };
-            let Some(part) = self.parts.get_mut(&from) else { continue };
-            // Who saw a later epoch of the other half has the record of this one, or never held it.
-            // That very epoch may be what a claim meant to take before somebody else's change took it.
-            if part.replica.pe > epoch {
-                continue;
-            }
-            let mut taken = part.cut(*number, view.range(*number));
-            taken.persist_meta(&mut self.env);
-            part.persist_meta(&mut self.env);
-            self.parts.insert(taken);
-            self.env.note(crate::ports::note::Transition::ArcCut, Some(*number));
-        }
-    }
-
-    /// Requests that wait at a partition whose arc was cut out wait at the new one from now on, if
-    /// this manager is about to lead that: repetitions of them come there. What was appended for them is
-    /// in that log, too, and is committed with its first entry.
-    pub(crate) fn hand_requests_over(&mut self, view: &View) {
-        let me = self.env.me.number;
-        let halted = self.parts.all().filter(|it| it.halted.is_some()).map(|it| it.number);
-        let halted: BTreeSet<ManagerNumber> = halted.collect();
-        let leads = |number: &ManagerNumber| {
-            let part = view.parts.get(number).filter(|_| !halted.contains(number));
-            part.is_some_and(|it| it.owner == me && it.state == PartState::Active)
-        };
-        let home = |asked: &Asked| view.home(slot_of_request(&asked.op, view.m));
-        let mut moved = Vec::new();
-        for part in self.parts.awake_mut() {
-            let Some(leading) = &mut part.leading else { continue };
-            let gone = leading.inbox.live.iter().filter(|(_, asked)| {
-                let home = home(asked);
-                home != part.number && leads(&home)
-            });
-            let gone: Vec<_> = gone.map(|(origin, asked)| (*origin, home(asked))).collect();
-            for (origin, home) in gone {
-                if let Some(asked) = leading.inbox.live.remove(&origin) {
-                    moved.push((home, origin, (asked, leading.take_promise(origin))));
-                }
-            }
-        }
-        for (home, origin, waiting) in moved {
-            if let Some(part) = self.parts.get_mut(&home) {
-                part.inherited.insert(origin, waiting);
-            }
-        }
-    }
-}
 
 /// The known partition that holds a new one's documents, and the epoch up to which it does.
 fn held_in(
@@ -74,4 +20,58 @@ fn held_in(
         at = view.splits.get(&at.from).filter(|it| it.epoch < at.epoch)?;
     }
     Some((at.from, at.epoch))
+}
+
+impl Parts {
+    /// Cuts out the partitions that a View has and this manager has not, where it holds what they
+    /// come from. Before anything of that View is taken up.
+    pub(crate) fn cut_arcs(&mut self, env: &mut Env, view: &View) {
+        let known: BTreeSet<ManagerNumber> = self.all().map(|it| it.number).collect();
+        for number in view.splits.keys().filter(|it| !known.contains(it)) {
+            let Some((from, epoch)) = held_in(view, *number, &known) else { continue };
+            let Some(part) = self.get_mut(&from) else { continue };
+            // Who saw a later epoch of the other half has the record of this one, or never held it.
+            // That very epoch may be what a claim meant to take before somebody else's change took it.
+            if part.replica.pe > epoch {
+                continue;
+            }
+            let mut taken = part.cut(*number, view.range(*number));
+            taken.persist_meta(env);
+            part.persist_meta(env);
+            self.insert(taken);
+            env.note(crate::ports::note::Transition::ArcCut, Some(*number));
+        }
+    }
+
+    /// Requests that wait at a partition whose arc was cut out wait at the new one from now on, if
+    /// this manager is about to lead that: repetitions of them come there. What was appended for them is
+    /// in that log, too, and is committed with its first entry.
+    pub(crate) fn hand_requests_over(&mut self, me: ManagerNumber, view: &View) {
+        let halted = self.all().filter(|it| it.halted.is_some()).map(|it| it.number);
+        let halted: BTreeSet<ManagerNumber> = halted.collect();
+        let leads = |number: &ManagerNumber| {
+            let part = view.parts.get(number).filter(|_| !halted.contains(number));
+            part.is_some_and(|it| it.owner == me && it.state == PartState::Active)
+        };
+        let home = |asked: &Asked| view.home(slot_of_request(&asked.op, view.m));
+        let mut moved = Vec::new();
+        for part in self.awake_mut() {
+            let Some(leading) = &mut part.leading else { continue };
+            let gone = leading.inbox.live.iter().filter(|(_, asked)| {
+                let home = home(asked);
+                home != part.number && leads(&home)
+            });
+            let gone: Vec<_> = gone.map(|(origin, asked)| (*origin, home(asked))).collect();
+            for (origin, home) in gone {
+                if let Some(asked) = leading.inbox.live.remove(&origin) {
+                    moved.push((home, origin, (asked, leading.take_promise(origin))));
+                }
+            }
+        }
+        for (home, origin, waiting) in moved {
+            if let Some(part) = self.get_mut(&home) {
+                part.inherited.insert(origin, waiting);
+            }
+        }
+    }
 }
