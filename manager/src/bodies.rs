@@ -32,7 +32,7 @@ pub use pieces::Pieces;
 pub use service::{Sending, keep_body, names_body, send_body};
 
 use crate::clock::Clock;
-use crate::driver::Seen;
+use crate::driver_state::DriverState;
 use crate::mailbox::Mailbox;
 use anyhow::{Context, Result};
 use channels::Channels;
@@ -128,10 +128,10 @@ struct Shared {
     cluster: ClusterName,
     me: ManagerNumber,
     /// What the driver shows of itself: it starts after this.
-    seen: OnceLock<watch::Receiver<Seen>>,
+    seen: OnceLock<watch::Receiver<DriverState>>,
     channels: Channels,
     asked: mpsc::Sender<Asked>,
-    // A lock, because the driver writes it and calls look into it. Held for one look.
+    // A lock, because the driver writes it and calls look into it. LaneBytes for one look.
     namers: Mutex<Namers>,
 }
 
@@ -166,7 +166,7 @@ impl Bodies {
     }
 
     /// Says where the driver shows the View. Once.
-    pub fn follow(&self, seen: watch::Receiver<Seen>) {
+    pub fn follow(&self, seen: watch::Receiver<DriverState>) {
         // A second one would show the same.
         let _ = self.shared.seen.set(seen);
     }

@@ -1,6 +1,6 @@
 //! This manager in Consul: registered while it runs, and told which peers look gone.
 
-use crate::driver::Seen;
+use crate::driver_state::DriverState;
 use crate::mailbox::Mailbox;
 use anyhow::Result;
 use rota_membership::ConsulAddress;
@@ -44,7 +44,7 @@ impl Discovery {
     pub fn start(
         address: &ConsulAddress,
         me: Me,
-        seen: watch::Receiver<Seen>,
+        seen: watch::Receiver<DriverState>,
         mailbox: Mailbox,
     ) -> Result<Self> {
         let stop = CancellationToken::new();
@@ -70,7 +70,7 @@ impl Discovery {
 async fn register(
     registration: Registration,
     me: Me,
-    mut seen: watch::Receiver<Seen>,
+    mut seen: watch::Receiver<DriverState>,
     stop: CancellationToken,
 ) {
     loop {

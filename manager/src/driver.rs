@@ -17,6 +17,7 @@ use crate::bodies::{Bodies, Ledger};
 use crate::clock::Clock;
 use crate::config_link::ConfigLink;
 use crate::disk::DiskWriter;
+use crate::driver_state::DriverState;
 use crate::mailbox::{Call, Lanes, Urgent, overloaded};
 use crate::metrics::{self, CallKind, Metrics};
 use crate::node_link::NodeLinks;
@@ -26,7 +27,7 @@ use crate::trace;
 use crate::workers::Workers;
 use calls::{Calls, WAITING_MAX};
 use rota_membership::{StoreError, Trouble};
-use rota_model::{MemberId, NodeId, Now, SlotId};
+use rota_model::{NodeId, Now, SlotId};
 use rota_proto::encoded::DocBytes;
 use rota_protocol::{Effect, Input, Manager, Note};
 use rota_ring::{ClaimRefused, NodeReg, View};
@@ -45,24 +46,8 @@ const TURN_INPUTS_MAX: usize = 512;
 /// Without any timer of the decisions, the driver still looks this often.
 const IDLE_MS: u64 = 1_000;
 
-/// What everybody may see of the driver's state, replaced as a whole.
-#[derive(Clone, Debug, Default)]
-pub struct Seen {
-    /// The View that the decisions go by.
-    pub view: Option<Arc<View>>,
-    /// The member that this process is, from its claim on and while it counts as Up.
-    pub member: Option<MemberId>,
-    /// The number has left the ring: the process is to end.
-    pub left: bool,
-    /// The nodes that the decisions know. The config store's watch may be ahead of them or behind, and
-    /// may show what they refuse.
-    pub nodes: Arc<BTreeMap<NodeId, NodeReg>>,
-    /// The config store answers, and the decisions do not follow what it shows.
-    pub refused: Option<Trouble>,
-}
-
 /// Where effects go.
-pub struct Rim {
+pub struct Outputs {
     /// Towards peers.
     pub peers: PeerLinks,
     /// Towards nodes.
@@ -96,11 +81,11 @@ pub struct Driver {
     manager: Manager,
     clock: Clock,
     lanes: Lanes,
-    rim: Rim,
+    outputs: Outputs,
     calls: Calls,
     /// Of this turn: the same bytes go to copies and to the disk.
     docs: DocBytes,
-    seen: watch::Sender<Seen>,
+    seen: watch::Sender<DriverState>,
     /// The nodes that the decisions knew last.
     nodes: Arc<BTreeMap<NodeId, NodeReg>>,
     /// The index of the config store's state that they are from.
@@ -146,9 +131,9 @@ impl Driver {
         manager: Manager,
         clock: Clock,
         lanes: Lanes,
-        rim: Rim,
-    ) -> (Self, watch::Receiver<Seen>) {
-        let (seen, seers) = watch::channel(Seen::default());
+        outputs: Outputs,
+    ) -> (Self, watch::Receiver<DriverState>) {
+        let (seen, seers) = watch::channel(DriverState::default());
         let calls = Calls::default();
         let alarm = Alarm::new();
         let docs = DocBytes::default();
@@ -156,7 +141,7 @@ impl Driver {
             manager,
             clock,
             lanes,
-            rim,
+            outputs,
             calls,
             docs,
             seen,
@@ -174,18 +159,18 @@ impl Driver {
     pub async fn run(mut self, stop: CancellationToken) -> Ended {
         self.turn_end(self.clock.now());
         loop {
-            let next = if self.rim.disk.has_room() {
+            let next = if self.outputs.disk.has_room() {
                 self.next(&stop).await
             } else {
                 // Nothing is taken until the disk has caught up; if it never does, peers suspect
                 // this manager, and rightly.
                 tokio::select! {
                     () = stop.cancelled() => Next::Stop,
-                    () = self.rim.disk.more_durable() => continue,
+                    () = self.outputs.disk.more_durable() => continue,
                 }
             };
             if matches!(next, Next::Stop) {
-                return Ended { disk: self.rim.disk, refused: None };
+                return Ended { disk: self.outputs.disk, refused: None };
             }
             if self.busy {
                 // What the sockets hold already comes along: larger commits, fewer frames. The
@@ -197,7 +182,7 @@ impl Driver {
             self.turn(next);
             if let Some(refused) = self.manager.refused() {
                 let refused = Some(refused.clone());
-                return Ended { disk: self.rim.disk, refused };
+                return Ended { disk: self.outputs.disk, refused };
             }
         }
     }
@@ -208,7 +193,7 @@ impl Driver {
         tokio::select! {
             biased;
             () = stop.cancelled() => Next::Stop,
-            () = self.rim.disk.more_durable() => Next::Wake,
+            () = self.outputs.disk.more_durable() => Next::Wake,
             Some(urgent) = self.lanes.urgent.recv() => Next::Urgent(urgent),
             Some(call) = self.lanes.calls.recv() => Next::Call(call),
             () = self.alarm.ring(&self.clock, wake_at) => Next::Wake,
@@ -240,7 +225,7 @@ impl Driver {
         }
         self.turn_end(now);
         self.busy = taken > 1;
-        self.rim.metrics.turn_inputs.record(u32::try_from(taken).unwrap_or(u32::MAX));
+        self.outputs.metrics.turn_inputs.record(u32::try_from(taken).unwrap_or(u32::MAX));
     }
 
     fn turn_end(&mut self, now: Now) {
@@ -253,10 +238,10 @@ impl Driver {
     }
 
     fn on_durable(&mut self, now: Now) {
-        let durable = self.rim.disk.durable();
+        let durable = self.outputs.disk.durable();
         if durable > self.durable {
             self.durable = durable;
-            self.rim.ledger.on_durable(durable);
+            self.outputs.ledger.on_durable(durable);
             self.manager.handle(now, Input::Persisted { lsn: durable });
         }
     }
@@ -312,7 +297,7 @@ impl Driver {
         }
         self.nodes = Arc::new(known.clone());
         metrics::know_classes(self.nodes.values().flat_map(|it| &it.classes));
-        self.rim.nodes.keep_registered(&self.nodes);
+        self.outputs.nodes.keep_registered(&self.nodes);
     }
 
     fn on_call(&mut self, now: Now, call: Call) {
@@ -332,40 +317,40 @@ impl Driver {
     fn carry_out(&mut self, effect: Effect) {
         match effect {
             Effect::Persist { lsn, writes } => {
-                self.rim.ledger.on_persist(lsn, &writes);
-                self.rim.disk.submit(lsn, &writes, &mut self.docs);
+                self.outputs.ledger.on_persist(lsn, &writes);
+                self.outputs.disk.submit(lsn, &writes, &mut self.docs);
             }
             Effect::FetchBodies { part, bodies } => {
                 // A partition's number is its last slot.
-                self.rim.bodies.fetch(SlotId(part.0), bodies);
+                self.outputs.bodies.fetch(SlotId(part.0), bodies);
             }
             Effect::Send { address, envelope } => {
                 trace::sent(&envelope);
-                let dropped = self.rim.peers.send(address, envelope, &mut self.docs);
-                self.rim.metrics.peer_dropped.increment(dropped as u64);
+                let dropped = self.outputs.peers.send(address, envelope, &mut self.docs);
+                self.outputs.metrics.peer_dropped.increment(dropped as u64);
             }
             Effect::ToNode { node, address, message } => {
                 trace::asked(&node, &message);
-                let dropped = self.rim.nodes.send(node, address, message);
-                self.rim.metrics.node_dropped.increment(dropped as u64);
+                let dropped = self.outputs.nodes.send(node, address, message);
+                self.outputs.metrics.node_dropped.increment(dropped as u64);
             }
-            Effect::Reply { call, result } => self.calls.reply(call, result, &self.rim.metrics),
+            Effect::Reply { call, result } => self.calls.reply(call, result, &self.outputs.metrics),
             Effect::ReplyRegister { call, result } => self.calls.reply_register(call, result),
             Effect::ReplyOrder { call, result } => self.calls.reply_order(call, result),
             Effect::ReplyNodeOrder { call, result } => self.calls.reply_node_order(call, result),
             Effect::ReplyRenew { call, result } => self.calls.reply_renew(call, result),
-            Effect::ReadConfig { read } => self.rim.config.read(read),
-            Effect::Cas { cas, change } => self.rim.config.cas(cas, *change),
+            Effect::ReadConfig { read } => self.outputs.config.read(read),
+            Effect::Cas { cas, change } => self.outputs.config.cas(cas, *change),
             Effect::Provision { order, pool, nodes } => {
-                self.rim.provisioner.order(order, pool, nodes, self.manager.view());
+                self.outputs.provisioner.order(order, pool, nodes, self.manager.view());
             }
-            Effect::Work { work, job } => self.rim.workers.begin(work, job),
+            Effect::Work { work, job } => self.outputs.workers.begin(work, job),
             Effect::Note(note) => self.on_note(&note),
         }
     }
 
     fn on_note(&mut self, note: &Note) {
-        self.rim.metrics.step(note);
+        self.outputs.metrics.step(note);
         trace::noted(note);
     }
 
@@ -385,7 +370,7 @@ impl Driver {
                 let since = seen.refused.as_ref().map_or_else(Instant::now, |it| it.since);
                 let refused = why.map(|it| Trouble { since, error: broken(it) });
                 let (view, nodes) = (view.cloned(), self.nodes.clone());
-                *seen = Seen { view, member, left, nodes, refused };
+                *seen = DriverState { view, member, left, nodes, refused };
             }
             !same
         });

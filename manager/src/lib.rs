@@ -39,6 +39,7 @@ mod config_link;
 mod discovery;
 mod disk;
 mod driver;
+mod driver_state;
 mod http;
 mod link;
 mod links;

@@ -55,16 +55,16 @@ pub struct Call {
     /// Where the answer goes.
     pub reply: oneshot::Sender<OpResult>,
     /// What it holds of the lane.
-    pub held: Held,
+    pub held: LaneBytes,
 }
 
 /// Bytes of a call that waits for the driver. They are free again when the driver has taken it.
-pub struct Held {
+pub struct LaneBytes {
     bytes: usize,
     all: Arc<AtomicUsize>,
 }
 
-impl Held {
+impl LaneBytes {
     /// `None`: there is no room for so many beside those that are held.
     fn take(all: &Arc<AtomicUsize>, op: &Op) -> Option<Self> {
         let bytes = op.bytes();
@@ -74,7 +74,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for LaneBytes {
     fn drop(&mut self) {
         self.all.fetch_sub(self.bytes, Ordering::Relaxed);
     }
@@ -143,7 +143,7 @@ impl From<Stopping> for Refusal {
 }
 
 /// A request that is being carried out.
-pub struct Begun(Result<Awaited, Refusal>);
+pub struct PendingCall(Result<Awaited, Refusal>);
 
 struct Awaited {
     answer: oneshot::Receiver<OpResult>,
@@ -152,7 +152,7 @@ struct Awaited {
     _under_way: TaskTrackerToken,
 }
 
-impl Begun {
+impl PendingCall {
     /// Its answer. Soon after the deadline, whatever the driver does.
     pub async fn answer(self) -> OpResult {
         let Awaited { answer, until, changes, _under_way } = self.0?;
@@ -177,18 +177,21 @@ impl Mailbox {
     }
 
     /// Begins to carry out a request, without waiting for its answer.
-    pub fn begin(&self, op: Op, deadline: Instant) -> Begun {
+    pub fn begin(&self, op: Op, deadline: Instant) -> PendingCall {
         if let Err(refusal) = self.takes_calls() {
-            return Begun(Err(refusal));
+            return PendingCall(Err(refusal));
         }
         let (reply, answer) = oneshot::channel();
-        let Some(held) = Held::take(&self.call_bytes, &op) else {
-            return Begun(Err(overloaded(&op, format_args!("{CALL_BYTES_MAX} bytes of calls"))));
+        let Some(held) = LaneBytes::take(&self.call_bytes, &op) else {
+            return PendingCall(Err(overloaded(
+                &op,
+                format_args!("{CALL_BYTES_MAX} bytes of calls"),
+            )));
         };
         let (until, changes) = (deadline + OVERDUE, op.changes());
         let awaited = Awaited { answer, until, changes, _under_way: self.under_way.token() };
         let call = Call { op, deadline, entered: Instant::now(), reply, held };
-        Begun(match self.calls.try_send(call) {
+        PendingCall(match self.calls.try_send(call) {
             Ok(()) => Ok(awaited),
             Err(mpsc::error::TrySendError::Full(call)) => {
                 Err(overloaded(&call.op, format_args!("{CALLS_MAX} calls")))

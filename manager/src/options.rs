@@ -8,7 +8,7 @@ use crate::bodies::BODY_BYTES_MAX;
 use clap::Parser;
 use rota_daemon::private::{read_secret, secret_on_the_line};
 use rota_daemon::{HttpNames, Log, LogArguments, may_hold_data, may_listen};
-use rota_docstore::request::CREDENTIAL_BYTES_MAX;
+use rota_docstore::checker::CREDENTIAL_BYTES_MAX;
 use rota_membership::StoreAddress;
 use rota_model::{
     ClusterName, ClusterTimes, FieldError, ManagerId, ManagerNumber, PoolName, REQUEST_MEMORY_MS,

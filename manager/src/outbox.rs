@@ -56,7 +56,7 @@ struct Inner<T> {
 
 /// A bounded queue with one taker.
 pub struct Outbox<T> {
-    /// Held for a push or a take, never across an await. A lock, because the network's tasks and
+    /// LaneBytes for a push or a take, never across an await. A lock, because the network's tasks and
     /// the driver's task both need it.
     inner: Mutex<Inner<T>>,
     limits: Limits,

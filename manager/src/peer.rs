@@ -1,7 +1,7 @@
 //! Peers: one outgoing stream to each, and the service that takes theirs.
 
 use crate::bodies::{Bodies, Sending, keep_body, names_body, send_body};
-use crate::driver::Seen;
+use crate::driver_state::DriverState;
 use crate::link::{BackOff, MESSAGE_BYTES_MAX, connect};
 use crate::links::Links;
 use crate::mailbox::{Mailbox, Urgent};
@@ -123,7 +123,7 @@ pub struct PeersService {
     /// Batches of other clusters are refused.
     pub cluster: ClusterName,
     /// Who this manager is, once it has claimed its number.
-    pub seen: watch::Receiver<Seen>,
+    pub seen: watch::Receiver<DriverState>,
     /// Where messages go.
     pub mailbox: Mailbox,
     /// Bodies of attachments.
@@ -245,7 +245,7 @@ mod tests {
         let address = listener.local_addr().unwrap().to_string();
         let (mailbox, lanes) = mailbox();
         let stopping = CancellationToken::new();
-        let seen = watch::channel(Seen::default()).1;
+        let seen = watch::channel(DriverState::default()).1;
         let folder = tempfile::tempdir().unwrap();
         let (bodies, _) = crate::bodies::of_test(folder.path(), &cluster(name), ManagerNumber(2));
         let service = PeersService {

@@ -8,7 +8,8 @@ use crate::clock::Clock;
 use crate::config_link::{self, ConfigLink};
 use crate::discovery::{Discovery, Me};
 use crate::disk::{self, DiskWriter};
-use crate::driver::{Driver, Ended, Rim, Seen};
+use crate::driver::{Driver, Ended, Outputs};
+use crate::driver_state::DriverState;
 use crate::http::{self, Pages};
 use crate::mailbox::{Lanes, Mailbox, mailbox};
 use crate::metrics::{self, Exposition, Metrics};
@@ -64,7 +65,7 @@ struct Ready<'a> {
 }
 
 /// Where a manager listens and where its View is.
-struct Doors {
+struct Listeners {
     grpc: TcpListener,
     http: TcpListener,
     addresses: Addresses,
@@ -75,7 +76,7 @@ struct Doors {
 /// What an operator said with a number: the manager may come into the ring with it, for the first time or
 /// again.
 #[derive(Clone, Copy)]
-struct Said {
+struct JoinOrder {
     /// The disk that the number had is gone for good.
     force_lost: bool,
 }
@@ -84,8 +85,8 @@ struct Said {
 struct Opened {
     options: Options,
     number: ManagerNumber,
-    said: Option<Said>,
-    doors: Doors,
+    said: Option<JoinOrder>,
+    listeners: Listeners,
     engine: Box<dyn Engine>,
     disk: Disk,
     attachments: Attachments,
@@ -98,7 +99,7 @@ struct Working {
     options: Options,
     number: ManagerNumber,
     listeners: (TcpListener, TcpListener),
-    looks: Looks,
+    server_parts: ServerParts,
     running: Running,
 }
 
@@ -134,13 +135,13 @@ pub async fn run(options: Options, application: Application) -> Result<()> {
     let (working, is_announced) = match started {
         Started::Inside(working) => (*working, false),
         Started::Outside(waiting) => {
-            announce_at(&waiting.doors.addresses);
+            announce_at(&waiting.listeners.addresses);
             let Some(working) = waiting.enter(&mut asked).await? else { return Ok(()) };
             (working, true)
         }
     };
-    let addresses = working.looks.addresses.clone();
-    let mut seen = working.looks.seen.clone();
+    let addresses = working.server_parts.addresses.clone();
+    let mut seen = working.server_parts.seen.clone();
     let mut running = working.serve();
     if !is_announced {
         announce_at(&addresses);
@@ -172,7 +173,7 @@ enum Started {
 struct Waiting {
     options: Options,
     application: Application,
-    doors: Doors,
+    listeners: Listeners,
     outside: Outside,
     /// The number that the data folder was begun for.
     begun: Option<ManagerNumber>,
@@ -183,21 +184,21 @@ async fn start(options: Options, application: Application) -> Result<Started> {
     if let Some(pool) = &options.pool {
         provisioner::check_classes(pool).await?;
     }
-    let doors = Doors::open(&options).await?;
+    let listeners = Listeners::open(&options).await?;
     let begun = match options.number {
         Some(number) => Some((number, true)),
-        None => begun(&*doors.store, &options, &mut doors.wait(&options)).await?,
+        None => begun(&*listeners.store, &options, &mut listeners.wait(&options)).await?,
     };
     if let Some((number, true)) = begun {
-        let working = begin(open(options, number, doors, None).await?, application)?;
+        let working = begin(open(options, number, listeners, None).await?, application)?;
         return Ok(Started::Inside(Box::new(working)));
     }
-    let outside = Outside::start(&options, again(&doors.grpc)?, again(&doors.http)?);
+    let outside = Outside::start(&options, again(&listeners.grpc)?, again(&listeners.http)?);
     let begun = begun.map(|it| it.0);
-    Ok(Started::Outside(Box::new(Waiting { options, application, doors, outside, begun })))
+    Ok(Started::Outside(Box::new(Waiting { options, application, listeners, outside, begun })))
 }
 
-impl Doors {
+impl Listeners {
     async fn open(options: &Options) -> Result<Self> {
         let (grpc, grpc_address) = listen("--grpc", options.grpc).await?;
         let (http, http_address) = listen("--http", options.http).await?;
@@ -209,12 +210,12 @@ impl Doors {
         Ok(Self { grpc, http, addresses, store, exposition })
     }
 
-    /// A wait for the config store, at these doors.
+    /// A wait for the config store, at these listeners.
     fn wait<'a>(&'a self, options: &'a Options) -> StoreWait<'a> {
         StoreWait::served(options, &self.grpc, &self.http)
     }
 
-    /// The same doors once more.
+    /// The same listeners once more.
     fn again(&self) -> Result<Self> {
         Ok(Self {
             grpc: again(&self.grpc)?,
@@ -235,8 +236,8 @@ fn announce_at(addresses: &Addresses) {
 async fn open(
     options: Options,
     number: ManagerNumber,
-    doors: Doors,
-    said: Option<Said>,
+    listeners: Listeners,
+    said: Option<JoinOrder>,
 ) -> Result<Opened> {
     disk::check_room(&options.data)?;
     let cluster = &options.ring.cluster;
@@ -247,23 +248,23 @@ async fn open(
     // its owner only when nothing speaks against the claim, so that a wrong number can be put right.
     let known = if new_folder { None } else { Some(open_disk()?) };
     let mut wait = match said {
-        // Other servers are at these doors, and somebody waits.
+        // Other servers are at these listeners, and somebody waits.
         Some(_) => StoreWait::at_most(CONFIG_STORE_PATIENCE),
-        None => doors.wait(&options),
+        None => listeners.wait(&options),
     };
-    let view = founded(doors.store.as_ref(), &options.ring, &mut wait).await?;
+    let view = founded(listeners.store.as_ref(), &options.ring, &mut wait).await?;
     let empty = Disk::default();
     let disk = known.as_ref().map_or(&empty, |(_, disk)| disk);
-    let claim = claim_of(&options, number, &doors.addresses, disk);
+    let claim = claim_of(&options, number, &listeners.addresses, disk);
     let claimed = match said {
-        Some(Said { force_lost }) => view.claimed_or_joined(&Claim { force_lost, ..claim }),
+        Some(JoinOrder { force_lost }) => view.claimed_or_joined(&Claim { force_lost, ..claim }),
         None => view.claimed(&claim),
     };
     claimed.context("--number")?;
     let (engine, disk) = known.map_or_else(open_disk, Ok)?;
     let settings = options.bodies;
     let attachments = bodies::open(&options.data, cluster, &options.id, number, settings)?;
-    Ok(Opened { options, number, said, doors, engine, disk, attachments, new_folder })
+    Ok(Opened { options, number, said, listeners, engine, disk, attachments, new_folder })
 }
 
 fn label(options: &Options, number: ManagerNumber) -> Label {
@@ -304,8 +305,8 @@ fn node_options(options: &Options) -> Option<NodeOptions> {
 
 /// Starts everything but the servers.
 fn begin(opened: Opened, application: Application) -> Result<Working> {
-    let Opened { options, number, said, doors, engine, disk, attachments, new_folder } = opened;
-    let Doors { grpc, http, addresses, store, exposition } = doors;
+    let Opened { options, number, said, listeners, engine, disk, attachments, new_folder } = opened;
+    let Listeners { grpc, http, addresses, store, exposition } = listeners;
     let new_folder = new_folder.then(|| (options.data.clone(), label(&options, number)));
     let metrics = Metrics::new();
     let (mailbox, lanes) = mailbox();
@@ -315,7 +316,7 @@ fn begin(opened: Opened, application: Application) -> Result<Working> {
     let (bodies, fetcher) =
         Bodies::new(attachments, cluster, number, mailbox.clone(), put_bytes_max);
     let (ledger, missing) = Ledger::new(bodies.clone(), &disk.docs);
-    let rim = Rim {
+    let outputs = Outputs {
         peers: PeerLinks::new(
             options.ring.cluster.clone(),
             mailbox.clone(),
@@ -337,13 +338,13 @@ fn begin(opened: Opened, application: Application) -> Result<Working> {
     let clock = Clock::start();
     let mut manager = Manager::new(config, disk, seed, clock.now());
     application.embed(&mut manager).context("what the application offers")?;
-    if let Some(Said { force_lost }) = said {
+    if let Some(JoinOrder { force_lost }) = said {
         manager.may_join();
         if force_lost {
             manager.force_lost();
         }
     }
-    let (driver, seen) = start_driver(manager, clock, lanes, rim, stop_driver.clone());
+    let (driver, seen) = start_driver(manager, clock, lanes, outputs, stop_driver.clone());
     bodies.follow(seen.clone());
     tokio::spawn(fetcher.run(missing, stop_driver.clone()));
     let watcher = Arc::new(Watcher::start(store));
@@ -370,29 +371,30 @@ fn begin(opened: Opened, application: Application) -> Result<Working> {
         mailbox: mailbox.clone(),
         stop_driver,
     };
-    let looks = Looks { addresses, mailbox, seen, config: watcher, exposition, bodies, operations };
-    Ok(Working { options, number, listeners: (grpc, http), looks, running })
+    let server_parts =
+        ServerParts { addresses, mailbox, seen, config: watcher, exposition, bodies, operations };
+    Ok(Working { options, number, listeners: (grpc, http), server_parts, running })
 }
 
 fn start_driver(
     mut manager: Manager,
     clock: Clock,
     lanes: Lanes,
-    rim: Rim,
+    outputs: Outputs,
     stop: CancellationToken,
-) -> (JoinHandle<Ended>, watch::Receiver<Seen>) {
-    manager.keep_bodies(Arc::new(rim.bodies.clone()));
-    let (driver, seen) = Driver::new(manager, clock, lanes, rim);
+) -> (JoinHandle<Ended>, watch::Receiver<DriverState>) {
+    manager.keep_bodies(Arc::new(outputs.bodies.clone()));
+    let (driver, seen) = Driver::new(manager, clock, lanes, outputs);
     (tokio::spawn(driver.run(stop)), seen)
 }
 
 type Server = JoinHandle<Result<()>>;
 
 /// What the servers look at.
-struct Looks {
+struct ServerParts {
     addresses: Addresses,
     mailbox: Mailbox,
-    seen: watch::Receiver<Seen>,
+    seen: watch::Receiver<DriverState>,
     config: Arc<Watcher>,
     exposition: Exposition,
     bodies: Bodies,
@@ -402,10 +404,10 @@ struct Looks {
 impl Working {
     /// Lets everybody in, unless the driver has ended.
     fn serve(self) -> Running {
-        let Self { options, number, listeners, looks, mut running } = self;
+        let Self { options, number, listeners, server_parts, mut running } = self;
         if running.ended.is_none() {
             let stops = (&running.stop, &running.stop_grpc);
-            running.servers = serve((options, number), looks, listeners, stops);
+            running.servers = serve((options, number), server_parts, listeners, stops);
         }
         running
     }
@@ -413,11 +415,11 @@ impl Working {
 
 fn serve(
     (options, number): (Options, ManagerNumber),
-    looks: Looks,
+    server_parts: ServerParts,
     (grpc, http): (TcpListener, TcpListener),
     (stop, stop_grpc): (&CancellationToken, &CancellationToken),
 ) -> Vec<Server> {
-    let Looks { mailbox, seen, config, exposition, bodies, operations, .. } = looks;
+    let ServerParts { mailbox, seen, config, exposition, bodies, operations, .. } = server_parts;
     tokio::spawn(exposition.clone().keep_up());
     let shared = Arc::new(Shared {
         cluster: options.ring.cluster.clone(),

@@ -13,7 +13,7 @@ pub mod operator;
 pub mod watch;
 
 use crate::bodies::Bodies;
-use crate::driver::Seen;
+use crate::driver_state::DriverState;
 use crate::mailbox::Mailbox;
 use crate::metrics::{self, CallKind};
 use deadline::deadline_of;
@@ -49,7 +49,7 @@ pub struct Shared {
     /// The driver.
     pub mailbox: Mailbox,
     /// What the driver shows of itself.
-    pub seen: Receiver<Seen>,
+    pub seen: Receiver<DriverState>,
     /// Whether the config store answers.
     pub trouble: Receiver<Option<Trouble>>,
     /// Request ids for callers that gave none.

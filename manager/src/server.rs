@@ -1,6 +1,6 @@
 //! The gRPC server: which services, with which limits.
 
-use crate::driver::Seen;
+use crate::driver_state::DriverState;
 use crate::link::{CONNECTION_WINDOW_BYTES, MESSAGE_BYTES_MAX, STREAM_WINDOW_BYTES};
 use crate::mailbox::Mailbox;
 use crate::nodes::NodesService;
@@ -213,7 +213,7 @@ pub async fn serve(
 /// SERVING while this process holds its number.
 async fn report_health(
     reporter: HealthReporter,
-    mut seen: watch::Receiver<Seen>,
+    mut seen: watch::Receiver<DriverState>,
     stop: CancellationToken,
 ) {
     loop {

@@ -21,7 +21,6 @@ use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 use rota_client::EndpointsError;
 use std::ffi::OsString;
-use std::time::Duration;
 
 /// Above the options that every command takes.
 const EVERYWHERE: &str = "Options of every command";
@@ -174,13 +173,6 @@ pub fn in_one_sentence(error: &clap::Error) -> String {
     words.join(" ")
 }
 
-/// A length of time as people write it: `10s`, `1m 30s`, `250ms`; above zero.
-pub fn length_of_time(text: &str) -> Result<Duration, String> {
-    let length = humantime::parse_duration(text)
-        .map_err(|error| format!("{error}; a length of time is written as in 10s or 500ms"))?;
-    if length.is_zero() { Err("must be longer than 0".to_owned()) } else { Ok(length) }
-}
-
 /// The command line without its hidden commands: completion would offer them.
 fn offered() -> clap::Command {
     let all = Cli::command();
@@ -260,13 +252,6 @@ mod tests {
         let wanted = "invalid value '-1' for '--number <N|auto>': must be a whole number, or auto";
         assert_eq!(negative, wanted);
         assert_eq!(told(&["session"]), "a command is missing; --help lists them");
-    }
-
-    #[test]
-    fn times_have_units_and_are_not_zero() {
-        assert_eq!(length_of_time("1m 30s"), Ok(Duration::from_secs(90)));
-        assert!(length_of_time("0s").is_err());
-        assert!(length_of_time("10").is_err());
     }
 
     #[test]

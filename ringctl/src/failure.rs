@@ -23,15 +23,15 @@ impl std::error::Error for UsageMistake {}
 
 /// It failed, and what was printed says how: exit code 1, without an error of its own.
 #[derive(Debug)]
-pub struct Told(pub &'static str);
+pub struct Reported(pub &'static str);
 
-impl std::fmt::Display for Told {
+impl std::fmt::Display for Reported {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.0)
     }
 }
 
-impl std::error::Error for Told {}
+impl std::error::Error for Reported {}
 
 /// Whether the command line was wrong.
 pub fn is_usage(error: &anyhow::Error) -> bool {
@@ -40,7 +40,7 @@ pub fn is_usage(error: &anyhow::Error) -> bool {
 
 /// The context of a call that may have changed something although it failed: how to find out.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Unknown {
+pub enum OutcomeUnknown {
     /// An open or a close of this request id.
     Request(String),
     /// An event of a state machine.
@@ -59,43 +59,43 @@ pub enum Unknown {
     NodeOrder,
 }
 
-impl std::fmt::Display for Unknown {
+impl std::fmt::Display for OutcomeUnknown {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Unknown::Request(id) => {
+            OutcomeUnknown::Request(id) => {
                 write!(f, "outcome unknown; repeat it with --request-id {id} to find out")
             }
-            Unknown::Event => {
+            OutcomeUnknown::Event => {
                 f.write_str("outcome unknown; `session get` shows the machine's state")
             }
-            Unknown::Operation(Some((dhop, id))) => write!(
+            OutcomeUnknown::Operation(Some((dhop, id))) => write!(
                 f,
                 "outcome unknown; repeat it with --dhop {dhop} --request-id {id} to find out"
             ),
-            Unknown::Operation(None) => f.write_str(
+            OutcomeUnknown::Operation(None) => f.write_str(
                 "outcome unknown; `document get` shows what it has changed, and with --dhop it \
                  could be repeated safely",
             ),
-            Unknown::NodeOrder => f.write_str(
+            OutcomeUnknown::NodeOrder => f.write_str(
                 "outcome unknown; repeating it is safe, and `ringctl inspect` shows nodes",
             ),
-            Unknown::Leave => {
+            OutcomeUnknown::Leave => {
                 f.write_str("outcome unknown; repeat it, or see what `ringctl inspect` shows")
             }
-            Unknown::Cancel => f.write_str(
+            OutcomeUnknown::Cancel => f.write_str(
                 "outcome unknown; `ringctl inspect` shows whether something is still under way",
             ),
-            Unknown::Join => {
+            OutcomeUnknown::Join => {
                 f.write_str("outcome unknown; `ringctl inspect` shows whether the View has it")
             }
-            Unknown::Import => {
+            OutcomeUnknown::Import => {
                 f.write_str("what came before was taken over; repeating the import is safe")
             }
         }
     }
 }
 
-impl Unknown {
+impl OutcomeUnknown {
     /// Adds itself to an error that leaves the outcome open, and to no other.
     pub fn unless_refused(self, error: CallError) -> anyhow::Error {
         match error.changed() {
@@ -181,7 +181,7 @@ fn as_text(error: &anyhow::Error) -> String {
         return format!("error: {error:#}\n");
     };
     let mut text = format!("error: {call}\n  reason: {}\n", call.reason());
-    if let Some(unknown) = error.downcast_ref::<Unknown>() {
+    if let Some(unknown) = error.downcast_ref::<OutcomeUnknown>() {
         text.push_str(&format!("  {unknown}\n"));
     } else if call.has_changed() {
         text.push_str("  advice: it has happened and stays; do not repeat it\n");
@@ -342,7 +342,7 @@ mod tests {
         let refusal = Refusal::unknown_outcome(RefusalKind::StartFailed, Retry::Never, text);
         let refusal = Box::new(refusal);
         let refused = CallError::Refused { refusal, endpoint: "a:1".to_owned(), attempts: 1 };
-        let told = as_text(&Unknown::Request("r7".to_owned()).unless_refused(refused));
+        let told = as_text(&OutcomeUnknown::Request("r7".to_owned()).unless_refused(refused));
         assert!(told.contains(text) && !told.contains("unknown"), "{told}");
         assert!(!told.contains("repeat it with") && told.contains("starts it anew"), "{told}");
     }
@@ -356,7 +356,7 @@ mod tests {
             attempts: 2,
             changed: Changed::Unknown,
         };
-        let error = Unknown::Request("r7".to_owned()).unless_refused(broken.clone());
+        let error = OutcomeUnknown::Request("r7".to_owned()).unless_refused(broken.clone());
         let text = as_text(&error);
         assert!(
             text.starts_with("error: a:1: refused (Unavailable, after 2 attempts)\n"),
@@ -378,7 +378,7 @@ mod tests {
             changed: Changed::Unknown,
         };
         let at = Addressee::Node { node: "n1".to_owned(), session: "s".to_owned() };
-        let error = at.clone().unless_answered(Unknown::Event.unless_refused(broken));
+        let error = at.clone().unless_answered(OutcomeUnknown::Event.unless_refused(broken));
         let text = as_text(&error);
         assert!(text.contains("hint: node n1 runs the session"), "{text}");
         assert!(text.contains("outcome unknown") && !text.contains("ROTA_ENDPOINT"), "{text}");
@@ -396,7 +396,7 @@ mod tests {
             changed: Changed::Unknown,
         };
         let target = Addressee::Target("a:1".to_owned());
-        let error = target.unless_answered(Unknown::Join.unless_refused(silent));
+        let error = target.unless_answered(OutcomeUnknown::Join.unless_refused(silent));
         let text = as_text(&error);
         assert!(text.contains("hint: --target is where") && !text.contains("--endpoint"), "{text}");
         assert!(text.contains("outcome unknown"), "{text}");
@@ -413,13 +413,13 @@ mod tests {
             attempts: 1,
         };
         let late = raised(Exception::unexpected("LATE", "it was lost").at(Phase::Sending));
-        let error = Unknown::Operation(None).unless_refused(late);
+        let error = OutcomeUnknown::Operation(None).unless_refused(late);
         let expected = "error: it was lost\n  reason: X-LATE\n  \
                         advice: it has happened and stays; do not repeat it\n";
         assert_eq!(as_text(&error), expected);
         assert!(as_json(&error).contains("\"changed\":\"yes\""));
         let wrong = raised(Exception::from(FieldError::new("docid", "must not be empty")));
-        let text = as_text(&Unknown::Operation(None).unless_refused(wrong));
+        let text = as_text(&OutcomeUnknown::Operation(None).unless_refused(wrong));
         assert!(text.contains("reason: A-INVALID\n  advice: the same"), "{text}");
     }
 
@@ -428,7 +428,7 @@ mod tests {
         let refusal = Refusal::new(RefusalKind::NotFound, Retry::WhenChanged, "no");
         let refusal = Box::new(refusal);
         let refused = CallError::Refused { refusal, endpoint: "a:1".to_owned(), attempts: 1 };
-        let error = Unknown::Event.unless_refused(refused);
-        assert!(error.downcast_ref::<Unknown>().is_none());
+        let error = OutcomeUnknown::Event.unless_refused(refused);
+        assert!(error.downcast_ref::<OutcomeUnknown>().is_none());
     }
 }

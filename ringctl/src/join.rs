@@ -4,11 +4,11 @@
 //!   target ── Join ──▶ the View has it ──▶ any View, again and again ──▶ it has arrived ──▶ it serves
 //! ```
 
-use crate::cli::length_of_time;
-use crate::failure::{Addressee, Unknown, UsageMistake};
+use crate::connect;
+use crate::failure::{Addressee, OutcomeUnknown, UsageMistake};
 use crate::follow::{Follower, LOOK_EVERY, Progress, one_address};
+use crate::length_of_time::length_of_time;
 use crate::output::{Format, Out, counted};
-use crate::silence;
 use clap::Args;
 use rota_client::{CallError, Client, v1};
 use rota_model::{ManagerNumber, ManagerStatus};
@@ -189,7 +189,7 @@ async fn send(
         }
         Err(error) => {
             let target = Addressee::Target(target.to_owned());
-            Err(target.unless_answered(Unknown::Join.unless_refused(error)))
+            Err(target.unless_answered(OutcomeUnknown::Join.unless_refused(error)))
         }
     }
 }
@@ -228,7 +228,7 @@ pub async fn run(it: &JoinArguments, out: &mut Out) -> anyhow::Result<()> {
     let answer = match it.force_lost {
         // It looks first, for as long as a lost manager may be silent.
         true => told.await?,
-        false => silence::told_of_order(out.format(), wait, told).await?,
+        false => connect::told_of_order(out.format(), wait, told).await?,
     };
     // Where nobody else may be left, or the contact ends meanwhile, the target shows the ring.
     let mut watched: Vec<String> = contact.into_iter().chain([target]).collect();

@@ -4,12 +4,12 @@
 //!   any manager ── Leave, Cancel ──▶ the View has it ──▶ the View, again and again ──▶ LEFT
 //! ```
 
-use crate::cli::length_of_time;
-use crate::failure::{Unknown, UsageMistake};
+use crate::connect;
+use crate::failure::{OutcomeUnknown, UsageMistake};
 use crate::follow::{Follower, LOOK_EVERY, LOOK_WAIT, Progress, endpoints_of, one_address};
 use crate::inspect::{self, newest_view};
+use crate::length_of_time::length_of_time;
 use crate::output::{Format, Out, counted};
-use crate::silence;
 use anyhow::{Context, bail};
 use clap::Args;
 use rota_client::{CallError, Client, v1};
@@ -137,7 +137,7 @@ pub async fn tell(
     wait: Duration,
 ) -> anyhow::Result<v1::LeaveResponse> {
     let answer = contact.leave(v1::LeaveRequest { number }, wait).await;
-    answer.map_err(|error| Unknown::Leave.unless_refused(error))
+    answer.map_err(|error| OutcomeUnknown::Leave.unless_refused(error))
 }
 
 /// Tells a number to leave, and waits if that is wished.
@@ -161,9 +161,9 @@ pub async fn run(
     };
     let began = Instant::now();
     let wait = ORDER_WAIT.min(it.timeout);
-    let contact = silence::client(&contact, out.format())?;
+    let contact = connect::client(&contact, out.format())?;
     let told = tell(number, &contact, wait);
-    let answer = silence::told_of_order(out.format(), wait, told).await?;
+    let answer = connect::told_of_order(out.format(), wait, told).await?;
     let v1::LeaveResponse { number, epoch, copies, copies_wanted, left } = answer;
     if copies < copies_wanted && out.format() == Format::Table {
         eprintln!(
@@ -225,15 +225,15 @@ async fn under_way(client: &Client, endpoints: &str, wait: Duration) -> anyhow::
 /// Takes back what is under way, and waits if that is wished.
 pub async fn cancel(it: &CancelArguments, endpoints: &str, out: &mut Out) -> anyhow::Result<()> {
     let began = Instant::now();
-    let client = silence::client(endpoints, out.format())?;
+    let client = connect::client(endpoints, out.format())?;
     let number = match it.number {
         Some(number) => number,
         None => under_way(&client, endpoints, LOOK_WAIT.min(it.timeout)).await?,
     };
     let request = v1::CancelRequest { number: Some(number) };
     let wait = ORDER_WAIT.min(it.timeout);
-    let answer = silence::told_of_order(out.format(), wait, client.cancel(request, wait)).await;
-    let answer = answer.map_err(|error| Unknown::Cancel.unless_refused(error))?;
+    let answer = connect::told_of_order(out.format(), wait, client.cancel(request, wait)).await;
+    let answer = answer.map_err(|error| OutcomeUnknown::Cancel.unless_refused(error))?;
     let cancelled = answer.cancelled.context("the answer does not say what was cancelled")?;
     let number = ManagerNumber(cancelled.number);
     let mut done = Cancelled {

@@ -18,6 +18,7 @@
 
 mod bench;
 mod cli;
+mod connect;
 mod destination;
 mod dev;
 mod document;
@@ -29,6 +30,7 @@ mod http;
 mod inspect;
 mod join;
 mod leave;
+mod length_of_time;
 mod namespace;
 mod node;
 mod output;
@@ -38,7 +40,6 @@ mod ring_example;
 mod secret;
 mod session;
 mod signal;
-mod silence;
 mod source;
 mod verify;
 
@@ -77,7 +78,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         // Whoever read our output has seen enough.
         Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) if error.is::<failure::Told>() => ExitCode::FAILURE,
+        Err(error) if error.is::<failure::Reported>() => ExitCode::FAILURE,
         Err(error) => {
             failure::report(&error, cli.output);
             if failure::is_usage(&error) { ExitCode::from(USAGE) } else { ExitCode::FAILURE }

@@ -1,9 +1,9 @@
 //! `ringctl node`: nodes, and which texts of classes they have; those that are gone are forgotten.
 
+use crate::connect;
 use crate::drain::{self, NodeArguments};
 use crate::inspect::{self, Node, Ring, short_digest};
 use crate::output::{Format, Out};
-use crate::silence;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ pub enum NodeCommand {
 #[derive(Args, Debug)]
 pub struct ListArguments {
     /// How long a manager may take to answer.
-    #[arg(long, default_value = "2s", value_parser = crate::cli::length_of_time)]
+    #[arg(long, default_value = "2s", value_parser = crate::length_of_time::length_of_time)]
     timeout: Duration,
 }
 
@@ -87,8 +87,8 @@ pub async fn run(command: &NodeCommand, endpoint: &str, out: &mut Out) -> anyhow
         NodeCommand::List(it) => it,
         NodeCommand::Forget(it) => return drain::forget(it, endpoint, out).await,
     };
-    let client = silence::client(endpoint, out.format())?;
-    let answers = silence::told(endpoint, inspect::ask(&client, it.timeout)).await?;
+    let client = connect::client(endpoint, out.format())?;
+    let answers = connect::told(endpoint, inspect::ask(&client, it.timeout)).await?;
     let Some(ring) = inspect::join(&answers) else { anyhow::bail!("the manager has no View yet") };
     let differing = differing(&ring);
     match out.format() {

@@ -9,8 +9,8 @@
 //! other, on any machine, one runs the command. One that failed, or whose handler ended without a
 //! word, is run again by the next handler that sees that loss.
 
-use crate::cli::length_of_time;
 use crate::failure::UsageMistake;
+use crate::length_of_time::length_of_time;
 use crate::signal::Manager;
 use anyhow::Context;
 use clap::Args;
@@ -230,7 +230,7 @@ impl<'a> Restorer<'a> {
     /// `None`: no command is configured.
     pub fn new(options: &'a RestoreArguments) -> anyhow::Result<Option<Self>> {
         let Some(program) = &options.restore_command else { return Ok(None) };
-        // Told when the handler runs, not only when somebody is lost.
+        // Reported when the handler runs, not only when somebody is lost.
         which::which(program).map_err(|_| {
             let program = program.display();
             UsageMistake(format!("--restore-command {program}: no program of that name may be run"))

@@ -4,7 +4,7 @@
 //! state of the service on stdin, not what changed, so it may run twice or late: each run names
 //! the very incarnation that looks gone, and a manager that knows better does nothing.
 
-use crate::cli::length_of_time;
+use crate::length_of_time::length_of_time;
 use crate::output::{Format, Out, plain_table};
 use crate::restore::{RestoreArguments, Restored, Restorer};
 use anyhow::{Context, bail};

@@ -20,6 +20,7 @@ use crate::request::Request;
 use crate::rules::{Rules, unserved};
 use crate::store::Documents;
 use crate::sync::Held;
+use crate::tolerance::Tolerance;
 use rota_model::{FieldError, Namespace, SlotId, Stamp};
 use serde::Serialize;
 use std::sync::Arc;
@@ -28,21 +29,6 @@ use std::sync::Arc;
 pub const DOCUMENTS_MAX: usize = 32;
 /// Most bytes of a result: it travels in one message.
 pub const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
-
-/// How stale a document may be that an operation asks for, in milliseconds. 0: not at all; only
-/// then it may be changed, and is validated.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Tolerance(pub u64);
-
-impl Tolerance {
-    /// The newest state, which stays so until the operation is valid.
-    pub const NONE: Tolerance = Tolerance(0);
-
-    /// That many seconds.
-    pub const fn seconds(seconds: u32) -> Self {
-        Self(seconds as u64 * 1_000)
-    }
-}
 
 /// A document that an operation knows it will need before it works.
 #[derive(Clone, PartialEq, Eq, Debug)]

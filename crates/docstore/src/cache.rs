@@ -1,11 +1,11 @@
 //! A cache of documents in memory: a fixed budget of bytes, least recently used out first. It is
 //! brought up to date by updates, says how fresh each copy is, and can itself serve others.
 
-use crate::attempt::Tolerance;
 use crate::document::Document;
 use crate::name::DocName;
 use crate::schema::Schema;
 use crate::sync::{ApplyError, Held, Update, apply, update_for};
+use crate::tolerance::Tolerance;
 use rota_model::{FieldError, Stamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -2,9 +2,9 @@
 
 use crate::attempt::memory::{Kind, MEMORIES_MAX, kind_of};
 use crate::cache::CLOCKS_APART_MS_MAX;
+use crate::checker::{Anyone, Checker};
 use crate::document::Document;
 use crate::name::DocName;
-use crate::request::{Anyone, Checker};
 use crate::schema::Schema;
 use rota_model::{SlotId, Stamp};
 use std::fmt;

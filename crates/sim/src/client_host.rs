@@ -1,12 +1,12 @@
 //! Clients: they open, close and read the same few sessions through any manager, follow the advice
 //! of refusals, give up after a while, and sometimes repeat a request that was answered.
 
-use crate::chance::Chance;
 use crate::counters::{Corner, Fault};
 use crate::invariant::Violation;
 use crate::ledger::{Asked, Attempt, Shown, Wish};
 use crate::network::Place;
-use crate::parcel::Parcel;
+use crate::packet::Packet;
+use crate::rng::SeededRng;
 use crate::setup::{CLASS, CLIENT_DEADLINE_MS_MAX};
 use crate::world::{Event, Phase, World};
 use rota_model::{
@@ -37,7 +37,7 @@ pub enum CallFor {
 /// A client.
 #[derive(Clone, Debug)]
 pub struct ClientHost {
-    chance: Chance,
+    rng: SeededRng,
     /// Its request under way, by its index in the book, and when it gives up.
     current: Option<(usize, u64)>,
     /// Its requests that were answered.
@@ -48,9 +48,9 @@ pub struct ClientHost {
 
 impl ClientHost {
     /// A client with nothing under way.
-    pub fn new(chance: Chance) -> Self {
+    pub fn new(rng: SeededRng) -> Self {
         let (current, answered, lives) = (None, Vec::new(), BTreeMap::new());
-        Self { chance, current, answered, lives }
+        Self { rng, current, answered, lives }
     }
 
     /// Whether a request is under way.
@@ -81,17 +81,17 @@ impl World {
         if self.phase == Phase::Quiet || client.current.is_some() {
             return;
         }
-        let dice = client.chance.within(0, 99);
+        let dice = client.rng.within(0, 99);
         match dice {
             0..=43 => self.begin(index, Wish::Open),
             44..=63 => {
-                let key = client.chance.pick(&self.setup.keys).clone();
+                let key = client.rng.pick(&self.setup.keys).clone();
                 let named = client.lives.get(&key).copied();
-                let named = named.filter(|_| client.chance.permille(250));
+                let named = named.filter(|_| client.rng.permille(250));
                 self.begin_at(index, key, Wish::Close(named));
             }
             64..=84 => {
-                let stale_ok = client.chance.permille(80);
+                let stale_ok = client.rng.permille(80);
                 self.begin(index, Wish::Get(stale_ok));
             }
             85..=89 => self.ask_page(index),
@@ -101,24 +101,32 @@ impl World {
 
     fn begin(&mut self, index: usize, wish: Wish) {
         let client = &mut self.clients[index];
-        let key = client.chance.pick(&self.setup.keys).clone();
+        let key = client.rng.pick(&self.setup.keys).clone();
         self.begin_at(index, key, wish);
     }
 
     /// Begins a request of a client.
     pub fn begin_at(&mut self, index: usize, key: SessionKey, wish: Wish) {
         let now_us = self.now_us();
-        let asked = self.dog.ledger.asked.len();
+        let asked = self.checker.ledger.asked.len();
         let request = RequestId::parse(&format!("r{asked}")).expect("a short name");
         let healed = self.phase == Phase::Serve;
         let attempts = Vec::new();
         let client = &mut self.clients[index];
-        let once = wish == Wish::Open && !healed && client.chance.permille(60);
-        let patience_us = client.chance.within(1_500_000, 6_000_000);
+        let once = wish == Wish::Open && !healed && client.rng.permille(60);
+        let patience_us = client.rng.within(1_500_000, 6_000_000);
         client.current = Some((asked, now_us + if once { 0 } else { patience_us }));
-        let doubled = client.chance.permille(50) && !once;
+        let doubled = client.rng.permille(50) && !once;
         let client = index;
-        self.dog.ledger.asked.push(Asked { client, key, wish, request, attempts, healed, once });
+        self.checker.ledger.asked.push(Asked {
+            client,
+            key,
+            wish,
+            request,
+            attempts,
+            healed,
+            once,
+        });
         self.attempt(index, asked);
         if doubled {
             self.counters.fault(Fault::RequestDoubled);
@@ -129,9 +137,9 @@ impl World {
     /// Sends a request through a manager.
     fn attempt(&mut self, index: usize, asked: usize) {
         let now_us = self.now_us();
-        let number = self.clients[index].chance.pick(&self.setup.numbers).0;
-        let deadline_ms = self.clients[index].chance.within(200, CLIENT_DEADLINE_MS_MAX);
-        let request = &mut self.dog.ledger.asked[asked];
+        let number = self.clients[index].rng.pick(&self.setup.numbers).0;
+        let deadline_ms = self.clients[index].rng.within(200, CLIENT_DEADLINE_MS_MAX);
+        let request = &mut self.checker.ledger.asked[asked];
         let attempt = request.attempts.len();
         request.attempts.push(Attempt { manager: number, sent_us: now_us, answer: None });
         let unknown = request.wish == Wish::Open && asked.is_multiple_of(97);
@@ -157,12 +165,12 @@ impl World {
         let call = self.name();
         self.calls.insert(call, what);
         self.queue.after(deadline_ms * 1000 + 200_000, Event::ClientTimeout(call));
-        self.send(from, Place::Manager(number), None, Parcel::Call { call, deadline_ms, op });
+        self.send(from, Place::Manager(number), None, Packet::Call { call, deadline_ms, op });
     }
 
     /// A reply reaches a client.
-    pub fn client_gets(&mut self, parcel: Parcel) {
-        let Parcel::Reply { call, result } = parcel else { return };
+    pub fn client_gets(&mut self, packet: Packet) {
+        let Packet::Reply { call, result } = packet else { return };
         match self.calls.remove(&call) {
             Some(CallFor::Try(index, asked, attempt)) => {
                 self.on_answer(index, asked, attempt, result);
@@ -188,7 +196,7 @@ impl World {
         let now_us = self.now_us();
         let retry = result.as_ref().err().map(|it| it.retry);
         let not_started = result.as_ref().is_err_and(|it| it.kind == RefusalKind::StartFailed);
-        let Some(request) = self.dog.ledger.asked.get_mut(asked) else { return };
+        let Some(request) = self.checker.ledger.asked.get_mut(asked) else { return };
         let once = request.once;
         if let Ok(Answer::Opened { session, .. } | Answer::Got { session, .. }) = &result {
             let client = &mut self.clients[index];
@@ -214,8 +222,8 @@ impl World {
                 }
                 None
             }
-            Some(Retry::Now | Retry::AtOwner(_)) => Some(client.chance.within(1, 10)),
-            Some(Retry::AfterMs(ms)) => Some(ms + client.chance.within(0, 10)),
+            Some(Retry::Now | Retry::AtOwner(_)) => Some(client.rng.within(1, 10)),
+            Some(Retry::AfterMs(ms)) => Some(ms + client.rng.within(0, 10)),
         };
         match pause_ms {
             Some(pause_ms) if now_us + pause_ms * 1000 < until_us => {
@@ -258,7 +266,7 @@ impl World {
     }
 
     fn rest(&mut self, index: usize) {
-        let pause_us = self.clients[index].chance.skewed(1_000, 220_000);
+        let pause_us = self.clients[index].rng.skewed(1_000, 220_000);
         self.queue.after(pause_us, Event::ClientNext(index));
     }
 
@@ -270,7 +278,7 @@ impl World {
             self.rest(index);
             return;
         };
-        let asked = *client.chance.pick(recent);
+        let asked = *client.rng.pick(recent);
         let until_us = self.queue.now_us() + 1_500_000;
         client.current = Some((asked, until_us));
         self.counters.fault(Fault::RequestRepeated);
@@ -281,31 +289,31 @@ impl World {
     fn ask_page(&mut self, index: usize) {
         let now_us = self.now_us();
         let client = &mut self.clients[index];
-        let number = client.chance.pick(&self.setup.numbers).0;
-        let slot = client.chance.within(0, u64::from(self.setup.m) - 1);
+        let number = client.rng.pick(&self.setup.numbers).0;
+        let slot = client.rng.within(0, u64::from(self.setup.m) - 1);
         let slot = SlotId(u32::try_from(slot).unwrap_or(0));
-        let limit = u32::try_from(client.chance.within(1, 12)).unwrap_or(1);
+        let limit = u32::try_from(client.rng.within(1, 12)).unwrap_or(1);
         let mut filter = Filter::default();
-        if client.chance.permille(250) {
-            filter.states.push(*client.chance.pick(SessionState::ALL));
+        if client.rng.permille(250) {
+            filter.states.push(*client.rng.pick(SessionState::ALL));
         }
-        if client.chance.permille(60) {
-            filter.states.push(*client.chance.pick(SessionState::ALL));
+        if client.rng.permille(60) {
+            filter.states.push(*client.rng.pick(SessionState::ALL));
         }
-        if client.chance.permille(150) {
+        if client.rng.permille(150) {
             filter.namespace = Some(Namespace::default_space());
         }
-        if client.chance.permille(100) {
-            filter.node = Some(self.nodes[client.chance.index(self.nodes.len())].id.clone());
+        if client.rng.permille(100) {
+            filter.node = Some(self.nodes[client.rng.index(self.nodes.len())].id.clone());
         }
-        if client.chance.permille(60) {
-            let class = *client.chance.pick(&[CLASS, "no-such-class"]);
+        if client.rng.permille(60) {
+            let class = *client.rng.pick(&[CLASS, "no-such-class"]);
             filter.class = Some(ClassName::parse(class).expect("a short name"));
         }
-        if client.chance.permille(60) {
-            filter.key = Some(client.chance.pick(&self.setup.keys).clone());
+        if client.rng.permille(60) {
+            filter.key = Some(client.rng.pick(&self.setup.keys).clone());
         }
-        let stale_ok = client.chance.permille(150);
+        let stale_ok = client.rng.permille(150);
         let what = CallFor::Page(index, now_us, Box::new(filter.clone()));
         let from = ListCursor { slot, after: None };
         let op = Op::List(ListOp { from, limit, filter, stale_ok });
@@ -320,7 +328,7 @@ impl World {
             }
             if let Some(other) = page.sessions.iter().find(|it| !filter.passes(&it.record)) {
                 let text = format!("a list of {filter:?} shows {:?}", other.record);
-                self.dog.judge(came_us, Err(Violation::new("list", text)));
+                self.checker.judge(came_us, Err(Violation::new("list", text)));
             }
             // A page that need not be confirmed may be as old as it likes.
             if page.stale {
@@ -332,7 +340,7 @@ impl World {
                 record: it.record.clone(),
                 owner: it.owner,
             });
-            self.dog.ledger.listed.extend(shown);
+            self.checker.ledger.listed.extend(shown);
         }
     }
 }

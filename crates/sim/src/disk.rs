@@ -6,7 +6,7 @@
 //! therefore between any two batches, or in the middle of one, which is then not there, and whose end nobody
 //! was told.
 
-use crate::chance::Chance;
+use crate::rng::SeededRng;
 use rota_protocol::{Disk, DiskWrite, Doc};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -99,8 +99,8 @@ impl SimDisk {
     }
 
     /// The process dies: a prefix of what waits reaches the disk.
-    pub fn crash(&mut self, chance: &mut Chance) -> Crashed {
-        let count = if self.waiting.is_empty() { 0 } else { chance.index(self.waiting.len() + 1) };
+    pub fn crash(&mut self, rng: &mut SeededRng) -> Crashed {
+        let count = if self.waiting.is_empty() { 0 } else { rng.index(self.waiting.len() + 1) };
         let kept: Vec<DiskWrite> = self.waiting.drain(..count).flat_map(|it| it.1).collect();
         for write in &kept {
             self.durable.apply(write);
@@ -142,7 +142,7 @@ mod tests {
             disk.end_sync();
             assert_eq!(disk.write(3, entry(3)), Ok(true));
             assert_eq!(last_seq(&disk), 1);
-            disk.crash(&mut Chance::new(seed));
+            disk.crash(&mut SeededRng::new(seed));
             seen.insert(last_seq(&disk));
         }
         assert_eq!(seen, std::collections::BTreeSet::from([1, 2, 3]));
@@ -157,7 +157,7 @@ mod tests {
             assert_eq!(disk.write(2, entry(2)), Ok(true));
             disk.begin_sync();
             assert_eq!(disk.write(3, entry(3)), Ok(false));
-            let crashed = disk.crash(&mut Chance::new(seed));
+            let crashed = disk.crash(&mut SeededRng::new(seed));
             seen.insert((crashed.kept.len(), crashed.lost, crashed.is_torn));
         }
         let expected = [(0, 3, true), (1, 2, true), (2, 1, false), (3, 0, false)];

@@ -54,7 +54,7 @@ impl World {
             return;
         }
         let total: u64 = MENU.iter().map(|(weight, _, _)| weight).sum();
-        let mut draw = self.chance.within(0, total - 1);
+        let mut draw = self.rng.within(0, total - 1);
         for (weight, fault, begin) in MENU {
             if let Some(rest) = draw.checked_sub(*weight) {
                 draw = rest;
@@ -65,7 +65,7 @@ impl World {
             begin(self, *fault);
             break;
         }
-        let pause_us = self.chance.within(20, self.setup.calm_ms_max) * 1000;
+        let pause_us = self.rng.within(20, self.setup.calm_ms_max) * 1000;
         self.queue.after(pause_us, Event::Disturb);
     }
 
@@ -104,7 +104,7 @@ impl World {
 
     fn hide_store_from_one(&mut self, fault: Fault) {
         let number = self.some_manager();
-        let both = self.chance.permille(700);
+        let both = self.rng.permille(700);
         let managers = BTreeSet::from([Place::Manager(number)]);
         self.cut(fault, managers, BTreeSet::from([Place::Store]), both);
     }
@@ -118,7 +118,7 @@ impl World {
     /// Not at all, or only in one direction.
     fn hide_peers_from_one(&mut self, fault: Fault) {
         let me = Place::Manager(self.some_manager());
-        let (both, hears) = (self.chance.permille(500), self.chance.permille(500));
+        let (both, hears) = (self.rng.permille(500), self.rng.permille(500));
         let (mut peers, me) = (self.manager_places(), BTreeSet::from([me]));
         peers.retain(|it| !me.contains(it));
         let (from, to) = if hears { (me, peers) } else { (peers, me) };
@@ -127,7 +127,7 @@ impl World {
 
     fn isolate_manager(&mut self, fault: Fault) {
         let number = self.some_manager();
-        let both = self.chance.permille(600);
+        let both = self.rng.permille(600);
         let mut others = self.manager_places();
         others.remove(&Place::Manager(number));
         others.insert(Place::Store);
@@ -140,7 +140,7 @@ impl World {
     }
 
     fn reset_stream(&mut self, fault: Fault) {
-        let index = self.chance.index(self.nodes.len());
+        let index = self.rng.index(self.nodes.len());
         let managers = self.manager_places();
         if self.is_there(Place::Node(index)) && managers.iter().any(|it| self.is_there(*it)) {
             self.took_effect(fault);
@@ -159,12 +159,12 @@ impl World {
 
     fn length_us(&mut self) -> u64 {
         let longest_us = self.setup.fault_ms_max * 1000;
-        self.chance.skewed(20_000, longest_us)
+        self.rng.skewed(20_000, longest_us)
     }
 
     /// A manager of the ring, or one that is to come into it.
     pub fn some_manager(&mut self) -> ManagerNumber {
-        let index = self.chance.index(self.setup.numbers.len());
+        let index = self.rng.index(self.setup.numbers.len());
         self.setup.numbers[index].0
     }
 
@@ -185,7 +185,7 @@ impl World {
         if let Some(host) = host.filter(|it| it.paused_until_us < until_us) {
             host.paused_until_us = until_us;
             let run = host.run;
-            self.dog.deadlines.on_paused(number, run, until_us);
+            self.checker.deadlines.on_paused(number, run, until_us);
             self.took_effect(fault);
         }
     }
@@ -207,7 +207,7 @@ impl World {
         let mut places = self.manager_places();
         places.extend((0..self.nodes.len()).map(Place::Node));
         places.insert(Place::Store);
-        places.into_iter().partition(|_| self.chance.permille(400))
+        places.into_iter().partition(|_| self.rng.permille(400))
     }
 
     fn split(&mut self, fault: Fault) {
@@ -218,10 +218,10 @@ impl World {
     fn spoil_weather(&mut self, fault: Fault) {
         let (one, other) = self.two_groups();
         let weather = Weather {
-            delay_us: self.chance.within(0, 60_000),
-            jitter_us: self.chance.within(0, 250_000),
-            loss_permille: self.chance.within(0, 350),
-            repeat_permille: self.chance.within(0, 300),
+            delay_us: self.rng.within(0, 60_000),
+            jitter_us: self.rng.within(0, 250_000),
+            loss_permille: self.rng.within(0, 350),
+            repeat_permille: self.rng.within(0, 300),
         };
         self.begin_disturbance(fault, (one, other), true, Some(weather));
     }
@@ -263,14 +263,14 @@ impl World {
     }
 
     fn isolate_node(&mut self, fault: Fault) {
-        let index = self.chance.index(self.nodes.len());
+        let index = self.rng.index(self.nodes.len());
         let (from, managers) = (BTreeSet::from([Place::Node(index)]), self.manager_places());
         self.cut(fault, from, managers, true);
         self.plant_on_node_silent(index);
     }
 
     fn restart_node(&mut self, fault: Fault) {
-        let length_us = self.chance.within(1_000, 400_000);
+        let length_us = self.rng.within(1_000, 400_000);
         self.kill_for(fault, length_us);
     }
 
@@ -280,7 +280,7 @@ impl World {
     }
 
     fn kill_for(&mut self, fault: Fault, length_us: u64) {
-        let index = self.chance.index(self.nodes.len());
+        let index = self.rng.index(self.nodes.len());
         if self.nodes[index].agent.is_some() {
             self.took_effect(fault);
             self.kill_node(index);
@@ -289,14 +289,14 @@ impl World {
     }
 
     fn leave_node(&mut self, fault: Fault) {
-        let index = self.chance.index(self.nodes.len());
+        let index = self.rng.index(self.nodes.len());
         if self.paused_until(Place::Node(index)).is_none() && self.ask_to_leave(index) {
             self.took_effect(fault);
         }
     }
 
     fn pause_node(&mut self, fault: Fault) {
-        let (index, length_us) = (self.chance.index(self.nodes.len()), self.length_us());
+        let (index, length_us) = (self.rng.index(self.nodes.len()), self.length_us());
         let until_us = self.now_us() + length_us;
         let host = self.nodes.get_mut(index).filter(|it| it.agent.is_some());
         if let Some(host) = host.filter(|it| it.paused_until_us < until_us) {
@@ -310,7 +310,7 @@ impl World {
         if !self.setup.clocks_step {
             return;
         }
-        let (number, ahead_ms) = (self.some_manager(), self.chance.within(40_000, 160_000));
+        let (number, ahead_ms) = (self.some_manager(), self.rng.within(40_000, 160_000));
         if let Some(host) = self.managers.get_mut(&number) {
             let stepped = host.process.is_some() && host.wall_ahead_ms != ahead_ms;
             host.wall_ahead_ms = ahead_ms;

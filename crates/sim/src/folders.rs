@@ -21,8 +21,8 @@ pub struct Folder {
 impl World {
     /// The number of a machine's next boot, and those that its folder proves to be over.
     pub fn next_boot(&mut self, index: usize) -> (BootId, Vec<BootId>) {
-        // A clock that all share; how much it goes on is left to chance.
-        let clock = self.boots.last().map_or(0, |it| it.0) + self.chance.within(1, 1_000_000);
+        // A clock that all share; how much it goes on is left to rng.
+        let clock = self.boots.last().map_or(0, |it| it.0) + self.rng.within(1, 1_000_000);
         let believed = self.plant_believes_folders();
         let Some(host) = self.nodes.get_mut(index) else { return (BootId(clock), Vec::new()) };
         let folder = &mut host.folder;
@@ -43,10 +43,10 @@ impl World {
 
     /// A node dies, and comes back with a fresh folder, some on a machine whose clock is behind.
     pub fn lose_folder(&mut self, fault: Fault) {
-        let index = self.chance.index(self.nodes.len());
-        let behind = self.chance.permille(300).then_some(1);
+        let index = self.rng.index(self.nodes.len());
+        let behind = self.rng.permille(300).then_some(1);
         // Mostly before its boot is lost, and always before some node has anything else to do.
-        let away_us = self.chance.within(1_000, self.setup.timing.node_lost_ms * 500);
+        let away_us = self.rng.within(1_000, self.setup.timing.node_lost_ms * 500);
         if self.nodes[index].agent.is_some() {
             self.took_effect(fault);
             self.kill_node(index);
@@ -58,11 +58,11 @@ impl World {
     /// A second agent under one id starts, on a machine of its own, and works for a while: every other time
     /// with a copy of the first one's folder.
     pub fn start_twin(&mut self, fault: Fault) {
-        let index = self.chance.index(self.nodes.len());
+        let index = self.rng.index(self.nodes.len());
         let id = self.nodes[index].id.clone();
         let address = format!("twin-of-{}", node_address(&id));
         let lost_us = self.setup.timing.node_lost_ms * 1000;
-        let length_us = self.chance.within(lost_us / 4, lost_us * 4);
+        let length_us = self.rng.within(lost_us / 4, lost_us * 4);
         if !self.nodes.iter().any(|it| it.address == address) {
             self.add_machine(id, address.clone());
         }
@@ -123,7 +123,7 @@ impl World {
                     self.counters.corner(Corner::BootBehind);
                 }
                 self.kill_node(index);
-                let delay_us = self.chance.within(1_000, 200_000);
+                let delay_us = self.rng.within(1_000, 200_000);
                 self.queue.after(delay_us, Event::BootNode(index));
             }
         }

@@ -8,14 +8,15 @@
 //! * [`world`]: the event loop; the hosts are in [`manager_host`], [`node_host`],
 //!   [`program_host`], [`client_host`], [`watcher`]; what lies between managers and nodes in [`link`].
 //! * [`fault`]: what goes wrong; [`orders`]: what operators want.
-//! * [`watchdog`] and [`invariant`]: what must hold; [`history`]: what clients saw, checked for real
+//! * [`checker`] and [`invariant`]: what must hold; [`history`]: what clients saw, checked for real
 //!   processes too.
-//! * [`plant`]: bugs that are planted to prove that they would be caught.
+//! * [`mutants`]: bugs that are planted to prove that they would be caught.
 //!
-//! Beside that, [`model`] searches every order of events within bounds, with the code that ships, and
-//! shows that the removal of each rule is noticed.
+//! Beside that, [`modelcheck`] searches every order of events within bounds, with the code that ships, and shows
+//! that the removal of each rule is noticed. [`paper`] is the ring of the first text, refuted.
 
-pub mod chance;
+pub mod blob_store;
+pub mod checker;
 pub mod client_host;
 pub mod counters;
 pub mod disk;
@@ -29,38 +30,27 @@ pub mod link;
 pub mod losses;
 mod manager_disk;
 pub mod manager_host;
-pub mod model;
+pub mod modelcheck;
+pub mod mutants;
 pub mod network;
 pub mod node_host;
 pub mod node_orders;
 pub mod orders;
 pub mod outage;
-pub mod parcel;
-pub mod plant;
-mod plant_acks;
-mod plant_contents;
-mod plant_joins;
-mod plant_leaves;
-mod plant_links;
-mod plant_nodes;
-mod plant_peers;
-mod plant_recoveries;
-mod plant_rules;
-mod plant_stores;
-mod plant_syncs;
+pub mod packet;
+pub mod paper;
 pub mod program_host;
 pub mod queue;
+pub mod rng;
 pub mod run;
 pub mod setup;
-pub mod shelf;
 pub mod store;
 pub mod trace;
-pub mod watchdog;
 pub mod watcher;
 pub mod world;
 pub mod writer_host;
 pub mod writing;
 
 pub use counters::{Corner, Counters, Fault};
-pub use plant::Bug;
+pub use mutants::Bug;
 pub use run::{Outcome, run};

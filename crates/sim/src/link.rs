@@ -10,11 +10,11 @@
 //! A node refuses while its agent does not run, and now and then for no reason at all, while what it runs goes
 //! on. A manager does not always notice at once: then what it sends is lost, and nobody tells it.
 
-use crate::chance::Chance;
+use crate::checker::Run;
 use crate::counters::Fault;
 use crate::network::Place;
-use crate::parcel::Parcel;
-use crate::watchdog::Run;
+use crate::packet::Packet;
+use crate::rng::SeededRng;
 use crate::world::{Event, Phase, World};
 use rota_model::node_msg::ToNode;
 use rota_protocol::Input;
@@ -27,8 +27,8 @@ pub type Links = BTreeMap<usize, Vec<ToNode>>;
 const TRY_US_MAX: u64 = 1_000_000;
 
 /// A stream of its own, so that links shift no other draw.
-pub fn chance_of(seed: u64) -> Chance {
-    Chance::new(seed ^ 0x006c_696e_6b73)
+pub fn chance_of(seed: u64) -> SeededRng {
+    SeededRng::new(seed ^ 0x006c_696e_6b73)
 }
 
 impl World {
@@ -50,11 +50,11 @@ impl World {
     }
 
     fn send_to_node(&mut self, run: Run, index: usize, message: ToNode) {
-        let sent = self.dog.on_given_to_network(&message);
-        self.dog.judge(self.now_us(), sent);
+        let sent = self.checker.on_given_to_network(&message);
+        self.checker.judge(self.now_us(), sent);
         self.plant_unsent(run, index, &message);
-        let parcel = Parcel::ToNode { manager: run.0, generation: run.1, message };
-        self.send(Place::Manager(run.0), Place::Node(index), None, parcel);
+        let packet = Packet::ToNode { manager: run.0, generation: run.1, message };
+        self.send(Place::Manager(run.0), Place::Node(index), None, packet);
     }
 
     /// A link tries to open a connection.

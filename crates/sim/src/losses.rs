@@ -5,9 +5,9 @@
 //! Some are replaced with a backup of the log that is as old as the run: whatever the manager was made a copy of
 //! since is lost with the machine, and the View says since when that is. (Bodies are files of their own.)
 
+use crate::blob_store::BlobStore;
 use crate::counters::Fault;
 use crate::disk::SimDisk;
-use crate::shelf::Shelf;
 use crate::world::{Event, World};
 use rota_model::ManagerNumber;
 use rota_protocol::{Disk, Manager};
@@ -43,14 +43,13 @@ impl World {
         if view.r == 0 || group.is_empty() {
             return;
         }
-        let all = self.chance.permille(600);
+        let all = self.rng.permille(600);
         for number in group {
-            let is_lost = all || self.chance.permille(500);
+            let is_lost = all || self.rng.permille(500);
             self.crash_manager(number);
             let now_us = self.now_us();
             let Some(host) = self.managers.get_mut(&number).filter(|_| is_lost) else {
-                self.queue
-                    .after(self.chance.within(20_000, 2_000_000), Event::StartManager(number));
+                self.queue.after(self.rng.within(20_000, 2_000_000), Event::StartManager(number));
                 continue;
             };
             let lost = host.disk.durable().clone();
@@ -60,12 +59,12 @@ impl World {
                 self.counters.fault(Fault::DiskWentBack);
             } else {
                 host.disk = SimDisk::default();
-                host.shelf = Shelf::default();
+                host.blob_store = BlobStore::default();
             }
             host.lost_disk = Some(lost);
-            self.dog.ledger.on_disk_lost(now_us, number);
+            self.checker.ledger.on_disk_lost(now_us, number);
             self.took_effect(fault);
-            let away_us = self.chance.within(200_000, 3_000_000);
+            let away_us = self.rng.within(200_000, 3_000_000);
             self.queue.after(away_us, Event::StartManager(number));
         }
     }
@@ -81,13 +80,13 @@ impl World {
             };
             let intended = host.disk.durable().identity.intended;
             let is_next = intended.is_some_and(|it| it.0 > *incarnation);
-            let is_lost = self.dog.ledger.disks_lost.contains_key(number);
+            let is_lost = self.checker.ledger.disks_lost.contains_key(number);
             is_lost.then_some((*number, is_next))
         });
         for (number, is_next) in early.collect::<Vec<_>>() {
             self.crash_manager(number);
             if !is_next && let Some(host) = self.managers.get_mut(&number) {
-                (host.disk, host.shelf) = (SimDisk::default(), Shelf::default());
+                (host.disk, host.blob_store) = (SimDisk::default(), BlobStore::default());
             }
             self.queue.after(200_000, Event::StartManager(number));
         }

@@ -5,7 +5,7 @@ mod searches;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use rota_protocol::Transition;
-use rota_sim::model::counterexample;
+use rota_sim::paper::counterexample;
 use rota_sim::{Bug, Corner, Counters, Fault, Outcome};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -33,7 +33,7 @@ enum Command {
     /// Plants bugs one by one; fails when one is not caught.
     Planted(PlantedOptions),
     /// Shows how the ring breaks its promises if it is built as its first text says.
-    Literal(LiteralOptions),
+    Paper(PaperOptions),
     /// Searches every order of events within bounds, with the code that ships.
     Model(searches::ModelOptions),
     /// Removes every rule, one at a time; fails when neither a search nor a seed notices.
@@ -88,7 +88,7 @@ struct PlantedOptions {
 }
 
 #[derive(clap::Args)]
-struct LiteralOptions {
+struct PaperOptions {
     /// Form of the report.
     #[arg(short, long, value_enum, default_value_t = Form::Table)]
     output: Form,
@@ -113,7 +113,7 @@ fn main() -> ExitCode {
     let done = match Options::parse().command {
         Command::Run(options) => run(&options),
         Command::Planted(options) => planted(&options),
-        Command::Literal(options) => literal(&options),
+        Command::Paper(options) => paper(&options),
         Command::Model(options) => searches::model(&options),
         Command::Mutants(options) => searches::mutants(&options),
     };
@@ -308,7 +308,7 @@ fn planted(options: &PlantedOptions) -> std::io::Result<bool> {
     Ok(rows.iter().all(|(_, caught)| caught.is_some()))
 }
 
-fn literal(options: &LiteralOptions) -> std::io::Result<bool> {
+fn paper(options: &PaperOptions) -> std::io::Result<bool> {
     let mut out = std::io::stdout().lock();
     let (mut list, mut all) = (Vec::new(), true);
     for scenario in counterexample::ALL {

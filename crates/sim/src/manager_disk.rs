@@ -15,17 +15,17 @@ impl World {
         writes: Vec<rota_protocol::DiskWrite>,
     ) {
         let now_us = self.now_us();
-        let line = || format!("writes lsn {lsn}: {}", crate::parcel::brief_writes(&writes));
+        let line = || format!("writes lsn {lsn}: {}", crate::packet::brief_writes(&writes));
         self.trace.line(now_us, Place::Manager(number), line);
         let Some(host) = self.managers.get_mut(&number) else { return };
-        self.dog.judge(now_us, bodies_beside::check(number, &writes, &host.shelf));
+        self.checker.judge(now_us, bodies_beside::check(number, &writes, &host.blob_store));
         match host.disk.write(lsn, writes) {
             Ok(true) => self.begin_sync(number),
             Ok(false) => {}
             Err(error) => {
                 let text = format!("M{number} gave its disk {error:?}");
                 let violation = crate::invariant::Violation::new("disk order", text);
-                self.dog.judge(now_us, Err(violation));
+                self.checker.judge(now_us, Err(violation));
             }
         }
     }
@@ -34,9 +34,9 @@ impl World {
         let now_us = self.now_us();
         let Some(host) = self.managers.get_mut(&number) else { return };
         if host.disk.begin_sync().is_some() {
-            let mut delay_us = self.chance.skewed(100, self.setup.sync_us_max);
+            let mut delay_us = self.rng.skewed(100, self.setup.sync_us_max);
             if host.slow_disk_until_us > now_us {
-                delay_us += self.chance.within(20_000, 400_000);
+                delay_us += self.rng.within(20_000, 400_000);
             }
             let slowed = host.slow_disk_until_us > now_us && !host.slow_disk_felt;
             host.slow_disk_felt |= slowed;
@@ -54,7 +54,7 @@ impl World {
             return;
         }
         let Some((lsn, done)) = host.disk.end_sync() else { return };
-        self.dog.ledger.on_durable(number, &done);
+        self.checker.ledger.on_durable(number, &done);
         self.begin_sync(number);
         self.tell_manager(number, run, Input::Persisted { lsn });
     }

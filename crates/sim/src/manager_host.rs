@@ -1,15 +1,15 @@
 //! A manager's process, its disk, its clocks, and the driver that carries out its effects.
 
+use crate::blob_store::BlobStore;
 use crate::client_host::what_of;
 use crate::counters::{Corner, Fault};
 use crate::disk::SimDisk;
 use crate::invariant::deadlines::GRACE_MS;
 use crate::link::Links;
+use crate::mutants::Altered;
 use crate::network::Place;
-use crate::parcel::{Parcel, told};
-use crate::plant::Altered;
+use crate::packet::{Packet, told};
 use crate::setup::manager_address;
-use crate::shelf::Shelf;
 use crate::world::{Event, StoreCall, WALL_START_MS, World};
 use rota_model::{BootId, ManagerNumber, NodeId, Now};
 use rota_node::ReportId;
@@ -50,7 +50,7 @@ pub struct ManagerHost {
     /// Its disk.
     pub disk: SimDisk,
     /// The bodies on its disk.
-    pub shelf: Shelf,
+    pub blob_store: BlobStore,
     /// It receives nothing before this.
     pub paused_until_us: u64,
     /// Syncs take this many times longer, until then.
@@ -87,7 +87,7 @@ impl ManagerHost {
             process: None,
             run: 0,
             disk: SimDisk::default(),
-            shelf: Shelf::default(),
+            blob_store: BlobStore::default(),
             paused_until_us: 0,
             slow_disk_until_us: 0,
             slow_disk_felt: false,
@@ -144,7 +144,7 @@ impl World {
     /// Starts a manager's process with what its disk holds.
     pub fn start_manager(&mut self, number: ManagerNumber) {
         let now_us = self.now_us();
-        let (seed, mono_ahead_ms) = (self.chance.word(), self.chance.within(1, 1_000_000));
+        let (seed, mono_ahead_ms) = (self.rng.word(), self.rng.within(1, 1_000_000));
         let bodies = self.shelf_of(number);
         if self.managers.get(&number).is_none_or(|it| it.away || it.process.is_some())
             || self.stays_away(number)
@@ -177,7 +177,7 @@ impl World {
         }
         self.trace.mark((now_us, "start", number, run));
         self.trace.line(now_us, Place::Manager(number), || format!("starts, run {run}"));
-        let delay_us = self.chance.within(500, 20_000);
+        let delay_us = self.rng.within(500, 20_000);
         self.queue.after(delay_us, Event::Watch(number, run, true));
         self.flush_manager(number);
     }
@@ -198,7 +198,7 @@ impl World {
             host.lost_disk = None;
         }
         let run = host.run;
-        let crashed = host.disk.crash(&mut self.chance);
+        let crashed = host.disk.crash(&mut self.rng);
         host.callers.clear();
         host.links.clear();
         host.store_calls.clear();
@@ -206,8 +206,8 @@ impl World {
         host.flush_due = false;
         host.tick_at_us = None;
         host.paused_until_us = 0;
-        self.dog.ledger.on_durable(number, &crashed.kept);
-        self.dog.deadlines.on_gone(number, run);
+        self.checker.ledger.on_durable(number, &crashed.kept);
+        self.checker.deadlines.on_gone(number, run);
         self.counters.crashed(&crashed);
         self.trace.mark((now_us, "crash", number, crashed.lost));
         let torn = if crashed.is_torn { ", the first in the middle of it" } else { "" };
@@ -216,8 +216,8 @@ impl World {
         self.plant_on_crash(number);
         for other in self.managers.keys().copied().collect::<Vec<_>>() {
             let cut = self.network.is_cut(Place::Manager(other), Place::Manager(number));
-            if other != number && !cut && self.chance.permille(700) {
-                let delay_us = self.chance.within(1_000, 60_000);
+            if other != number && !cut && self.rng.permille(700) {
+                let delay_us = self.rng.within(1_000, 60_000);
                 let address = manager_address(number);
                 self.tell_later(other, delay_us, Input::PeerRefused { number, address });
             }
@@ -246,7 +246,7 @@ impl World {
         if let Input::CasDone { cas, .. } = &input {
             host.store_calls.remove(&StoreCall::Cas(*cas));
         }
-        self.dog.on_input((number, run), &input);
+        self.checker.on_input((number, run), &input);
         if let Some(line) = self.trace.keeps_text().then(|| told(&input)).flatten() {
             self.trace.line(now_us, Place::Manager(number), || line);
         }
@@ -257,11 +257,11 @@ impl World {
         }
         if is_full || !host.flush_due {
             // Mostly at once; sometimes the driver gathers more first, while there is room.
-            if is_full || self.chance.permille(750) {
+            if is_full || self.rng.permille(750) {
                 self.flush_manager(number);
             } else {
                 host.flush_due = true;
-                let delay_us = self.chance.within(10, 1_500);
+                let delay_us = self.rng.within(10, 1_500);
                 self.queue.after(delay_us, Event::Flush(number, run));
             }
         }
@@ -294,12 +294,12 @@ impl World {
             }
         }
         for effect in &effects {
-            self.dog.on_effect(now_us, (number, run), effect);
+            self.checker.on_effect(now_us, (number, run), effect);
             if let Some(corner) = Corner::of(effect) {
                 self.counters.corner(corner);
             }
         }
-        self.dog.on_flushed((number, run));
+        self.checker.on_flushed((number, run));
         for effect in effects {
             if let Altered::Kept(effect) = self.plant_on_effect(number, run, effect) {
                 self.carry_out(number, run, effect);
@@ -325,7 +325,7 @@ impl World {
             Effect::Send { address, envelope } => {
                 let to = envelope.to.number;
                 if address == manager_address(to) {
-                    self.send(me, Place::Manager(to), None, Parcel::Peer(envelope));
+                    self.send(me, Place::Manager(to), None, Packet::Peer(envelope));
                 }
             }
             Effect::ToNode { node: _, address, message } => {
@@ -338,16 +338,16 @@ impl World {
                 if let Some(Caller::Register(node, boot_run, sent_mono_ms)) =
                     self.caller(number, call)
                 {
-                    let parcel = Parcel::Registered { sent_mono_ms, result };
-                    self.send(me, Place::Node(node), Some(boot_run), parcel);
+                    let packet = Packet::Registered { sent_mono_ms, result };
+                    self.send(me, Place::Node(node), Some(boot_run), packet);
                 }
             }
             Effect::ReplyRenew { call, result } => {
                 if let Some(Caller::Renew(node, boot_run, boot, sent_mono_ms)) =
                     self.caller(number, call)
                 {
-                    let parcel = Parcel::Renewed { boot, sent_mono_ms, renewed: result };
-                    self.send(me, Place::Node(node), Some(boot_run), parcel);
+                    let packet = Packet::Renewed { boot, sent_mono_ms, renewed: result };
+                    self.send(me, Place::Node(node), Some(boot_run), packet);
                 }
             }
             Effect::ReplyOrder { call, result } => self.on_ordered((number, run), call, &result),
@@ -356,14 +356,14 @@ impl World {
             }
             Effect::ReadConfig { read } => {
                 self.ask_store(number, StoreCall::Read(read));
-                self.send(me, Place::Store, None, Parcel::Read { read });
+                self.send(me, Place::Store, None, Packet::Read { read });
             }
             Effect::Cas { cas, change } => {
                 self.ask_store(number, StoreCall::Cas(cas));
-                self.send_cas(number, Parcel::Cas { cas, generation: run, change });
+                self.send_cas(number, Packet::Cas { cas, generation: run, change });
             }
             Effect::Provision { order, pool: _, nodes } => {
-                let delay_us = self.chance.within(20_000, 800_000);
+                let delay_us = self.rng.within(20_000, 800_000);
                 self.queue.after(delay_us, Event::Provisioned(number, run, order, nodes));
             }
             Effect::FetchBodies { part, bodies } => self.fetch_bodies(number, run, part, bodies),
@@ -391,11 +391,11 @@ impl World {
         match self.caller(number, call) {
             Some(Caller::Client(place, call)) => {
                 self.counters.answer(what_of(&result));
-                self.send(me, place, None, Parcel::Reply { call, result });
+                self.send(me, place, None, Packet::Reply { call, result });
             }
             Some(Caller::Report(node, boot_run, id)) => {
                 if result.is_ok() {
-                    self.send(me, Place::Node(node), Some(boot_run), Parcel::ReportAcked(id));
+                    self.send(me, Place::Node(node), Some(boot_run), Packet::ReportAcked(id));
                 }
             }
             Some(Caller::Register(..) | Caller::Renew(..)) | None => {}
@@ -406,7 +406,7 @@ impl World {
         if let Some(host) = self.managers.get_mut(&number) {
             host.store_calls.insert(call);
             let run = host.run;
-            let patience_us = self.chance.within(300_000, 1_500_000);
+            let patience_us = self.rng.within(300_000, 1_500_000);
             self.queue.after(patience_us, Event::StoreTimeout(number, run, call));
         }
     }
@@ -425,7 +425,7 @@ impl World {
 
     /// A manager's watch of the config store: it shows the state if that is newer than shown last.
     pub fn on_watch(&mut self, number: ManagerNumber, run: u64, again: bool) {
-        let again_us = self.chance.within(500_000, 1_500_000);
+        let again_us = self.rng.within(500_000, 1_500_000);
         let Some(host) = self.managers.get_mut(&number) else { return };
         if host.run != run || host.process.is_none() {
             return;
@@ -437,8 +437,8 @@ impl World {
             if cut {
                 self.feel(Place::Store, Place::Manager(number));
             } else {
-                let parcel = Parcel::Watch(self.shown_config(Place::Manager(number)));
-                self.send(Place::Store, Place::Manager(number), Some(run), parcel);
+                let packet = Packet::Watch(self.shown_config(Place::Manager(number)));
+                self.send(Place::Store, Place::Manager(number), Some(run), packet);
             }
         }
         if again {
@@ -446,37 +446,37 @@ impl World {
         }
     }
 
-    /// A parcel reaches a manager.
+    /// A packet reaches a manager.
     pub fn manager_gets(
         &mut self,
         number: ManagerNumber,
         only: Option<u64>,
         from: Place,
-        parcel: Parcel,
+        packet: Packet,
     ) {
         let Some(host) = self.managers.get_mut(&number) else { return };
         let run = host.run;
         if host.process.is_none() || only.is_some_and(|it| it != run) {
             return;
         }
-        let input = match parcel {
-            Parcel::Peer(envelope) => Input::Peer(envelope),
-            Parcel::FromNode(answer) => Input::Node(answer),
-            Parcel::Call { call, deadline_ms, op } => {
+        let input = match packet {
+            Packet::Peer(envelope) => Input::Peer(envelope),
+            Packet::FromNode(answer) => Input::Node(answer),
+            Packet::Call { call, deadline_ms, op } => {
                 let caller = Caller::Client(from, call);
                 self.client_input(number, caller, deadline_ms, op)
             }
-            Parcel::Report { id, item } => {
+            Packet::Report { id, item } => {
                 let Place::Node(node) = from else { return };
                 let boot_run = self.nodes.get(node).map_or(0, |it| it.run);
                 if self.plant_drops_news(&item) {
                     let me = Place::Manager(number);
-                    return self.send(me, from, Some(boot_run), Parcel::ReportAcked(id));
+                    return self.send(me, from, Some(boot_run), Packet::ReportAcked(id));
                 }
                 let caller = Caller::Report(node, boot_run, id);
                 self.client_input(number, caller, 2_000, Op::Report(item))
             }
-            Parcel::Register { run: boot_run, sent_mono_ms, register } => {
+            Packet::Register { run: boot_run, sent_mono_ms, register } => {
                 let Place::Node(node) = from else { return };
                 let call = self.names + 1;
                 self.names = call;
@@ -485,7 +485,7 @@ impl World {
                 }
                 Input::NodeRegister { call, register }
             }
-            Parcel::Renew { sent_mono_ms, renew } => {
+            Packet::Renew { sent_mono_ms, renew } => {
                 let Place::Node(node) = from else { return };
                 let boot_run = self.nodes.get(node).map_or(0, |it| it.run);
                 let call = self.names + 1;
@@ -496,30 +496,30 @@ impl World {
                 }
                 Input::NodeRenew { call, renew }
             }
-            Parcel::ReadDone { read, state } => {
+            Packet::ReadDone { read, state } => {
                 if !host.store_calls.remove(&StoreCall::Read(read)) {
                     return;
                 }
                 Input::ConfigRead { read, state: Some(state) }
             }
-            Parcel::CasDone { cas, outcome } => {
+            Packet::CasDone { cas, outcome } => {
                 if !host.store_calls.remove(&StoreCall::Cas(cas)) {
                     return;
                 }
                 Input::CasDone { cas, outcome }
             }
-            Parcel::Watch(state) => {
-                let is_ours = state.view.as_ref().is_some_and(|it| self.dog.ledger.is_ours(it));
+            Packet::Watch(state) => {
+                let is_ours = state.view.as_ref().is_some_and(|it| self.checker.ledger.is_ours(it));
                 host.watches_on(&state, is_ours);
                 Input::Config(state)
             }
-            Parcel::ToNode { .. }
-            | Parcel::Reply { .. }
-            | Parcel::Registered { .. }
-            | Parcel::Renewed { .. }
-            | Parcel::ReportAcked(_)
-            | Parcel::Read { .. }
-            | Parcel::Cas { .. } => return,
+            Packet::ToNode { .. }
+            | Packet::Reply { .. }
+            | Packet::Registered { .. }
+            | Packet::Renewed { .. }
+            | Packet::ReportAcked(_)
+            | Packet::Read { .. }
+            | Packet::Cas { .. } => return,
         };
         let input = self.plant_on_input(number, input);
         self.tell_manager(number, run, input);
@@ -541,7 +541,7 @@ impl World {
             deadline_mono_ms = host.now(now_us).mono_ms + deadline_ms;
             run = host.run;
         }
-        self.dog.deadlines.on_asked(number, run, call, now_us + deadline_ms * 1000);
+        self.checker.deadlines.on_asked(number, run, call, now_us + deadline_ms * 1000);
         Input::Client { call, deadline_mono_ms, op }
     }
 

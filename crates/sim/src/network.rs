@@ -1,7 +1,7 @@
 //! The network: delay, loss, repetition, reordering and cuts between any two places.
 
-use crate::chance::Chance;
 use crate::counters::Fault;
+use crate::rng::SeededRng;
 use rota_model::ManagerNumber;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -129,7 +129,7 @@ impl Network {
     }
 
     /// Decides about one message. `may_repeat` is false where the transport never repeats.
-    pub fn pass(&self, from: Place, to: Place, may_repeat: bool, chance: &mut Chance) -> Passage {
+    pub fn pass(&self, from: Place, to: Place, may_repeat: bool, rng: &mut SeededRng) -> Passage {
         if self.is_cut(from, to) {
             return Passage::default();
         }
@@ -140,16 +140,16 @@ impl Network {
             weather.loss_permille += more.weather.loss_permille;
             weather.repeat_permille += more.weather.repeat_permille;
         }
-        let delay = |chance: &mut Chance| weather.delay_us + chance.within(0, weather.jitter_us);
-        let arrives = !chance.permille(weather.loss_permille);
-        let again = may_repeat && chance.permille(weather.repeat_permille);
+        let delay = |rng: &mut SeededRng| weather.delay_us + rng.within(0, weather.jitter_us);
+        let arrives = !rng.permille(weather.loss_permille);
+        let again = may_repeat && rng.permille(weather.repeat_permille);
         Passage {
-            arrives_us: arrives.then(|| delay(chance)),
+            arrives_us: arrives.then(|| delay(rng)),
             again_us: again.then(|| {
-                let late_us = if self.stragglers && chance.permille(150) {
-                    chance.within(0, STRAGGLER_US_MAX)
+                let late_us = if self.stragglers && rng.permille(150) {
+                    rng.within(0, STRAGGLER_US_MAX)
                 } else {
-                    delay(chance) + delay(chance) * chance.within(0, 40)
+                    delay(rng) + delay(rng) * rng.within(0, 40)
                 };
                 late_us.min(STRAGGLER_US_MAX)
             }),
@@ -197,9 +197,9 @@ mod tests {
     #[test]
     fn a_two_way_cut_lets_nothing_pass() {
         let network = cut(true);
-        let mut chance = Chance::new(1);
+        let mut rng = SeededRng::new(1);
         for (from, to) in [(Place::Store, Place::Node(0)), (Place::Node(0), Place::Store)] {
-            assert_eq!(network.pass(from, to, true, &mut chance), Passage::default());
+            assert_eq!(network.pass(from, to, true, &mut rng), Passage::default());
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::counters::Fault;
 use crate::folders::Folder;
 use crate::ledger::EndCause;
 use crate::network::Place;
-use crate::parcel::Parcel;
+use crate::packet::Packet;
 use crate::setup::node_address;
 use crate::world::{Event, Phase, World};
 use rota_model::node_msg::{ReportItem, ToNode};
@@ -125,10 +125,10 @@ impl World {
         }
         let now_us = self.now_us();
         let (boot, ended_boots) = self.next_boot(index);
-        let mono_ahead_ms = self.chance.within(1, 1_000_000);
+        let mono_ahead_ms = self.rng.within(1, 1_000_000);
         let lease_us = self.setup.timing.node_lost_ms * 1000;
-        let lost_us = self.chance.within(lease_us * 7 / 10, lease_us * 95 / 100);
-        let is_lost = self.phase == Phase::Chaos && self.chance.permille(self.registered_lost());
+        let lost_us = self.rng.within(lease_us * 7 / 10, lease_us * 95 / 100);
+        let is_lost = self.phase == Phase::Chaos && self.rng.permille(self.registered_lost());
         let Some(host) = self.nodes.get_mut(index) else { return };
         host.run += 1;
         host.boot = boot;
@@ -167,13 +167,13 @@ impl World {
     pub fn connect_node(&mut self, index: usize) {
         let Some(node) = self.nodes.get(index).map(|it| it.id.clone()) else { return };
         for number in self.managers.keys().copied().collect::<Vec<_>>() {
-            let delay_us = self.chance.within(500, 80_000);
+            let delay_us = self.rng.within(500, 80_000);
             self.tell_later(number, delay_us, Input::NodeConnected { node: node.clone() });
         }
     }
 
     fn any_manager(&mut self) -> ManagerNumber {
-        let index = self.chance.index(self.setup.numbers.len());
+        let index = self.rng.index(self.setup.numbers.len());
         self.setup.numbers[index].0
     }
 
@@ -194,62 +194,62 @@ impl World {
         }
         let register = agent.registration(host.address.clone(), PoolName::default_pool(), state);
         let sent_mono_ms = host.mono_ms(now_us);
-        let parcel = Parcel::Register { run, sent_mono_ms, register };
-        self.send(Place::Node(index), Place::Manager(manager), None, parcel);
-        let again_us = self.chance.within(150_000, 700_000);
+        let packet = Packet::Register { run, sent_mono_ms, register };
+        self.send(Place::Node(index), Place::Manager(manager), None, packet);
+        let again_us = self.rng.within(150_000, 700_000);
         self.queue.after(again_us, Event::RegisterNode(index, run));
     }
 
-    /// A parcel reaches a node.
-    pub fn node_gets(&mut self, index: usize, only: Option<u64>, parcel: Parcel) {
+    /// A packet reaches a node.
+    pub fn node_gets(&mut self, index: usize, only: Option<u64>, packet: Packet) {
         let now_us = self.now_us();
         let Some(host) = self.nodes.get_mut(index) else { return };
         let run = host.run;
         if host.agent.is_none() || only.is_some_and(|it| it != run) {
             return;
         }
-        let input = match parcel {
-            Parcel::ToNode { manager, generation, message } => {
+        let input = match packet {
+            Packet::ToNode { manager, generation, message } => {
                 self.node_call(index, (manager, generation), message);
                 return;
             }
-            Parcel::Registered { sent_mono_ms: DRAINING, .. } => return,
-            Parcel::Registered { result: Err(refusal), .. } => {
+            Packet::Registered { sent_mono_ms: DRAINING, .. } => return,
+            Packet::Registered { result: Err(refusal), .. } => {
                 return self.on_register_refused(index, &refusal);
             }
-            Parcel::Registered { .. } if now_us < host.registered_lost_until_us => {
+            Packet::Registered { .. } if now_us < host.registered_lost_until_us => {
                 if host.agent.as_ref().is_some_and(|it| !it.is_registered()) {
                     self.counters.fault(Fault::RegisteredLost);
                 }
                 return;
             }
-            Parcel::Registered { result: Ok(_), .. } if host.leaving == Leaving::Left => {
+            Packet::Registered { result: Ok(_), .. } if host.leaving == Leaving::Left => {
                 self.kill_node(index);
-                let delay_us = self.chance.within(50_000, 2_000_000);
+                let delay_us = self.rng.within(50_000, 2_000_000);
                 self.queue.after(delay_us, Event::BootNode(index));
                 return;
             }
-            Parcel::Registered { sent_mono_ms, result: Ok(registered) } => {
-                self.dog.on_fences(&host.name(), &registered.fences);
+            Packet::Registered { sent_mono_ms, result: Ok(registered) } => {
+                self.checker.on_fences(&host.name(), &registered.fences);
                 let registered = self.plant_on_registered(registered);
                 NodeInput::Registered { sent_mono_ms, registered }
             }
-            Parcel::Renewed { boot, sent_mono_ms, renewed } => {
+            Packet::Renewed { boot, sent_mono_ms, renewed } => {
                 return self.on_renewed((index, run), (boot, sent_mono_ms), renewed);
             }
-            Parcel::ReportAcked(id) => NodeInput::ReportsAcked { ids: vec![id] },
-            Parcel::Peer(_)
-            | Parcel::FromNode(_)
-            | Parcel::Call { .. }
-            | Parcel::Reply { .. }
-            | Parcel::Register { .. }
-            | Parcel::Renew { .. }
-            | Parcel::Report { .. }
-            | Parcel::Read { .. }
-            | Parcel::ReadDone { .. }
-            | Parcel::Cas { .. }
-            | Parcel::CasDone { .. }
-            | Parcel::Watch(_) => return,
+            Packet::ReportAcked(id) => NodeInput::ReportsAcked { ids: vec![id] },
+            Packet::Peer(_)
+            | Packet::FromNode(_)
+            | Packet::Call { .. }
+            | Packet::Reply { .. }
+            | Packet::Register { .. }
+            | Packet::Renew { .. }
+            | Packet::Report { .. }
+            | Packet::Read { .. }
+            | Packet::ReadDone { .. }
+            | Packet::Cas { .. }
+            | Packet::CasDone { .. }
+            | Packet::Watch(_) => return,
         };
         self.tell_node(index, run, input);
     }
@@ -258,7 +258,7 @@ impl World {
         let stream = self.name();
         let Some(host) = self.nodes.get_mut(index) else { return };
         host.streams.insert(stream, from);
-        self.dog.on_node_call(from, &host.name(), &message);
+        self.checker.on_node_call(from, &host.name(), &message);
         let call = message.head().call;
         let Some(message) = self.plant_on_node_call(index, message) else { return };
         let now_us = self.now_us();
@@ -313,7 +313,7 @@ impl World {
             self.queue.at(at_us, Event::NodeTick(index, run, at_us));
         }
         for effect in effects {
-            self.dog.on_node_effect(now_us, &boot, call, &effect);
+            self.checker.on_node_effect(now_us, &boot, call, &effect);
             self.carry_out_at_node(index, run, effect);
         }
     }
@@ -328,10 +328,10 @@ impl World {
                     return;
                 };
                 let boot = host.name();
-                self.dog.on_node_answer(now_us, (manager, generation), &boot, &answer);
+                self.checker.on_node_answer(now_us, (manager, generation), &boot, &answer);
                 let answer = self.plant_on_node_answer(answer);
                 let to = Place::Manager(manager);
-                self.send(me, to, Some(generation), Parcel::FromNode(answer));
+                self.send(me, to, Some(generation), Packet::FromNode(answer));
             }
             NodeEffect::Start { key, token, spec: _, not_after_mono_ms } => {
                 self.start_program(index, run, key, token, not_after_mono_ms);
@@ -344,8 +344,8 @@ impl World {
                     && now_us < host.registered_lost_until_us + RENEWS_LOST_US => {}
             NodeEffect::Renew { sent_mono_ms, renew, managers } => {
                 for (number, _) in managers {
-                    let parcel = Parcel::Renew { sent_mono_ms, renew: renew.clone() };
-                    self.send(me, Place::Manager(number), None, parcel);
+                    let packet = Packet::Renew { sent_mono_ms, renew: renew.clone() };
+                    self.send(me, Place::Manager(number), None, packet);
                 }
             }
             NodeEffect::Lease { term_at_mono_ms, kill_at_mono_ms } => {
@@ -356,7 +356,7 @@ impl World {
             NodeEffect::BootAnew => {
                 self.trace.line(now_us, me, || "boots anew: it was declared lost".into());
                 self.kill_node(index);
-                let delay_us = self.chance.within(1_000, 200_000);
+                let delay_us = self.rng.within(1_000, 200_000);
                 self.queue.after(delay_us, Event::BootNode(index));
             }
             NodeEffect::Left => {
@@ -376,7 +376,7 @@ impl World {
         host.leaving = Leaving::Asked;
         let run = host.run;
         self.tell_node(index, run, NodeInput::Leave);
-        if self.chance.permille(500) {
+        if self.rng.permille(500) {
             self.register_as_draining(index);
         }
         true
@@ -389,15 +389,15 @@ impl World {
         let Some(agent) = &host.agent else { return };
         let (address, run) = (host.address.clone(), host.run);
         let register = agent.registration(address, PoolName::default_pool(), NodeState::Draining);
-        let parcel = Parcel::Register { run, sent_mono_ms: DRAINING, register };
+        let packet = Packet::Register { run, sent_mono_ms: DRAINING, register };
         self.counters.fault(Fault::NodeDraining);
-        self.send(Place::Node(index), Place::Manager(manager), None, parcel);
+        self.send(Place::Node(index), Place::Manager(manager), None, packet);
     }
 
     fn report(&mut self, index: usize, id: ReportId, item: ReportItem) {
         let manager = self.any_manager();
-        let parcel = Parcel::Report { id, item };
-        self.send(Place::Node(index), Place::Manager(manager), None, parcel);
+        let packet = Packet::Report { id, item };
+        self.send(Place::Node(index), Place::Manager(manager), None, packet);
     }
 
     /// Ordered nodes are there, or did not come.
@@ -408,7 +408,7 @@ impl World {
         order: u64,
         nodes: Vec<NodeId>,
     ) {
-        let fails = self.phase == Phase::Chaos && self.chance.permille(150);
+        let fails = self.phase == Phase::Chaos && self.rng.permille(150);
         if fails {
             self.counters.fault(Fault::ProvisionFailed);
         } else {
@@ -416,7 +416,7 @@ impl World {
                 if self.node_index(&node).is_none() {
                     self.add_node(node);
                     let index = self.nodes.len() - 1;
-                    let delay_us = self.chance.within(1_000, 150_000);
+                    let delay_us = self.rng.within(1_000, 150_000);
                     self.queue.after(delay_us, Event::BootNode(index));
                 }
             }

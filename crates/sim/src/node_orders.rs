@@ -16,9 +16,9 @@ impl World {
 
     /// Somebody orders that some node becomes empty, mostly at once.
     pub fn order_drain(&mut self, fault: Fault) {
-        let time = match self.chance.within(0, 9) {
+        let time = match self.rng.within(0, 9) {
             0 => DrainTime::Unlimited,
-            1..=3 => DrainTime::Ms(self.chance.within(0, 3_000)),
+            1..=3 => DrainTime::Ms(self.rng.within(0, 3_000)),
             _ => DrainTime::AsBefore,
         };
         if let Some(node) = self.some_registered() {
@@ -35,7 +35,7 @@ impl World {
 
     fn some_registered(&mut self) -> Option<NodeId> {
         let nodes: Vec<NodeId> = self.store.state().nodes.keys().cloned().collect();
-        (!nodes.is_empty()).then(|| self.chance.pick(&nodes).clone())
+        (!nodes.is_empty()).then(|| self.rng.pick(&nodes).clone())
     }
 
     /// Nodes of which operators want something.

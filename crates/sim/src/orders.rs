@@ -1,11 +1,11 @@
 //! What operators order: that a number leaves, that a transition is taken back, that a number which has
 //! left returns. And what becomes of a process whose number has left.
 
+use crate::blob_store::BlobStore;
 use crate::counters::Fault;
 use crate::disk::SimDisk;
 use crate::manager_host::ManagerHost;
 use crate::network::{Place, STRAGGLER_US_MAX};
-use crate::shelf::Shelf;
 use crate::world::{Event, World};
 use rota_model::{ManagerNumber, ManagerStatus, Refusal};
 use rota_protocol::{Input, Order, Ordered};
@@ -26,7 +26,7 @@ impl World {
     pub fn order_cancel(&mut self, fault: Fault) {
         if self.store.state().view.as_ref().is_some_and(|view| view.transition.is_some()) {
             let until_us = self.now_us() + ORDER_US + STRAGGLER_US_MAX;
-            self.dog.on_cancel_ordered(until_us);
+            self.checker.on_cancel_ordered(until_us);
             self.give_order(fault, Order::Cancel(None));
         }
     }
@@ -46,7 +46,7 @@ impl World {
         let run = host.run;
         self.took_effect(fault);
         let until_us = self.now_us() + ORDER_US;
-        self.dog.deadlines.on_asked(through, run, call, until_us);
+        self.checker.deadlines.on_asked(through, run, call, until_us);
         self.orders.insert((through, run, call));
         let line = || format!("is ordered {what} (call {call})");
         self.trace.line(self.queue.now_us(), Place::Manager(through), line);
@@ -135,7 +135,7 @@ impl World {
             host.ends = true;
             let run = host.run;
             self.note_left(number);
-            let delay_us = self.chance.within(1_000, 400_000);
+            let delay_us = self.rng.within(1_000, 400_000);
             self.queue.after(delay_us, Event::EndManager(number, run));
         }
     }
@@ -154,12 +154,12 @@ impl World {
         let is_away = |it: &(ManagerNumber, _)| self.managers.get(&it.0).is_some_and(away);
         let Some(index) = self.gone.iter().position(is_away) else { return };
         let (number, id) = self.gone.remove(index);
-        let is_empty = self.chance.permille(500);
+        let is_empty = self.rng.permille(500);
         let Some(host) = self.managers.get_mut(&number) else { return };
         (host.joins, host.told) = (true, true);
         if is_empty {
             host.disk = SimDisk::default();
-            host.shelf = Shelf::default();
+            host.blob_store = BlobStore::default();
         }
         self.setup.numbers.push((number, id));
         self.start_manager(number);

@@ -22,16 +22,13 @@ impl World {
         not_after_mono_ms: u64,
     ) {
         let chaos = self.phase == Phase::Chaos;
-        let fails = chaos && self.chance.permille(self.setup.start_fails_permille);
-        let slow = chaos && self.chance.permille(40);
+        let fails = chaos && self.rng.permille(self.setup.start_fails_permille);
+        let slow = chaos && self.rng.permille(40);
         if slow {
             self.counters.fault(Fault::SlowStart);
         }
-        let delay_us = if slow {
-            self.chance.within(100_000, 2_500_000)
-        } else {
-            self.chance.skewed(200, 40_000)
-        };
+        let delay_us =
+            if slow { self.rng.within(100_000, 2_500_000) } else { self.rng.skewed(200, 40_000) };
         let delay_us = if slow && self.plant_hangs() { HANGS_US } else { delay_us };
         let program = Program { instance: None, stopping: None, fails, not_after_mono_ms };
         if let Some(host) = self.nodes.get_mut(index) {
@@ -57,9 +54,9 @@ impl World {
         let before = program.stopping.filter(|before| !how.may_hasten(*before));
         program.stopping = Some(before.unwrap_or(how));
         let delay_us = match how {
-            StopHow::Class | StopHow::Within(_) => self.chance.skewed(200, 300_000),
-            StopHow::Term => self.chance.skewed(200, 900_000),
-            StopHow::Kill => self.chance.within(100, 3_000),
+            StopHow::Class | StopHow::Within(_) => self.rng.skewed(200, 300_000),
+            StopHow::Term => self.rng.skewed(200, 900_000),
+            StopHow::Kill => self.rng.within(100, 3_000),
         };
         self.queue.after(delay_us, Event::Program(index, run, key, token, ProgramStep::Stopped));
     }
@@ -103,7 +100,7 @@ impl World {
                 NodeInput::Ready { key, token, address }
             }
             ProgramStep::Change(change) if program.instance.is_some() => {
-                self.dog.ledger.on_change(program.instance, change);
+                self.checker.ledger.on_change(program.instance, change);
                 self.schedule_change(index, run, &key, token, change + 1);
                 let state = format!("state-{change}");
                 NodeInput::MachineState { key, token, state, change }
@@ -151,8 +148,8 @@ impl World {
         token: Token,
         change: u64,
     ) {
-        if self.phase == Phase::Chaos && self.chance.permille(700) {
-            let delay_us = self.chance.within(1_000, 800_000);
+        if self.phase == Phase::Chaos && self.rng.permille(700) {
+            let delay_us = self.rng.within(1_000, 800_000);
             let step = ProgramStep::Change(change);
             self.queue.after(delay_us, Event::Program(index, run, key.clone(), token, step));
         }
@@ -171,14 +168,14 @@ impl World {
     fn run_program(&mut self, index: usize, run: u64, key: SessionKey, token: Token) -> NodeInput {
         let now_us = self.now_us();
         let chaos = self.phase == Phase::Chaos;
-        let (ready_at_once, never_ready) = (self.chance.permille(500), self.chance.permille(15));
+        let (ready_at_once, never_ready) = (self.rng.permille(500), self.rng.permille(15));
         let never_ready = chaos && never_ready;
-        let ends = chaos && self.chance.permille(self.setup.ends_permille);
-        let changes = chaos && self.chance.permille(150);
+        let ends = chaos && self.rng.permille(self.setup.ends_permille);
+        let changes = chaos && self.rng.permille(150);
         let (node, boot) = self.nodes[index].name();
         let address = format!("{node}/{token}");
-        let instance = self.dog.ledger.instances.len();
-        self.dog.ledger.instances.push(Instance {
+        let instance = self.checker.ledger.instances.len();
+        self.checker.ledger.instances.push(Instance {
             key: key.clone(),
             node,
             boot,
@@ -199,15 +196,15 @@ impl World {
             self.queue.after(delay_us, event);
         };
         if never_ready {
-            later(self.chance.within(50_000, 400_000), ProgramStep::StartTimeout);
+            later(self.rng.within(50_000, 400_000), ProgramStep::StartTimeout);
         } else if !ready {
-            later(self.chance.skewed(500, 150_000), ProgramStep::Ready);
+            later(self.rng.skewed(500, 150_000), ProgramStep::Ready);
         }
         if changes {
-            later(self.chance.within(1_000, 300_000), ProgramStep::Change(1));
+            later(self.rng.within(1_000, 300_000), ProgramStep::Change(1));
         }
         if ends && !never_ready {
-            later(self.chance.within(150_000, 3_000_000), ProgramStep::End);
+            later(self.rng.within(150_000, 3_000_000), ProgramStep::End);
         }
         NodeInput::Started { key, token, address, ready, remark: String::new() }
     }
@@ -215,7 +212,8 @@ impl World {
     /// The observer notes the end of an execution.
     pub fn end_instance(&mut self, instance: Option<usize>, cause: EndCause) {
         let now_us = self.now_us();
-        let Some(instance) = instance.and_then(|it| self.dog.ledger.instances.get_mut(it)) else {
+        let Some(instance) = instance.and_then(|it| self.checker.ledger.instances.get_mut(it))
+        else {
             return;
         };
         instance.to = Some((now_us, cause));
@@ -256,7 +254,7 @@ impl World {
     }
 }
 
-/// How a program ends by itself: its attempt decides, so that no chance is drawn for it.
+/// How a program ends by itself: its attempt decides, so that no rng is drawn for it.
 fn exit_of(token: Token) -> Exit {
     match token.0.seq.0 % 3 {
         0 => Exit::Code(0),

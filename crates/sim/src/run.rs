@@ -10,8 +10,8 @@ use crate::invariant::{
     linear, one_instance, same_answer, shown_forward, unchanged, written_once,
 };
 use crate::ledger::Wish;
+use crate::mutants::{Bug, Plant};
 use crate::network::STRAGGLER_US_MAX;
-use crate::plant::{Bug, Plant};
 use crate::world::{Event, Phase, World};
 use rota_model::{ManagerNumber, RefusalKind, SessionKey, SessionRecord};
 use rota_protocol::session_of;
@@ -84,16 +84,16 @@ pub fn run(seed: u64, keep_trace: bool, bug: Option<Bug>) -> Outcome {
     for phase in phases {
         let verdict = guarded(&mut world, phase);
         let now_us = world.now_us();
-        world.dog.judge(now_us, verdict);
-        if !world.dog.violations.is_empty() {
+        world.checker.judge(now_us, verdict);
+        if !world.checker.violations.is_empty() {
             break;
         }
     }
     Outcome {
         seed,
-        requests: world.dog.ledger.asked.len(),
+        requests: world.checker.ledger.asked.len(),
         disturbances: world.disturbed,
-        violations: world.dog.violations,
+        violations: world.checker.violations,
         counters: world.counters,
         trace_hash: world.trace.hash(),
         trace: world.trace.into_lines(),
@@ -113,16 +113,16 @@ fn guarded(world: &mut World, phase: fn(&mut World) -> Verdict) -> Verdict {
 impl World {
     /// Clients work while things go wrong.
     fn chaos(&mut self) -> Verdict {
-        while self.dog.violations.is_empty() {
+        while self.checker.violations.is_empty() {
             let enough =
-                self.dog.ledger.asked.len() >= REQUESTS_MIN && self.disturbed >= FAULTS_MIN;
+                self.checker.ledger.asked.len() >= REQUESTS_MIN && self.disturbed >= FAULTS_MIN;
             if enough || self.now_us() > CHAOS_MAX_US {
                 break;
             }
             self.run_until(self.now_us() + 200_000);
         }
-        let (asked, faults) = (self.dog.ledger.asked.len(), self.disturbed);
-        if self.dog.violations.is_empty() && (asked < REQUESTS_MIN || faults < FAULTS_MIN) {
+        let (asked, faults) = (self.checker.ledger.asked.len(), self.disturbed);
+        if self.checker.violations.is_empty() && (asked < REQUESTS_MIN || faults < FAULTS_MIN) {
             let text = format!(
                 "clients made {asked} requests of at least {REQUESTS_MIN}, and {faults} faults of \
                  at least {FAULTS_MIN} happened in {CHAOS_MAX_US} us"
@@ -162,7 +162,7 @@ impl World {
         self.run_until(self.now_us() + under_way_us);
         loop {
             self.run_until(self.now_us() + 100_000);
-            if !self.dog.violations.is_empty() {
+            if !self.checker.violations.is_empty() {
                 return Ok(());
             }
             let busy = self.clients.iter().any(crate::client_host::ClientHost::is_busy)
@@ -208,7 +208,7 @@ impl World {
             view,
             managers,
             disks: disks.collect(),
-            instances: &self.dog.ledger.instances,
+            instances: &self.checker.ledger.instances,
             drained: self.drained(),
         })
     }
@@ -217,7 +217,7 @@ impl World {
     fn serve(&mut self) -> Verdict {
         self.phase = Phase::Serve;
         self.order_uncordon(Fault::NodeUncordoned);
-        let before = self.dog.ledger.asked.len();
+        let before = self.checker.ledger.asked.len();
         for index in 0..self.clients.len() {
             self.queue.after(1_000, Event::ClientNext(index));
         }
@@ -225,27 +225,27 @@ impl World {
             self.queue.after(1_000, Event::WriterNext(index));
         }
         let until_us = self.now_us() + 60_000_000;
-        while self.dog.violations.is_empty() && self.now_us() < until_us {
-            if self.dog.ledger.asked.len() >= before + SERVED {
+        while self.checker.violations.is_empty() && self.now_us() < until_us {
+            if self.checker.ledger.asked.len() >= before + SERVED {
                 break;
             }
             self.run_until(self.now_us() + 50_000);
         }
         self.phase = Phase::Quiet;
-        while self.dog.violations.is_empty()
+        while self.checker.violations.is_empty()
             && self.now_us() < until_us
             && self.clients.iter().any(crate::client_host::ClientHost::is_busy)
         {
             self.run_until(self.now_us() + 50_000);
         }
-        if !self.dog.violations.is_empty() {
+        if !self.checker.violations.is_empty() {
             return Ok(());
         }
         self.all_were_served(before)
     }
 
     fn all_were_served(&self, before: usize) -> Verdict {
-        for asked in self.dog.ledger.asked.iter().skip(before) {
+        for asked in self.checker.ledger.asked.iter().skip(before) {
             let answers = asked.attempts.iter().filter_map(|it| it.answer.as_ref());
             let served = answers.clone().any(|(_, result)| is_final(result));
             if !served {
@@ -264,7 +264,7 @@ impl World {
     /// the watcher catches up.
     fn scan(&mut self) -> Verdict {
         let keys = self.setup.keys.clone();
-        let before = self.dog.ledger.asked.len();
+        let before = self.checker.ledger.asked.len();
         for key in &keys {
             for (number, _) in self.setup.numbers.clone() {
                 self.read(number, key.clone());
@@ -275,7 +275,7 @@ impl World {
             self.read_documents(number);
         }
         let until_us = self.now_us() + 3_000_000;
-        while self.dog.violations.is_empty() && self.now_us() < until_us {
+        while self.checker.violations.is_empty() && self.now_us() < until_us {
             self.run_until(self.now_us() + 100_000);
             let pulls = self.calls.values().filter(|it| matches!(it, CallFor::Pull(_))).count();
             if pulls == self.calls.len() {
@@ -288,17 +288,17 @@ impl World {
         let quiet_us = self.now_us();
         self.run_until(quiet_us + 400_000);
         let until_us = self.now_us() + 3_000_000;
-        while self.dog.violations.is_empty()
+        while self.checker.violations.is_empty()
             && self.now_us() < until_us
             && !self.watcher.has_caught_up(quiet_us)
         {
             self.run_until(self.now_us() + 10_000);
         }
-        if !self.dog.violations.is_empty() {
+        if !self.checker.violations.is_empty() {
             return Ok(());
         }
         let found = self.found(before)?;
-        acknowledged_open::check(&self.dog.ledger, &found)?;
+        acknowledged_open::check(&self.checker.ledger, &found)?;
         self.check_lists(&found)?;
         for (part, following) in &self.watcher.parts {
             let filter = crate::watcher::filter_of(*part);
@@ -317,11 +317,11 @@ impl World {
 
     fn read(&mut self, number: ManagerNumber, key: SessionKey) {
         let now_us = self.now_us();
-        let asked = self.dog.ledger.asked.len();
+        let asked = self.checker.ledger.asked.len();
         let request = rota_model::RequestId::parse(&format!("scan{asked}")).expect("a short name");
         let attempt = crate::ledger::Attempt { manager: number, sent_us: now_us, answer: None };
         let op = rota_protocol::Op::Get(rota_model::GetOp { key: key.clone(), stale_ok: false });
-        self.dog.ledger.asked.push(crate::ledger::Asked {
+        self.checker.ledger.asked.push(crate::ledger::Asked {
             client: 0,
             key,
             wish: Wish::Get(false),
@@ -337,7 +337,7 @@ impl World {
     /// What the scan's reads found. All managers must agree.
     fn found(&self, before: usize) -> Result<Found, Violation> {
         let mut found = Found::new();
-        for asked in self.dog.ledger.asked.iter().skip(before) {
+        for asked in self.checker.ledger.asked.iter().skip(before) {
             let Some(attempt) = asked.attempts.first() else { continue };
             let record = match &attempt.answer {
                 Some((_, Ok(Answer::Got { session, .. }))) => Some(session.record.clone()),
@@ -402,7 +402,7 @@ impl World {
 
     /// Rules over the whole history.
     fn look_back(&mut self) -> Verdict {
-        let all = &self.dog.ledger;
+        let all = &self.checker.ledger;
         let kept = (!all.lost.is_empty()).then(|| all.kept(self.setup.m));
         let ledger = kept.as_ref().unwrap_or(all);
         let tombstone_us = self.setup.timing.tombstone_ms * 1000;
@@ -425,7 +425,7 @@ impl World {
         ];
         let now_us = self.now_us();
         for verdict in verdicts {
-            self.dog.judge(now_us, verdict);
+            self.checker.judge(now_us, verdict);
         }
         Ok(())
     }

@@ -3,9 +3,7 @@
 use crate::{Form, bug_of, caught_by};
 use clap::ValueEnum;
 use rota_sim::Bug;
-use rota_sim::model::shipped::{
-    Bounds, Explored, explore, explore_telling, explore_watching, suite,
-};
+use rota_sim::modelcheck::{Bounds, Explored, explore, explore_telling, explore_watching, suite};
 use std::io::Write;
 use std::time::Instant;
 

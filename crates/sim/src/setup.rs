@@ -1,7 +1,7 @@
 //! What one seed decides about its cluster before it starts.
 
-use crate::chance::Chance;
 use crate::network::Weather;
+use crate::rng::SeededRng;
 use rota_model::{
     ClassDigest, ClassName, ClusterName, ManagerId, ManagerNumber, Namespace, NodeId, PoolName,
     SessionId, SessionKey,
@@ -72,39 +72,39 @@ pub struct Setup {
 
 impl Setup {
     /// What a seed decides.
-    pub fn draw(chance: &mut Chance) -> Self {
+    pub fn draw(rng: &mut SeededRng) -> Self {
         let m = 64;
-        let count = *chance.pick(&MANAGERS);
+        let count = *rng.pick(&MANAGERS);
         let mut numbers = BTreeMap::new();
         while numbers.len() < count {
-            numbers.extend([draw_manager(chance, m)]);
+            numbers.extend([draw_manager(rng, m)]);
         }
-        let (timing, (fault_ms_max, calm_ms_max), clocks_step) = draw_timing(chance);
-        let ids = chance.within(5, 16);
-        let newcomers = (0..*chance.pick(&[0, 1, 1, 2, 2])).map(|_| draw_manager(chance, m));
+        let (timing, (fault_ms_max, calm_ms_max), clocks_step) = draw_timing(rng);
+        let ids = rng.within(5, 16);
+        let newcomers = (0..*rng.pick(&[0, 1, 1, 2, 2])).map(|_| draw_manager(rng, m));
         let newcomers: BTreeMap<_, _> =
             newcomers.filter(|(number, _)| !numbers.contains_key(number)).collect();
         Self {
             m: u32::try_from(m).unwrap_or(64),
-            r: *chance.pick(&[0, 0, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 3]),
+            r: *rng.pick(&[0, 0, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 3]),
             numbers: numbers.into_iter().collect(),
             newcomers: newcomers.into_iter().collect(),
-            nodes: usize::try_from(chance.within(1, 4)).unwrap_or(1),
+            nodes: usize::try_from(rng.within(1, 4)).unwrap_or(1),
             nodes_max: 6,
-            places: u32::try_from(chance.within(3, 12)).unwrap_or(4),
-            clients: usize::try_from(chance.within(4, 8)).unwrap_or(4),
+            places: u32::try_from(rng.within(3, 12)).unwrap_or(4),
+            clients: usize::try_from(rng.within(4, 8)).unwrap_or(4),
             keys: (0..ids).map(session_key).collect(),
             timing,
-            sizes: draw_sizes(chance),
+            sizes: draw_sizes(rng),
             weather: Weather {
-                delay_us: chance.within(100, 2_000),
-                jitter_us: chance.within(200, 8_000),
-                loss_permille: chance.within(0, 15),
-                repeat_permille: chance.within(0, 30),
+                delay_us: rng.within(100, 2_000),
+                jitter_us: rng.within(200, 8_000),
+                loss_permille: rng.within(0, 15),
+                repeat_permille: rng.within(0, 30),
             },
-            sync_us_max: chance.within(500, 12_000),
-            ends_permille: chance.within(0, 200),
-            start_fails_permille: chance.within(0, 80),
+            sync_us_max: rng.within(500, 12_000),
+            ends_permille: rng.within(0, 200),
+            start_fails_permille: rng.within(0, 80),
             fault_ms_max,
             calm_ms_max,
             clocks_step,
@@ -169,8 +169,8 @@ impl Setup {
     }
 }
 
-fn draw_manager(chance: &mut Chance, m: u64) -> (ManagerNumber, ManagerId) {
-    let number = ManagerNumber(u32::try_from(chance.within(0, m - 1)).unwrap_or(0));
+fn draw_manager(rng: &mut SeededRng, m: u64) -> (ManagerNumber, ManagerId) {
+    let number = ManagerNumber(u32::try_from(rng.within(0, m - 1)).unwrap_or(0));
     (number, ManagerId::parse(&format!("manager-{number}")).expect("a short name"))
 }
 
@@ -197,7 +197,7 @@ fn session_key(index: u64) -> SessionKey {
 
 /// Mostly a quick cluster, so that everything happens in seconds of simulated time; sometimes one
 /// that forgets quickly, so that tombstones are removed; sometimes the shipped times.
-fn draw_timing(chance: &mut Chance) -> (Timing, (u64, u64), bool) {
+fn draw_timing(rng: &mut SeededRng) -> (Timing, (u64, u64), bool) {
     let quick = Timing {
         heartbeat_ms: 100,
         suspect_ms: 400,
@@ -218,7 +218,7 @@ fn draw_timing(chance: &mut Chance) -> (Timing, (u64, u64), bool) {
         retry_ms: 40,
         ..Timing::default()
     };
-    match chance.within(0, 9) {
+    match rng.within(0, 9) {
         0 => (
             Timing { join_ms: 20_000, recover_after_ms: 3_000, ..Timing::default() },
             (6_000, 4_000),
@@ -230,12 +230,12 @@ fn draw_timing(chance: &mut Chance) -> (Timing, (u64, u64), bool) {
 }
 
 /// Mostly so small that a handful of sessions fills chunks, pages and windows.
-fn draw_sizes(chance: &mut Chance) -> Sizes {
-    if chance.permille(200) {
+fn draw_sizes(rng: &mut SeededRng) -> Sizes {
+    if rng.permille(200) {
         return Sizes::default();
     }
-    let is_batch_small = chance.permille(400);
-    let mut count = |low, high| usize::try_from(chance.within(low, high)).unwrap_or(1);
+    let is_batch_small = rng.permille(400);
+    let mut count = |low, high| usize::try_from(rng.within(low, high)).unwrap_or(1);
     let window_entries = count(4, 40);
     Sizes {
         window_entries,
@@ -275,7 +275,8 @@ mod tests {
 
     #[test]
     fn the_first_seeds_have_clusters_of_three_to_nine_managers_and_some_with_small_batches() {
-        let drawn: Vec<Setup> = (1..500).map(|seed| Setup::draw(&mut Chance::new(seed))).collect();
+        let drawn: Vec<Setup> =
+            (1..500).map(|seed| Setup::draw(&mut SeededRng::new(seed))).collect();
         for managers in 3..=9 {
             let of_that_size = drawn.iter().filter(|it| it.numbers.len() == managers).count();
             assert!(of_that_size >= 10, "{of_that_size} clusters of {managers}");
@@ -287,7 +288,7 @@ mod tests {
     #[test]
     fn every_drawn_cluster_keeps_the_order_of_its_times() {
         for seed in 0..200 {
-            let setup = Setup::draw(&mut Chance::new(seed));
+            let setup = Setup::draw(&mut SeededRng::new(seed));
             assert_eq!(setup.timing.mistakes(&str::to_owned), vec![], "seed {seed}");
             assert_eq!(setup.sizes.mistakes(), vec![], "seed {seed}");
             let node = NodeId::parse("n").unwrap();

@@ -2,7 +2,7 @@
 
 use crate::counters::Fault;
 use crate::network::{Place, STRAGGLER_US_MAX};
-use crate::parcel::Parcel;
+use crate::packet::Packet;
 use crate::world::{Event, Phase, World};
 use rota_model::{ClusterName, Epoch, ManagerNumber};
 use rota_protocol::CasOutcome;
@@ -82,26 +82,26 @@ fn new_parts(before: &ConfigState, after: &ConfigState) -> Vec<ManagerNumber> {
 }
 
 impl World {
-    /// A parcel reaches the config store.
-    pub fn store_gets(&mut self, from: Place, parcel: Parcel) {
+    /// A packet reaches the config store.
+    pub fn store_gets(&mut self, from: Place, packet: Packet) {
         let Place::Manager(number) = from else { return };
         let run = self.managers.get(&number).map(|it| it.run);
-        if let Parcel::Read { read } = parcel {
+        if let Packet::Read { read } = packet {
             let state = self.shown_config(from);
-            self.send(Place::Store, from, run, Parcel::ReadDone { read, state });
-        } else if let Parcel::Cas { cas, generation, change } = parcel {
+            self.send(Place::Store, from, run, Packet::ReadDone { read, state });
+        } else if let Packet::Cas { cas, generation, change } = packet {
             let written = self.write_config((number, generation), &change);
             let state = self.store.state().clone();
             let outcome =
                 if written { CasOutcome::Done(state) } else { CasOutcome::Conflict(state) };
-            if written && self.phase == Phase::Chaos && self.chance.permille(60) {
+            if written && self.phase == Phase::Chaos && self.rng.permille(60) {
                 if run == Some(generation) && self.is_there(from) {
                     self.counters.fault(Fault::CasAnswerLost);
                 }
                 return;
             }
-            let parcel = Parcel::CasDone { cas, outcome };
-            self.send(Place::Store, from, Some(generation), parcel);
+            let packet = Packet::CasDone { cas, outcome };
+            self.send(Place::Store, from, Some(generation), packet);
         }
     }
 
@@ -109,14 +109,14 @@ impl World {
     /// of which there are none; or, to one that knows a later View, an old backup that was written since.
     pub fn shown_config(&mut self, to: Place) -> ConfigState {
         let state = self.store.state();
-        let chaos = self.phase == Phase::Chaos && self.chance.permille(OTHER_RING_PERMILLE);
+        let chaos = self.phase == Phase::Chaos && self.rng.permille(OTHER_RING_PERMILLE);
         let Some(view) = state.view.as_deref().filter(|_| chaos) else { return state.clone() };
-        let epoch = Epoch(view.epoch.0 + self.chance.within(0, 3));
-        let view = match self.chance.permille(500) {
+        let epoch = Epoch(view.epoch.0 + self.rng.within(0, 3));
+        let view = match self.rng.permille(500) {
             true => View { epoch, r: view.r + 1, ..view.clone() },
             false => View { epoch, cluster: other_ring(), ..view.clone() },
         };
-        let index = state.index + self.chance.within(0, 3);
+        let index = state.index + self.rng.within(0, 3);
         if let Some(backup) = self.old_backup(to) {
             let shown = ConfigState { index: index + 1, ..backup.clone() };
             if self.is_there(to) {
@@ -149,20 +149,20 @@ impl World {
         let written = self.store.cas(change);
         let line = || {
             let fate = if written { "writes" } else { "refuses" };
-            format!("{fate} for M{}: {}", author.0, crate::parcel::brief_change(change))
+            format!("{fate} for M{}: {}", author.0, crate::packet::brief_change(change))
         };
         self.trace.line(now_us, Place::Store, line);
         self.trace.mark((now_us, "cas", author, written));
         if written {
             let disks = self.managers.iter().map(|(n, host)| (*n, host.disk_as_acked())).collect();
-            self.dog.on_config(now_us, author, (&before, self.store.state()), &disks);
+            self.checker.on_config(now_us, author, (&before, self.store.state()), &disks);
             self.forget_told();
             for part in new_parts(&before, self.store.state()) {
                 self.queue.after(400_000, Event::Pull(part));
             }
             for number in self.managers.keys().copied().collect::<Vec<_>>() {
-                let late = self.phase == Phase::Chaos && self.chance.permille(40);
-                let delay_us = self.chance.within(100, if late { 900_000 } else { 5_000 });
+                let late = self.phase == Phase::Chaos && self.rng.permille(40);
+                let delay_us = self.rng.within(100, if late { 900_000 } else { 5_000 });
                 if late && self.is_there(Place::Manager(number)) {
                     self.counters.fault(Fault::LateWatch);
                 }
@@ -174,17 +174,17 @@ impl World {
     }
 
     /// Sends a compare-and-set; sometimes it arrives long after.
-    pub fn send_cas(&mut self, number: ManagerNumber, parcel: Parcel) {
-        if let Parcel::Cas { change, .. } = &parcel
+    pub fn send_cas(&mut self, number: ManagerNumber, packet: Packet) {
+        if let Packet::Cas { change, .. } = &packet
             && let Some(delay_us) = self.plant_lateness(number, change)
         {
-            self.send_later(number, delay_us, parcel);
-        } else if self.phase == Phase::Chaos && self.chance.permille(60) {
+            self.send_later(number, delay_us, packet);
+        } else if self.phase == Phase::Chaos && self.rng.permille(60) {
             self.counters.fault(Fault::LateCas);
-            let delay_us = self.chance.within(200_000, STRAGGLER_US_MAX);
-            self.send_later(number, delay_us, parcel);
+            let delay_us = self.rng.within(200_000, STRAGGLER_US_MAX);
+            self.send_later(number, delay_us, packet);
         } else {
-            self.send(Place::Manager(number), Place::Store, None, parcel);
+            self.send(Place::Manager(number), Place::Store, None, packet);
         }
     }
 }

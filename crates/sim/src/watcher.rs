@@ -67,7 +67,7 @@ pub fn filter_of(part: ManagerNumber) -> Filter {
 impl World {
     /// The watcher pulls from a partition through any manager.
     pub fn on_pull_due(&mut self, part: ManagerNumber) {
-        let through = self.chance.index(self.setup.numbers.len());
+        let through = self.rng.index(self.setup.numbers.len());
         let through = self.setup.numbers[through].0;
         let now_us = self.now_us();
         let following = self.watcher.parts.entry(part).or_default();

@@ -10,21 +10,21 @@
 //! Every arrow is an event of the queue, delayed, lost, repeated or cut by the network. Each host
 //! (manager, node, client) is an `impl World` block in a file of its own.
 
-use crate::chance::Chance;
+use crate::checker::Checker;
 use crate::client_host::ClientHost;
 use crate::counters::{Counters, Fault};
 use crate::invariant::deadlines;
 use crate::link;
 use crate::manager_host::ManagerHost;
+use crate::mutants::Plant;
 use crate::network::{Network, Place, STRAGGLER_US_MAX};
 use crate::node_host::NodeHost;
-use crate::parcel::Parcel;
-use crate::plant::Plant;
+use crate::packet::Packet;
 use crate::queue::Queue;
+use crate::rng::SeededRng;
 use crate::setup::Setup;
 use crate::store::Store;
 use crate::trace::Trace;
-use crate::watchdog::Watchdog;
 use crate::watcher::Watcher;
 use crate::writer_host::WriterHost;
 use rota_docstore::Digest;
@@ -42,7 +42,7 @@ pub const WALL_START_MS: u64 = 1_750_000_000_000;
 /// Something that happens.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// A parcel arrives.
+    /// A packet arrives.
     Arrive {
         /// From.
         from: Place,
@@ -50,10 +50,10 @@ pub enum Event {
         to: Place,
         /// Only if that run of the receiver is still there.
         run: Option<u64>,
-        /// How many parcels were sent before it.
+        /// How many packets were sent before it.
         serial: u64,
         /// What.
-        parcel: Box<Parcel>,
+        packet: Box<Packet>,
     },
     /// A manager carries out what it decided.
     Flush(ManagerNumber, u64),
@@ -155,9 +155,9 @@ pub struct World {
     /// Events.
     pub queue: Queue<Event>,
     /// Randomness of the network and the hosts.
-    pub chance: Chance,
+    pub rng: SeededRng,
     /// That of the links between managers and nodes.
-    pub link_chance: Chance,
+    pub link_chance: SeededRng,
     /// The network.
     pub network: Network,
     /// The config store.
@@ -175,7 +175,7 @@ pub struct World {
     /// The watcher.
     pub watcher: Watcher,
     /// The observer.
-    pub dog: Watchdog,
+    pub checker: Checker,
     /// What happened, counted.
     pub counters: Counters,
     /// What happened, in order.
@@ -201,8 +201,8 @@ pub struct World {
 impl World {
     /// The cluster of a seed, everything about to start.
     pub fn new(seed: u64, keep_trace: bool, plant: Option<Plant>) -> Self {
-        let mut chance = Chance::new(seed);
-        let setup = Setup::draw(&mut chance);
+        let mut rng = SeededRng::new(seed);
+        let setup = Setup::draw(&mut rng);
         let mut network = Network::default();
         network.base = setup.weather;
         network.stragglers = true;
@@ -210,8 +210,8 @@ impl World {
         let view = View::found(cluster, m, r, 100, &setup.numbers)
             .expect("the drawn numbers are distinct and below m");
         let state = ConfigState { index: 1, view: Some(Arc::new(view)), ..ConfigState::default() };
-        let mut dog = Watchdog::new(setup.m, &setup.timing);
-        dog.ledger.on_config(0, &state);
+        let mut checker = Checker::new(setup.m, &setup.timing);
+        checker.ledger.on_config(0, &state);
         let mut world = Self {
             queue: Queue::default(),
             network,
@@ -222,7 +222,7 @@ impl World {
             clients: Vec::new(),
             writers: Vec::new(),
             watcher: Watcher::default(),
-            dog,
+            checker,
             counters: Counters::default(),
             trace: Trace::new(keep_trace),
             plant,
@@ -234,7 +234,7 @@ impl World {
             disturbed: 0,
             sent: 0,
             arrived: BTreeMap::new(),
-            chance,
+            rng,
             link_chance: link::chance_of(seed),
             setup,
         };
@@ -246,24 +246,24 @@ impl World {
         for (number, id) in self.setup.numbers.clone() {
             let config = self.setup.manager_config(number, &id);
             self.managers.insert(number, ManagerHost::new(config));
-            let delay_us = self.chance.within(0, 200_000);
+            let delay_us = self.rng.within(0, 200_000);
             self.queue.after(delay_us, Event::StartManager(number));
             self.queue.after(400_000, Event::Pull(number));
         }
         for index in 0..self.setup.nodes {
             let node = NodeId::parse(&format!("node-{index}")).expect("a short name");
             self.add_node(node);
-            let delay_us = self.chance.within(0, 300_000);
+            let delay_us = self.rng.within(0, 300_000);
             self.queue.after(delay_us, Event::BootNode(index));
         }
         for index in 0..self.setup.clients {
-            self.clients.push(ClientHost::new(self.chance.fork()));
-            let delay_us = self.chance.within(300_000, 600_000);
+            self.clients.push(ClientHost::new(self.rng.fork()));
+            let delay_us = self.rng.within(300_000, 600_000);
             self.queue.after(delay_us, Event::ClientNext(index));
         }
         for index in 0..crate::writer_host::WRITERS {
-            self.writers.push(WriterHost::new(self.chance.fork()));
-            let delay_us = self.chance.within(300_000, 600_000);
+            self.writers.push(WriterHost::new(self.rng.fork()));
+            let delay_us = self.rng.within(300_000, 600_000);
             self.queue.after(delay_us, Event::WriterNext(index));
         }
         self.queue.after(700_000, Event::Disturb);
@@ -284,7 +284,7 @@ impl World {
 
     /// Lets everything happen up to a moment, or until a rule is broken.
     pub fn run_until(&mut self, until_us: u64) {
-        while self.dog.violations.is_empty() {
+        while self.checker.violations.is_empty() {
             let Some(event) = self.queue.next_until(until_us) else { break };
             self.happen(event);
         }
@@ -292,8 +292,8 @@ impl World {
 
     fn happen(&mut self, event: Event) {
         match event {
-            Event::Arrive { from, to, run, serial, parcel } => {
-                self.arrive(from, to, run, serial, parcel);
+            Event::Arrive { from, to, run, serial, packet } => {
+                self.arrive(from, to, run, serial, packet);
             }
             Event::Flush(number, run) => self.on_flush_due(number, run),
             Event::Tick(number, run, at_us) => self.on_tick(number, run, at_us),
@@ -335,12 +335,12 @@ impl World {
 
     fn on_audit(&mut self) {
         let now_us = self.now_us();
-        let verdict = self.dog.deadlines.check(now_us);
-        self.dog.judge(now_us, verdict);
+        let verdict = self.checker.deadlines.check(now_us);
+        self.checker.judge(now_us, verdict);
         for (number, host) in &self.managers {
             if let Some(waits) = host.waits(now_us) {
                 let verdict = deadlines::check_waits(*number, &waits);
-                self.dog.judge(now_us, verdict);
+                self.checker.judge(now_us, verdict);
             }
         }
         self.try_joins_again();
@@ -361,14 +361,14 @@ impl World {
         }
     }
 
-    /// Sends a parcel. With `run`, only that run of the receiver gets it.
-    pub fn send(&mut self, from: Place, to: Place, run: Option<u64>, parcel: Parcel) {
-        let (repeats, there) = (parcel.may_repeat(), self.is_there(to));
+    /// Sends a packet. With `run`, only that run of the receiver gets it.
+    pub fn send(&mut self, from: Place, to: Place, run: Option<u64>, packet: Packet) {
+        let (repeats, there) = (packet.may_repeat(), self.is_there(to));
         self.feel(from, to);
-        let mut passage = self.network.pass(from, to, repeats, &mut self.chance);
-        let late = self.phase == Phase::Chaos && matches!(parcel, Parcel::ToNode { .. });
-        if late && passage.again_us.is_none() && self.chance.permille(30) {
-            passage.again_us = Some(self.chance.within(50_000, STRAGGLER_US_MAX));
+        let mut passage = self.network.pass(from, to, repeats, &mut self.rng);
+        let late = self.phase == Phase::Chaos && matches!(packet, Packet::ToNode { .. });
+        if late && passage.again_us.is_none() && self.rng.permille(30) {
+            passage.again_us = Some(self.rng.within(50_000, STRAGGLER_US_MAX));
             if there {
                 self.counters.fault(Fault::LateNodeCall);
             }
@@ -390,16 +390,16 @@ impl World {
                 [None, Some(_)] => " (late)",
             };
             let line =
-                || format!("sends #{serial} to {to}{fate}: {} {}", parcel.name(), parcel.line());
+                || format!("sends #{serial} to {to}{fate}: {} {}", packet.name(), packet.line());
             self.trace.line(self.queue.now_us(), from, line);
         }
-        let mut parcel = Some(Box::new(parcel));
+        let mut packet = Some(Box::new(packet));
         for (index, delay_us) in ways.into_iter().enumerate() {
             let Some(delay_us) = delay_us else { continue };
             let last = index == 1 || ways[1].is_none();
-            let content = if last { parcel.take() } else { parcel.clone() };
-            if let Some(parcel) = content {
-                self.queue.after(delay_us, Event::Arrive { from, to, run, serial, parcel });
+            let content = if last { packet.take() } else { packet.clone() };
+            if let Some(packet) = content {
+                self.queue.after(delay_us, Event::Arrive { from, to, run, serial, packet });
             }
         }
     }
@@ -410,10 +410,10 @@ impl World {
         to: Place,
         run: Option<u64>,
         serial: u64,
-        parcel: Box<Parcel>,
+        packet: Box<Packet>,
     ) {
         if let Some(until_us) = self.paused_until(to) {
-            self.queue.at(until_us, Event::Arrive { from, to, run, serial, parcel });
+            self.queue.at(until_us, Event::Arrive { from, to, run, serial, packet });
             return;
         }
         let newest = self.arrived.entry((from, to)).or_default();
@@ -423,13 +423,13 @@ impl World {
         *newest = (*newest).max(serial);
         let now_us = self.now_us();
         self.trace.mark((now_us, from, to, serial));
-        let name = parcel.name();
+        let name = packet.name();
         self.trace.line(now_us, to, || format!("gets #{serial} from {from}: {name}"));
         match to {
-            Place::Manager(number) => self.manager_gets(number, run, from, *parcel),
-            Place::Node(index) => self.node_gets(index, run, *parcel),
-            Place::Store => self.store_gets(from, *parcel),
-            Place::Client(_) => self.client_gets(*parcel),
+            Place::Manager(number) => self.manager_gets(number, run, from, *packet),
+            Place::Node(index) => self.node_gets(index, run, *packet),
+            Place::Store => self.store_gets(from, *packet),
+            Place::Client(_) => self.client_gets(*packet),
         }
     }
 

@@ -2,13 +2,13 @@
 //! a time of their own, repeat what they do not know the end of, read, keep copies in step, and
 //! switch a namespace off and on.
 
-use crate::chance::Chance;
+use crate::blob_store::attachment_of;
 use crate::client_host::CallFor;
 use crate::counters::Fault;
 use crate::invariant::Violation;
 use crate::network::Place;
+use crate::rng::SeededRng;
 use crate::setup::{CLIENT_DEADLINE_MS_MAX, WORK_MS};
-use crate::shelf::attachment_of;
 use crate::world::{Event, Phase, WALL_START_MS, World};
 use crate::writing::{Added, Adding, GROUPS, Log, SPACE, SWITCHED, SeenDocument, Told, Written};
 use crate::writing::{name, names};
@@ -47,7 +47,7 @@ enum Wish {
 /// A writer.
 #[derive(Clone, Debug)]
 pub struct WriterHost {
-    chance: Chance,
+    rng: SeededRng,
     /// Counts its wishes; calls of earlier ones are over.
     wishes: usize,
     current: Option<(Wish, u64)>,
@@ -62,9 +62,9 @@ pub struct WriterHost {
 
 impl WriterHost {
     /// A writer with nothing under way.
-    pub fn new(chance: Chance) -> Self {
+    pub fn new(rng: SeededRng) -> Self {
         Self {
-            chance,
+            rng,
             wishes: 0,
             current: None,
             additions: BTreeMap::new(),
@@ -96,13 +96,13 @@ impl World {
         if self.phase == Phase::Quiet || busy {
             return;
         }
-        let dice = self.writers[index].chance.within(0, 99);
+        let dice = self.writers[index].rng.within(0, 99);
         let wish = match dice {
             0..=44 => self.addition(index),
             45..=54 => self.repetition(index),
             55..=69 => self.reading(index),
             70..=89 => {
-                let stale_ok = self.writers[index].chance.permille(200);
+                let stale_ok = self.writers[index].rng.permille(200);
                 Wish::Sync(names(), stale_ok)
             }
             _ => self.switching(index),
@@ -123,7 +123,7 @@ impl World {
         let writer = &mut self.writers[index];
         let recent = writer.repeatable.len().saturating_sub(6);
         let recent = writer.repeatable.get(recent..).filter(|it| !it.is_empty());
-        let Some((op, at)) = recent.map(|it| writer.chance.pick(it).clone()) else {
+        let Some((op, at)) = recent.map(|it| writer.rng.pick(it).clone()) else {
             return self.addition(index);
         };
         self.counters.fault(Fault::RequestRepeated);
@@ -131,32 +131,35 @@ impl World {
     }
 
     fn addition(&mut self, index: usize) -> Wish {
-        let who = format!("w{}", self.dog.ledger.written.len());
-        let chance = &mut self.writers[index].chance;
-        let group = *chance.pick(&GROUPS);
+        let who = format!("w{}", self.checker.ledger.written.len());
+        let rng = &mut self.writers[index].rng;
+        let group = *rng.pick(&GROUPS);
         let mut docids: Vec<String> = group.iter().map(|it| (*it).to_owned()).collect();
-        if chance.permille(500) {
+        if rng.permille(500) {
             docids.truncate(1);
         }
-        let looks = if chance.permille(200) { names() } else { Vec::new() };
+        let looks = if rng.permille(200) { names() } else { Vec::new() };
         let looks = looks.iter().map(|it| it.docid().to_owned());
         let looks = looks.filter(|it| !docids.contains(it)).collect();
-        let fails = chance.permille(60);
-        let has_dhop = chance.permille(600);
+        let fails = rng.permille(60);
+        let has_dhop = rng.permille(600);
         let docid = docids[0].clone();
-        let attaches = chance.permille(400);
+        let attaches = rng.permille(400);
         let adding = Adding { who: who.clone(), docids: docids.clone(), looks, attaches, fails };
         // Two of three work beside the decisions.
-        let name =
-            if self.dog.ledger.written.len().is_multiple_of(3) { "sim.add" } else { "sim.work" };
+        let name = if self.checker.ledger.written.len().is_multiple_of(3) {
+            "sim.add"
+        } else {
+            "sim.work"
+        };
         let mut request = operation(SPACE, name, &adding);
         if has_dhop {
             let now_ms = WALL_START_MS + self.now_us() / 1000;
             request.dhop = Some(Stamp::from_epoch_ms(now_ms.saturating_sub(BEHIND_MS)));
             request.request_id = RequestId::parse(&who).ok();
         }
-        let at = self.dog.ledger.written.len();
-        self.dog.ledger.written.push(Written { who, docids, has_dhop, told: Vec::new() });
+        let at = self.checker.ledger.written.len();
+        self.checker.ledger.written.push(Written { who, docids, has_dhop, told: Vec::new() });
         let op = OperateOp { request: Arc::new(request), docid };
         if has_dhop {
             self.writers[index].repeatable.push((op.clone(), at));
@@ -165,8 +168,8 @@ impl World {
     }
 
     fn reading(&mut self, index: usize) -> Wish {
-        let chance = &mut self.writers[index].chance;
-        let here = *chance.pick(&["b", "c"]);
+        let rng = &mut self.writers[index].rng;
+        let here = *rng.pick(&["b", "c"]);
         let tolerance = Tolerance::seconds(2).0 / 1000;
         let document = |docid: &str, tolerance_s| serde_json::json!({"class": "Log", "docid": docid, "tolerance_s": tolerance_s});
         let documents = [document(here, 0), document("{a}1", tolerance)];
@@ -177,7 +180,7 @@ impl World {
 
     /// Switches a namespace off or on, or works in it.
     fn switching(&mut self, index: usize) -> Wish {
-        let dice = self.writers[index].chance.within(0, 9);
+        let dice = self.writers[index].rng.within(0, 9);
         let request = match dice {
             0..=1 => {
                 let put = serde_json::json!({"name": SWITCHED, "create": true});
@@ -203,11 +206,11 @@ impl World {
         let m = self.setup.m;
         let Some(writer) = self.writers.get_mut(index) else { return };
         let Some((wish, _)) = writer.current.clone() else { return };
-        let number = writer.chance.pick(&self.setup.numbers).0;
-        let deadline_ms = writer.chance.within(200, CLIENT_DEADLINE_MS_MAX);
-        let doubled = writer.chance.permille(60);
+        let number = writer.rng.pick(&self.setup.numbers).0;
+        let deadline_ms = writer.rng.within(200, CLIENT_DEADLINE_MS_MAX);
+        let doubled = writer.rng.permille(60);
         if let Wish::Run(_, Some(at)) = &wish
-            && let Some(written) = self.dog.ledger.written.get(*at)
+            && let Some(written) = self.checker.ledger.written.get(*at)
         {
             let attachment = attachment_of(&written.who);
             self.put_body(&attachment);
@@ -226,7 +229,7 @@ impl World {
             }
             Wish::Sync(names, stale_ok) => {
                 // Of one slot: the entry manager asks one owner.
-                let first = writer.chance.pick(&names).clone();
+                let first = writer.rng.pick(&names).clone();
                 let slot = slot_of(&first, m);
                 let names = names.iter().filter(|it| slot_of(it, m) == slot);
                 let held = |it: &DocName| writer.copies.get(it).map(|it| Held::of(it));
@@ -269,7 +272,7 @@ impl World {
     fn rest_writer(&mut self, index: usize) {
         let Some(writer) = self.writers.get_mut(index) else { return };
         writer.current = None;
-        let pause_us = writer.chance.skewed(2_000, 300_000);
+        let pause_us = writer.rng.skewed(2_000, 300_000);
         self.queue.after(pause_us, Event::WriterNext(index));
     }
 
@@ -311,7 +314,7 @@ impl World {
             Body::Json(text) => text.read::<Added>().ok(),
             Body::Nothing | Body::Binary { .. } => None,
         };
-        let (Some(added), Some(written)) = (added, self.dog.ledger.written.get_mut(at)) else {
+        let (Some(added), Some(written)) = (added, self.checker.ledger.written.get_mut(at)) else {
             return;
         };
         written.told.push(Told { sent_us, came_us, answer: (answer.version, added) });
@@ -336,14 +339,14 @@ impl World {
                 Ok(applied) => applied,
                 Err(_) if stale_ok => continue,
                 // What it has a copy of is gone.
-                Err(_) if self.dog.ledger.is_lost(name.docid(), self.setup.m) => {
+                Err(_) if self.checker.ledger.is_lost(name.docid(), self.setup.m) => {
                     writer.copies.remove(name);
                     writer.held.remove(name);
                     continue;
                 }
                 Err(error) => {
                     let text = format!("a copy of {name} cannot take {update:?}: {error}");
-                    return self.dog.judge(came_us, Err(Violation::new("documents", text)));
+                    return self.checker.judge(came_us, Err(Violation::new("documents", text)));
                 }
             };
             match &applied {
@@ -354,17 +357,23 @@ impl World {
                 let (version, log) =
                     (applied.as_ref().map(|it| it.version()), Log::of(applied.as_deref()));
                 let name = name.clone();
-                self.dog.ledger.seen.push(SeenDocument { name, sent_us, came_us, version, log });
+                self.checker.ledger.seen.push(SeenDocument {
+                    name,
+                    sent_us,
+                    came_us,
+                    version,
+                    log,
+                });
             }
         }
     }
 
     /// A worker does an operation's work. Some takes longer than it may.
     pub fn work(&mut self, number: ManagerNumber, run: u64, work: u64, job: Box<Job>) {
-        let delay_us = if self.chance.permille(WORKS_LONG_PERMILLE) {
-            self.chance.within(WORK_MS * 1_000, WORKS_LONG_US_MAX)
+        let delay_us = if self.rng.permille(WORKS_LONG_PERMILLE) {
+            self.rng.within(WORK_MS * 1_000, WORKS_LONG_US_MAX)
         } else {
-            self.chance.skewed(200, WORK_MS * 1_000)
+            self.rng.skewed(200, WORK_MS * 1_000)
         };
         self.queue.after(delay_us, Event::Worked(number, run, work, job));
     }
@@ -387,14 +396,14 @@ impl World {
         let came_us = self.now_us();
         let Some(Ok(Answer::Documents(DocumentAnswer::Synced(Ok(updates))))) = result else {
             let text = format!("the last reading of documents came to {result:?}");
-            return self.dog.judge(came_us, Err(Violation::new("served", text)));
+            return self.checker.judge(came_us, Err(Violation::new("served", text)));
         };
         for (name, update) in updates {
             match apply(name, None, update) {
                 Ok(document) => {
                     let version = document.as_ref().map(|it| it.version());
                     let (name, log) = (name.clone(), Log::of(document.as_deref()));
-                    self.dog.ledger.seen.push(SeenDocument {
+                    self.checker.ledger.seen.push(SeenDocument {
                         name,
                         sent_us,
                         came_us,
@@ -404,7 +413,7 @@ impl World {
                 }
                 Err(error) => {
                     let text = format!("the last reading of {name}: {error}");
-                    self.dog.judge(came_us, Err(Violation::new("documents", text)));
+                    self.checker.judge(came_us, Err(Violation::new("documents", text)));
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! What writers do with documents: they add their name to one or two of a few documents. Whoever
 //! reads a document sees in which order that happened, and whether anything happened twice.
 
-use crate::shelf::attachment_of;
+use crate::blob_store::attachment_of;
 use rota_docstore::{
     Content, Desk, DocName, Document, Exception, ItemName, Namespace, Operation, Operations, Place,
     Stamp, Tolerance, Wanted,

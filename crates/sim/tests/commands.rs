@@ -42,7 +42,7 @@ fn has_counts(document: &Value, name: &str) {
 
 #[test]
 fn literal_prints_for_each_broken_promise_its_steps_and_the_trace_in_words() {
-    let document = printed(&["literal", "-o", "json"]);
+    let document = printed(&["paper", "-o", "json"]);
     for row in rows(&document) {
         let trace = rows(&row["trace"]);
         assert_eq!(row["steps"], trace.len(), "{row}");

@@ -2,7 +2,7 @@
 //! with the way to whatever is broken: `rota-sim model`, `rota-sim mutants --traces`.
 
 use rota_sim::Bug;
-use rota_sim::model::shipped::{Bounds, Left, explore, explore_watching, suite};
+use rota_sim::modelcheck::{Bounds, Left, explore, explore_watching, suite};
 
 /// Searches the bounds of that name; they must hold at least so many states.
 fn holds(name: &str, states_min: usize) {

@@ -1,7 +1,7 @@
 //! Everything that can go wrong with a data folder.
 
 use crate::engine::EngineKind;
-use crate::folder::FORMAT;
+use crate::layout::FORMAT;
 use rota_model::{ClusterName, ManagerId, ManagerNumber};
 use std::io;
 use std::path::{Path, PathBuf};

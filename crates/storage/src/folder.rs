@@ -22,17 +22,13 @@
 use crate::disk::{Disk, Lock};
 use crate::engine::EngineKind;
 use crate::error::EngineError;
+use crate::layout::{FORMAT, is_engine_file};
 use crate::marker::{Fields, Marker};
 use rota_model::{ClusterName, ManagerId, ManagerNumber};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
-
-/// Version of everything in a data folder. In format 1, managers kept sessions as records of their
-/// own; since 2 everything is a document; since 3 what is remembered of requests lies beside them; since 4
-/// a session that has ended keeps a digest of its attributes, and may tell how long it is given to end.
-pub const FORMAT: u32 = 4;
 
 const MARKER: Marker = Marker { title: "rota data folder", format: FORMAT };
 const OWNER: &str = "OWNER";
@@ -237,11 +233,6 @@ impl Folder {
         ];
         MARKER.write(&*self.disk, &self.file(OWNER), &fields)
     }
-}
-
-/// True for names that engines give to their files.
-fn is_engine_file(name: &str) -> bool {
-    name == crate::redb_engine::FILE || crate::log::is_log_file(name)
 }
 
 fn read_owner(

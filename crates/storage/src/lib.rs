@@ -63,6 +63,7 @@ pub mod documents;
 mod engine;
 mod error;
 mod folder;
+mod layout;
 mod log;
 mod marker;
 mod record;
@@ -76,7 +77,8 @@ pub use engine::{
     BATCH_BYTES_MAX, Engine, EngineKind, KEY_BYTES_MAX, KvWrite, VALUE_BYTES_MAX, Visit,
 };
 pub use error::EngineError;
-pub use folder::{FORMAT, Label, begun_for, give_up, is_unclaimed};
+pub use folder::{Label, begun_for, give_up, is_unclaimed};
+pub use layout::FORMAT;
 pub use log::{LogEngine, LogSettings};
 // What a [`Label`] is made of.
 pub use redb_engine::{RedbEngine, RedbSettings};

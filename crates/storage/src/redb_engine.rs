@@ -4,6 +4,7 @@ use crate::disk::{Disk, DiskFile};
 use crate::engine::{Engine, EngineKind, KvWrite, Visit, check};
 use crate::error::EngineError;
 use crate::folder::{Folder, Label, State};
+use crate::layout::REDB;
 use crate::record::checksum;
 use redb::{Database, Durability, ReadableDatabase, TableDefinition};
 use std::io;
@@ -11,7 +12,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The file's name in its folder.
-pub(crate) const FILE: &str = "records.redb";
 const RECORDS: TableDefinition<&[u8], &[u8]> = TableDefinition::new("records");
 const META: TableDefinition<&str, &str> = TableDefinition::new("meta");
 /// Its value is the label's lines: a file that was copied from another folder is noticed.
@@ -67,7 +67,7 @@ impl RedbEngine {
         mut folder: Folder,
         settings: RedbSettings,
     ) -> Result<Self, EngineError> {
-        let file = folder.file(FILE);
+        let file = folder.file(REDB);
         let database = match folder.state {
             State::New => make(&folder, &file, settings)?,
             State::Ready => open_made(&folder, &file, settings)?,

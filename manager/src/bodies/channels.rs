@@ -12,7 +12,7 @@ use tonic::transport::Channel;
 /// One connection to each address that was asked for. There are as many as managers.
 #[derive(Debug, Default)]
 pub(super) struct Channels {
-    /// Held for a look, never across an await. A lock, because many streams need it.
+    /// LaneBytes for a look, never across an await. A lock, because many streams need it.
     open: Mutex<BTreeMap<String, Channel>>,
 }
 

@@ -41,7 +41,7 @@ pub(super) struct Places {
 #[derive(Debug)]
 struct Shared {
     most: usize,
-    // A lock, because every body on its way has its own task. Held for one look at all places.
+    // A lock, because every body on its way has its own task. LaneBytes for one look at all places.
     taken: Mutex<Taken>,
     left: Notify,
 }

@@ -20,7 +20,7 @@ const NUMBER: ManagerNumber = ManagerNumber(100);
 
 struct One {
     mailbox: Mailbox,
-    seen: watch::Receiver<Seen>,
+    seen: watch::Receiver<DriverState>,
     stop: CancellationToken,
     driver: JoinHandle<Ended>,
     _watcher: Arc<Watcher>,
@@ -59,7 +59,7 @@ impl One {
         let (mailbox, lanes) = mailbox();
         let metrics = Metrics::new();
         let (bodies, _fetcher) = crate::bodies::of_test(folder, &cluster(), NUMBER);
-        let rim = Rim {
+        let outputs = Outputs {
             peers: PeerLinks::new(
                 cluster(),
                 mailbox.clone(),
@@ -77,7 +77,7 @@ impl One {
         };
         let clock = Clock::start();
         let manager = Manager::new(config(id), disk, 7, clock.now());
-        let (driver, seen) = Driver::new(manager, clock, lanes, rim);
+        let (driver, seen) = Driver::new(manager, clock, lanes, outputs);
         let stop = CancellationToken::new();
         let driver = tokio::spawn(driver.run(stop.clone()));
         let watcher = Arc::new(Watcher::start(store));

@@ -1,9 +1,9 @@
 //! From outside of the ring into it: a number that was told is tried, and whoever told it hears what
 //! became of it. A refused one leaves everything as it was before.
 
-use super::{Doors, Said, Waiting, Working, begin, open, stop};
+use super::{JoinOrder, Listeners, Waiting, Working, begin, open, stop};
 use crate::application::Application;
-use crate::driver::Seen;
+use crate::driver_state::DriverState;
 use crate::options::Options;
 use anyhow::Result;
 use rota_daemon::Stop;
@@ -29,7 +29,7 @@ impl Waiting {
     /// Waits until the ring takes a number that is told. `None`: the process is to end.
     pub(super) async fn enter(mut self, asked: &mut Stop) -> Result<Option<Working>> {
         loop {
-            let Doors { store, addresses, .. } = &self.doors;
+            let Listeners { store, addresses, .. } = &self.listeners;
             let told = tokio::select! {
                 told = self.outside.told(&self.options, &**store, addresses, self.begun) => told?,
                 _ = asked.wished() => {
@@ -38,8 +38,8 @@ impl Waiting {
                 }
             };
             let wanted = (self.options.clone(), self.application.clone());
-            let said = Said { force_lost: told.force_lost() };
-            let working = match tried(wanted, self.doors.again()?, told.number, said).await {
+            let said = JoinOrder { force_lost: told.force_lost() };
+            let working = match tried(wanted, self.listeners.again()?, told.number, said).await {
                 Ok(Tried::Joined(working, member, epoch)) => {
                     told.joined(member, epoch);
                     working
@@ -68,20 +68,20 @@ impl Waiting {
 /// Begins to work under a number, until the View has it or refuses it.
 async fn tried(
     (options, application): (Options, Application),
-    doors: Doors,
+    listeners: Listeners,
     number: ManagerNumber,
-    said: Said,
+    said: JoinOrder,
 ) -> Result<Tried> {
-    let opened = match open(options, number, doors, Some(said)).await {
+    let opened = match open(options, number, listeners, Some(said)).await {
         Ok(opened) => opened,
         Err(error) => return Ok(Tried::Refused(error.downcast::<ClaimRefused>()?)),
     };
     let working = Box::new(begin(opened, application)?);
-    let mut seen = working.looks.seen.clone();
+    let mut seen = working.server_parts.seen.clone();
     let claimed = seen.wait_for(|it| it.member.is_some());
     let claimed = tokio::time::timeout(PATIENCE, claimed).await;
     match claimed.map(|it| it.map(|seen| seen.clone())) {
-        Ok(Ok(Seen { view, member: Some(member), .. })) => {
+        Ok(Ok(DriverState { view, member: Some(member), .. })) => {
             Ok(Tried::Joined(working, member, view.map_or(0, |it| it.epoch.0)))
         }
         // The driver has ended.

@@ -5,7 +5,7 @@ use super::bodies::{Recent, TakenBodies};
 use super::documents::{Failure, mixed_up, page, sync};
 use super::namespaces::{STEP, create_missing};
 use crate::bodies::in_time;
-use crate::mailbox::Begun;
+use crate::mailbox::PendingCall;
 use rota_docstore::{Digest, DocName, Document, Exception, Namespace, SyncRequest, Update};
 use rota_model::items::{POOL_CLASS, REQUEST_CLASS, SESSION_CLASS};
 use rota_model::{Changed, Refusal, RefusalKind, Retry};
@@ -103,7 +103,7 @@ struct Importing<'a> {
     admin: String,
     into: Option<Namespace>,
     /// Documents, each with the bodies that it names.
-    under_way: VecDeque<(Begun, Vec<Digest>)>,
+    under_way: VecDeque<(PendingCall, Vec<Digest>)>,
     bodies: TakenBodies,
     /// Bodies of documents that were taken over.
     gained: Recent<Digest>,

@@ -2,7 +2,7 @@
 
 use super::documents::{Failure, mixed_up, operate, sync};
 use super::{Shared, export, list};
-use crate::mailbox::Begun;
+use crate::mailbox::PendingCall;
 use crate::rpc::deadline::deadline_of;
 use prost::Message as _;
 use rota_docstore::space::SPACE_CLASS;
@@ -178,7 +178,7 @@ fn usage_until(deadline: Instant) -> Instant {
 async fn usage(shared: &Shared, space: &Namespace, until: Instant) -> Result<Usage, Failure> {
     let view = shared.seen.borrow().view.clone();
     let numbers = view.iter().flat_map(|view| view.parts.keys());
-    let begun: Vec<Begun> = numbers
+    let begun: Vec<PendingCall> = numbers
         .map(|number| {
             // The last slot of its partition: little is looked at, and the sum is of the partition.
             let from = DocumentCursor { slot: SlotId(number.0), after: None };

@@ -26,7 +26,7 @@ pub struct DeadNodeArguments {
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     sessions: u32,
     /// Between two opens of new ids.
-    #[arg(long, default_value = "50ms", value_parser = crate::cli::length_of_time)]
+    #[arg(long, default_value = "50ms", value_parser = crate::length_of_time::length_of_time)]
     every: Duration,
     /// Managers of the cluster.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]

@@ -40,7 +40,7 @@ pub struct GrowArguments {
     #[arg(long, value_name = "PER_S", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rate_per_manager: Option<u32>,
     /// How long the ring is watched at rest: what it uses then is taken off.
-    #[arg(long, default_value = "3s", value_parser = crate::cli::length_of_time)]
+    #[arg(long, default_value = "3s", value_parser = crate::length_of_time::length_of_time)]
     rest: Duration,
     /// Class of the sessions.
     #[arg(long, default_value = "builtin")]

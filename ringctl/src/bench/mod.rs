@@ -24,8 +24,8 @@ mod report;
 mod target;
 mod usage;
 
-use crate::cli::length_of_time;
 use crate::failure::UsageMistake;
+use crate::length_of_time::length_of_time;
 use crate::output::Out;
 use clap::{Args, Subcommand};
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Bodies of attachments: from files, and into files.
 
 use super::{CallerArguments, place};
-use crate::cli::length_of_time;
 use crate::destination::Destination;
+use crate::length_of_time::length_of_time;
 use crate::output::{Format, Out, STANDARD, plain_table, standard};
 use crate::source;
 use anyhow::Context;

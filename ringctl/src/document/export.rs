@@ -3,8 +3,8 @@
 use super::body::measure;
 use super::show::Shown;
 use super::{CallerArguments, absent, document_name};
-use crate::cli::length_of_time;
 use crate::destination::Destination;
+use crate::length_of_time::length_of_time;
 use crate::output::{Format, Out, counted};
 use anyhow::{Context, bail};
 use clap::Args;

@@ -6,12 +6,12 @@ mod operations;
 mod parameters;
 mod show;
 
-use crate::cli::length_of_time;
-use crate::failure::{Unknown, UsageMistake};
+use crate::connect;
+use crate::failure::{OutcomeUnknown, UsageMistake};
+use crate::length_of_time::length_of_time;
 use crate::namespace::namespace;
 use crate::output::{Format, Out, plain_table};
 use crate::secret::{AccountKey, AdminKey};
-use crate::silence;
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use parameters::Parameters;
@@ -172,20 +172,20 @@ fn request_id(text: &str) -> Result<RequestId, String> {
 
 /// Runs a command on documents.
 pub async fn run(command: &DocumentCommand, endpoint: &str, out: &mut Out) -> anyhow::Result<()> {
-    let client = silence::client(endpoint, out.format())?;
+    let client = connect::client(endpoint, out.format())?;
     match command {
-        DocumentCommand::Get(it) => silence::told(endpoint, get(&client, it, out)).await,
-        DocumentCommand::List(it) => silence::told(endpoint, list(&client, it, out)).await,
+        DocumentCommand::Get(it) => connect::told(endpoint, get(&client, it, out)).await,
+        DocumentCommand::List(it) => connect::told(endpoint, list(&client, it, out)).await,
         DocumentCommand::Operate(it) => {
-            Box::pin(silence::told(endpoint, operate(&client, it, out))).await
+            Box::pin(connect::told(endpoint, operate(&client, it, out))).await
         }
         DocumentCommand::Operations(it) => {
-            silence::told(endpoint, operations::operations(&client, it, out)).await
+            connect::told(endpoint, operations::operations(&client, it, out)).await
         }
-        DocumentCommand::PutBody(it) => silence::told_when_gone(body::put(&client, it, out)).await,
-        DocumentCommand::GetBody(it) => silence::told_when_gone(body::get(&client, it, out)).await,
+        DocumentCommand::PutBody(it) => connect::told_when_gone(body::put(&client, it, out)).await,
+        DocumentCommand::GetBody(it) => connect::told_when_gone(body::get(&client, it, out)).await,
         DocumentCommand::Export(it) => {
-            silence::told_when_gone(export::export(&client, it, out)).await
+            connect::told_when_gone(export::export(&client, it, out)).await
         }
     }
 }
@@ -265,7 +265,7 @@ async fn operate(client: &Client, it: &OperateArguments, out: &mut Out) -> anyho
         build,
         ..Request::new(space, &it.operation)
     };
-    let unknown = Unknown::Operation(named);
+    let unknown = OutcomeUnknown::Operation(named);
     let answer = client.documents().operate(&Operate { request, docid }, it.timeout).await;
     let answer = answer.map_err(|error| unknown.unless_refused(error))?;
     let answered = Answered::of(&answer);

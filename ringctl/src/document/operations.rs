@@ -1,6 +1,6 @@
 //! `ringctl document operations`: what there is to operate.
 
-use crate::cli::length_of_time;
+use crate::length_of_time::length_of_time;
 use crate::output::{Format, Out, plain_table};
 use anyhow::Context;
 use clap::Args;

@@ -7,11 +7,11 @@
 
 mod left;
 
-use crate::cli::length_of_time;
-use crate::failure::Unknown;
+use crate::connect;
+use crate::failure::OutcomeUnknown;
 use crate::inspect;
+use crate::length_of_time::length_of_time;
 use crate::output::{Format, Out, counted};
-use crate::silence;
 use anyhow::bail;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -110,13 +110,13 @@ async fn give(
 ) -> anyhow::Result<v1::OrderNodeResponse> {
     let request = v1::OrderNodeRequest { node: node.to_owned(), order: Some(order) };
     let answer = client.order_node(request, ORDER_WAIT);
-    let answer = silence::told_of_order(out.format(), ORDER_WAIT, answer).await;
-    answer.map_err(|error| Unknown::NodeOrder.unless_refused(error))
+    let answer = connect::told_of_order(out.format(), ORDER_WAIT, answer).await;
+    answer.map_err(|error| OutcomeUnknown::NodeOrder.unless_refused(error))
 }
 
 /// Cordons a node.
 pub async fn cordon(it: &NodeArguments, endpoints: &str, out: &mut Out) -> anyhow::Result<()> {
-    let client = silence::client(endpoints, out.format())?;
+    let client = connect::client(endpoints, out.format())?;
     let answer = give(&client, &it.node, Order::Cordon(Cordon {}), out).await?;
     let text = format!(
         "node {0} is {1}: nothing more is placed there, and what runs there runs on, until `ringctl \
@@ -129,7 +129,7 @@ pub async fn cordon(it: &NodeArguments, endpoints: &str, out: &mut Out) -> anyho
 /// Lets a node take sessions again.
 pub async fn uncordon(it: &NodeArguments, endpoints: &str, out: &mut Out) -> anyhow::Result<()> {
     let order = Order::Uncordon(Uncordon {});
-    let answer = give(&silence::client(endpoints, out.format())?, &it.node, order, out).await?;
+    let answer = give(&connect::client(endpoints, out.format())?, &it.node, order, out).await?;
     let text = match answer.state.as_str() {
         "LOST" | "REMOVED" => format!(
             "node {} is {}; it takes sessions when it comes back\n",
@@ -142,8 +142,8 @@ pub async fn uncordon(it: &NodeArguments, endpoints: &str, out: &mut Out) -> any
 
 /// Forgets a node that is gone, once no session of it is left.
 pub async fn forget(it: &NodeArguments, endpoints: &str, out: &mut Out) -> anyhow::Result<()> {
-    let client = silence::client(endpoints, out.format())?;
-    let answers = silence::told(endpoints, inspect::ask(&client, LOOK_WAIT)).await?;
+    let client = connect::client(endpoints, out.format())?;
+    let answers = connect::told(endpoints, inspect::ask(&client, LOOK_WAIT)).await?;
     // Of one that is there the managers say so.
     if let Some(gone) = inspect::join(&answers)
         .and_then(|ring| ring.nodes.into_iter().find(|node| node.id == it.node))
@@ -180,7 +180,7 @@ fn show(answer: v1::OrderNodeResponse, text: &str, out: &mut Out) -> anyhow::Res
 /// Drains a node, and waits if that is wished.
 pub async fn run(it: &DrainArguments, endpoints: &str, out: &mut Out) -> anyhow::Result<()> {
     let began = Instant::now();
-    let client = silence::client(endpoints, out.format())?;
+    let client = connect::client(endpoints, out.format())?;
     let within = it.deadline.map(|it| u64::try_from(it.as_millis()).unwrap_or(u64::MAX));
     let unlimited = it.wait_for_sessions.then_some(Time::Unlimited(true));
     let time = unlimited.or(within.map(Time::WithinMs));

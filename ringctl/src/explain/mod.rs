@@ -7,12 +7,12 @@
 
 mod reasons;
 
-use crate::cli::length_of_time;
+use crate::connect;
 use crate::failure::UsageMistake;
 use crate::inspect::{ask, join, newest_view};
+use crate::length_of_time::length_of_time;
 use crate::output::{Format, Out};
 use crate::session::Shown;
-use crate::silence;
 use anyhow::Context;
 use clap::Args;
 use rota_client::v1;
@@ -109,8 +109,8 @@ pub struct Node {
 /// Asks the ring, and explains.
 pub async fn run(it: &ExplainArguments, endpoint: &str, out: &mut Out) -> anyhow::Result<()> {
     let key = key_of(it)?;
-    let client = silence::client(endpoint, out.format())?;
-    let answers = silence::told(endpoint, ask(&client, it.timeout)).await?;
+    let client = connect::client(endpoint, out.format())?;
+    let answers = connect::told(endpoint, ask(&client, it.timeout)).await?;
     let (Some(ring), Some(view)) = (join(&answers), newest_view(&answers)) else {
         anyhow::bail!("the manager has no View yet");
     };

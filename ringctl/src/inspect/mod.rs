@@ -16,10 +16,10 @@ pub use join::{
 
 pub use tables::{node_table, short_digest};
 
-use crate::cli::length_of_time;
+use crate::connect;
+use crate::length_of_time::length_of_time;
 use crate::node;
 use crate::output::{Format, Out};
-use crate::silence;
 use clap::Args;
 use rota_client::{CallError, Client, v1};
 use std::time::Duration;
@@ -79,8 +79,8 @@ fn checked(
 
 /// Shows the ring.
 pub async fn run(it: &InspectArguments, endpoint: &str, out: &mut Out) -> anyhow::Result<()> {
-    let client = silence::client(endpoint, out.format())?;
-    let answers = silence::told(endpoint, ask(&client, it.timeout)).await?;
+    let client = connect::client(endpoint, out.format())?;
+    let answers = connect::told(endpoint, ask(&client, it.timeout)).await?;
     let Some(ring) = join(&answers) else { anyhow::bail!("the manager has no View yet") };
     match out.format() {
         Format::Json => out.json(&ring)?,

@@ -4,11 +4,11 @@ mod file;
 mod show;
 mod transfer;
 
-use crate::cli::length_of_time;
+use crate::connect;
 use crate::failure::UsageMistake;
+use crate::length_of_time::length_of_time;
 use crate::output::{Format, Out, counted};
 use crate::secret::AdminKey;
-use crate::silence;
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use rota_client::docstore::{Description, Limits, Namespace};
@@ -176,39 +176,39 @@ fn limit(text: &str) -> Result<Most, String> {
 /// Runs a command on namespaces.
 pub async fn run(it: &NamespaceArguments, endpoint: &str, out: &mut Out) -> anyhow::Result<()> {
     let key = it.admin_key.get()?;
-    let namespaces = silence::client(endpoint, out.format())?.namespaces().with_admin_key(&key);
+    let namespaces = connect::client(endpoint, out.format())?.namespaces().with_admin_key(&key);
     let namespaces = &namespaces.map_err(|error| UsageMistake(error.to_string()))?;
     let state = match &it.command {
         NamespaceCommand::Create(it) => {
             let create = described(it);
-            silence::told(endpoint, namespaces.create(&create, it.call.timeout)).await
+            connect::told(endpoint, namespaces.create(&create, it.call.timeout)).await
         }
         NamespaceCommand::Set(it) => {
-            silence::told(endpoint, namespaces.set(&changes(it), it.call.timeout)).await
+            connect::told(endpoint, namespaces.set(&changes(it), it.call.timeout)).await
         }
         NamespaceCommand::Show(it) => {
-            silence::told(endpoint, namespaces.get(&it.name, it.call.timeout)).await
+            connect::told(endpoint, namespaces.get(&it.name, it.call.timeout)).await
         }
         NamespaceCommand::Off(it) => {
             let switch = Switch { name: it.name.clone(), off: Some(it.message.clone()) };
-            silence::told(endpoint, namespaces.switch(&switch, it.call.timeout)).await
+            connect::told(endpoint, namespaces.switch(&switch, it.call.timeout)).await
         }
         NamespaceCommand::On(it) => {
             let switch = Switch { name: it.name.clone(), off: None };
-            silence::told(endpoint, namespaces.switch(&switch, it.call.timeout)).await
+            connect::told(endpoint, namespaces.switch(&switch, it.call.timeout)).await
         }
         NamespaceCommand::List(it) => {
-            return silence::told(endpoint, list(namespaces, it, out)).await;
+            return connect::told(endpoint, list(namespaces, it, out)).await;
         }
         // These say themselves what goes on.
         NamespaceCommand::Export(it) => {
-            return silence::told_when_gone(transfer::export(namespaces, it, out)).await;
+            return connect::told_when_gone(transfer::export(namespaces, it, out)).await;
         }
         NamespaceCommand::Import(it) => {
-            return silence::told_when_gone(transfer::import(namespaces, it, out)).await;
+            return connect::told_when_gone(transfer::import(namespaces, it, out)).await;
         }
         NamespaceCommand::Delete(it) => {
-            return silence::told_when_gone(delete(namespaces, it, out)).await;
+            return connect::told_when_gone(delete(namespaces, it, out)).await;
         }
     };
     show_one(&state?, out)

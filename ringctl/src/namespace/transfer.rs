@@ -3,9 +3,9 @@
 use super::file::{Reader, Writer};
 use super::show::{Exported, Imported};
 use super::{namespace, spinner};
-use crate::cli::length_of_time;
 use crate::destination::Destination;
-use crate::failure::Unknown;
+use crate::failure::OutcomeUnknown;
+use crate::length_of_time::length_of_time;
 use crate::output::{Format, Out, STANDARD, counted, standard};
 use crate::source;
 use anyhow::Context;
@@ -180,7 +180,7 @@ async fn send<R: AsyncRead + Unpin + Send>(
 ) -> anyhow::Result<Imported> {
     let mut records = Records { reader: Reader::begin(from).await?, progress };
     let done = namespaces.import(it.into.as_ref(), &mut records, it.patience).await;
-    let done = done.map_err(|error| anyhow::Error::from(error).context(Unknown::Import))?;
+    let done = done.map_err(|error| anyhow::Error::from(error).context(OutcomeUnknown::Import))?;
     Ok(Imported { documents: done.documents, kept: done.kept, bodies: done.bodies })
 }
 

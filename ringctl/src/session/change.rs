@@ -29,7 +29,7 @@ pub struct WatchArguments {
     #[arg(long, value_name = "POSITION|FILE")]
     position: Option<String>,
     /// Give up when no manager serves the watch for this long.
-    #[arg(long, default_value = "30s", value_parser = crate::cli::length_of_time)]
+    #[arg(long, default_value = "30s", value_parser = crate::length_of_time::length_of_time)]
     patience: Duration,
 }
 

@@ -5,11 +5,11 @@ mod show;
 
 pub use show::{Shown, state_name};
 
-use crate::cli::length_of_time;
-use crate::failure::{Addressee, Told, Unknown, UsageMistake};
+use crate::connect;
+use crate::failure::{Addressee, OutcomeUnknown, Reported, UsageMistake};
+use crate::length_of_time::length_of_time;
 use crate::output::{Format, Out, for_terminals, plain_table};
 use crate::secret::AdminKey;
-use crate::silence;
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use rota_client::{CallError, Client, v1};
@@ -201,13 +201,13 @@ fn session_state(text: &str) -> Result<SessionState, String> {
 
 /// Runs a command on sessions.
 pub async fn run(command: &SessionCommand, endpoint: &str, out: &mut Out) -> anyhow::Result<()> {
-    let client = silence::client(endpoint, out.format())?;
+    let client = connect::client(endpoint, out.format())?;
     let work = carry_out(&client, command, out);
     // A watch is silent while nothing happens.
     if matches!(command, SessionCommand::Watch(_)) {
-        return silence::told_when_gone(work).await;
+        return connect::told_when_gone(work).await;
     }
-    silence::told(endpoint, work).await
+    connect::told(endpoint, work).await
 }
 
 async fn carry_out(client: &Client, command: &SessionCommand, out: &mut Out) -> anyhow::Result<()> {
@@ -245,7 +245,7 @@ async fn open(client: &Client, it: &OpenArguments, out: &mut Out) -> anyhow::Res
         pool: it.pool.clone(),
         request_id: request_id(client, &it.request_id),
     };
-    let unknown = Unknown::Request(request.request_id.clone());
+    let unknown = OutcomeUnknown::Request(request.request_id.clone());
     let answer = client.open(request.clone(), it.call.timeout).await;
     let answer = answer.map_err(|error| unknown.unless_refused(error))?;
     let warnings = [
@@ -308,7 +308,7 @@ async fn close(client: &Client, it: &CloseArguments, out: &mut Out) -> anyhow::R
         grace_ms: it.grace_ms(),
         ..Default::default()
     };
-    let unknown = Unknown::Request(request.request_id.clone());
+    let unknown = OutcomeUnknown::Request(request.request_id.clone());
     let answer = if it.although_off {
         let operator = client.namespaces().with_admin_key(&it.admin_key.get()?);
         let operator = operator.map_err(|mistake| UsageMistake(mistake.to_string()))?;
@@ -335,7 +335,7 @@ async fn close(client: &Client, it: &CloseArguments, out: &mut Out) -> anyhow::R
     if out.format() == Format::Table {
         eprintln!("{UNFINISHED}: {}", show::why_unfinished(session, it.grace_ms()));
     }
-    Err(Told(UNFINISHED).into())
+    Err(Reported(UNFINISHED).into())
 }
 
 async fn list(client: &Client, it: &ListArguments, out: &mut Out) -> anyhow::Result<()> {
@@ -409,7 +409,7 @@ async fn send(client: &Client, it: &SendArguments, out: &mut Out) -> anyhow::Res
     let moved = client.send_event(&session.address, event, left).await;
     let moved = moved.map_err(|error| {
         let node = Addressee::Node { node: session.node_id.clone(), session: it.id.clone() };
-        node.unless_answered(Unknown::Event.unless_refused(error))
+        node.unless_answered(OutcomeUnknown::Event.unless_refused(error))
     })?;
     let moved = Moved {
         id: it.id.clone(),

@@ -14,11 +14,11 @@ mod census;
 mod finding;
 mod ring;
 
-use crate::cli::length_of_time;
-use crate::failure::Told;
+use crate::connect;
+use crate::failure::Reported;
 use crate::inspect::{self, Answers, newest_view};
+use crate::length_of_time::length_of_time;
 use crate::output::{Format, Out, counted};
-use crate::silence;
 pub use account::{Account, account};
 use anyhow::Context;
 pub use census::Key;
@@ -95,16 +95,16 @@ pub struct Report {
     seconds: f64,
 }
 
-/// Verifies the cluster. Fails with [`Told`] unless everything was proved.
+/// Verifies the cluster. Fails with [`Reported`] unless everything was proved.
 pub async fn run(it: &VerifyArguments, endpoint: &str, out: &mut Out) -> anyhow::Result<()> {
-    let client = silence::client(endpoint, out.format())?;
-    let answers = silence::told(endpoint, inspect::ask(&client, it.wait)).await?;
+    let client = connect::client(endpoint, out.format())?;
+    let answers = connect::told(endpoint, inspect::ask(&client, it.wait)).await?;
     let report = Verifier::new(&client, it.wait, it.timeout, answers)?.verify().await?;
     match out.format() {
         Format::Json => out.json(&report)?,
         Format::Table => out.text(&told(&report))?,
     }
-    if report.ok { Ok(()) } else { Err(Told("not everything was proved").into()) }
+    if report.ok { Ok(()) } else { Err(Reported("not everything was proved").into()) }
 }
 
 /// Proves the same within `timeout`, for a bench. Fails with what was not proved.

@@ -13,7 +13,7 @@ use crate::condition::{PATIENCE, eventually};
 use crate::sessions::{CALL, close, get, open};
 use rota_client::{CallError, Client, Entry, v1};
 use rota_model::{Changed, Retry, SessionState};
-use rota_sim::chance::Chance;
+use rota_sim::rng::SeededRng;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -123,7 +123,7 @@ impl Recording {
     }
 
     async fn contend(self, classes: Classes, stop: Arc<AtomicBool>) {
-        let mut chance = Chance::new(self.number as u64);
+        let mut rng = SeededRng::new(self.number as u64);
         let mut lives = [None; SHARED];
         let (mut pace, mut generation) = (pace(), 0);
         while !stop.load(Ordering::Relaxed) {
@@ -137,9 +137,9 @@ impl Recording {
                 (generation, lives) = (now, [None; SHARED]);
             }
             pace.tick().await;
-            let which = chance.index(SHARED);
+            let which = rng.index(SHARED);
             let id = shared(generation, which);
-            let life = match chance.within(0, 99) {
+            let life = match rng.within(0, 99) {
                 0..40 => self.open(&id, classes.of(which)).await,
                 40..70 => self.get(&id).await,
                 70..85 => self.close(&id, None).await,

@@ -39,7 +39,6 @@ const LEFT: &[(&str, &str)] = &[
     ("sessions", "manager::inputs"),
     // What the log's surroundings hold for others.
     ("log", "documents::documents_env"),
-    ("log", "node_lease::state"),
     ("log", "node_lease::reply"),
     ("log", "router::internal"),
     ("documents", "router::internal"),

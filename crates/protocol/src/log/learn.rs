@@ -36,19 +36,7 @@ impl Partition {
         let wanted = view.wanted(number);
         let missing: Vec<ManagerNumber> =
             wanted.iter().copied().filter(|it| is_absent(it)).collect();
-        leading.lead.newcomers.missing.retain(|it, _| missing.contains(it));
-        for it in &missing {
-            leading.lead.newcomers.missing.entry(*it).or_insert(now);
-        }
-        // Somebody else holds a copy for each that has been missing for long.
-        let repair_ms = env.config.timing.repair_ms;
-        let overdue = leading
-            .lead
-            .newcomers
-            .missing
-            .values()
-            .filter(|since| now >= **since + repair_ms)
-            .count();
+        let overdue = leading.lead.newcomers.on_missing(&missing, now, env.config.timing.repair_ms);
         let others = view.ring_from(number).filter(|it| view.is_up(*it) && !wanted.contains(it));
         let stand_ins: Vec<ManagerNumber> =
             others.take(overdue).filter(|it| is_absent(it)).collect();
@@ -59,11 +47,9 @@ impl Partition {
             .newcomers
             .learners
             .retain(|it, learner| absent.contains(it) && view.member(*it) == Some(learner.member));
-        // Whoever is down may come back, and who leaves may stay: they have what they got.
-        for (it, unwanted) in &mut leading.lead.newcomers.begun {
-            let is_wanted = absent.contains(it) || leading.lead.copies.contains_key(it);
-            *unwanted = if is_wanted { None } else { unwanted.or(Some(now)) };
-        }
+        let copies = &leading.lead.copies;
+        let is_wanted = |it: &ManagerNumber| absent.contains(it) || copies.contains_key(it);
+        leading.lead.newcomers.on_wanted(is_wanted, now);
         let abandon_ms = env.config.timing.abandon_ms;
         let mut unwanted = leading.lead.newcomers.begun.values().flatten();
         leading.lead.newcomers.drops_abandoned =

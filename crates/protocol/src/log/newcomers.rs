@@ -16,3 +16,22 @@ pub(crate) struct Newcomers {
     /// That is long enough ago for one of them: a new epoch is due.
     pub drops_abandoned: bool,
 }
+
+impl Newcomers {
+    /// Notes who is missing. Gives how many have been for that long: somebody else holds a copy for each.
+    pub fn on_missing(&mut self, missing: &[ManagerNumber], now_ms: u64, repair_ms: u64) -> usize {
+        self.missing.retain(|it, _| missing.contains(it));
+        for it in missing {
+            self.missing.entry(*it).or_insert(now_ms);
+        }
+        self.missing.values().filter(|since| now_ms >= **since + repair_ms).count()
+    }
+
+    /// Notes who is wanted no more. Whoever is down may come back, and who leaves may stay: they have what they
+    /// got.
+    pub fn on_wanted(&mut self, is_wanted: impl Fn(&ManagerNumber) -> bool, now_ms: u64) {
+        for (it, unwanted) in &mut self.begun {
+            *unwanted = if is_wanted(it) { None } else { unwanted.or(Some(now_ms)) };
+        }
+    }
+}

@@ -15,11 +15,6 @@ pub(crate) struct Judged {
     pub call_ms: u64,
 }
 
-/// Nodes of which this manager asked that they be declared lost under the View that it knows, and which
-/// entry of each that was about. The word may still be written, whatever became of the partition that
-/// gave the verdict: until the View changes, or the config store said no, such a boot is granted nothing.
-pub(crate) type Condemned = BTreeMap<NodeId, u64>;
-
 /// A renewal that waits for a confirm round.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Renewal {

@@ -52,7 +52,8 @@ pub(crate) const FAILURE_CHARS_MAX: usize = 300;
 pub(crate) struct Fleet {
     pub calls: BTreeMap<u64, CallFor>,
     /// Nodes of which this manager asked that they be declared lost under the View that it knows, and which
-    /// entry of each that was about ([`crate::node_lease`]).
+    /// entry of each that was about. The word may still be written, whatever became of the partition that
+    /// gave the verdict: until the View changes, or the config store said no, such a boot is granted nothing.
     pub condemned: BTreeMap<NodeId, u64>,
     /// Pools that need nodes: told to a pool owner that is this manager.
     pub wanted: Vec<NodesWanted>,

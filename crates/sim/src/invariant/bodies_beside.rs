@@ -2,7 +2,7 @@
 //! the whole ISR has acknowledged has its bodies at the whole ISR.
 
 use super::{Verdict, Violation};
-use crate::shelf::Shelf;
+use crate::blob_store::BlobStore;
 use rota_model::ManagerNumber;
 use rota_protocol::DiskWrite;
 
@@ -10,10 +10,10 @@ use rota_protocol::DiskWrite;
 ///
 /// # Errors
 /// It names a body that is not on the disk.
-pub fn check(number: ManagerNumber, writes: &[DiskWrite], shelf: &Shelf) -> Verdict {
+pub fn check(number: ManagerNumber, writes: &[DiskWrite], blob_store: &BlobStore) -> Verdict {
     for write in writes {
         let DiskWrite::Doc { doc: Some(doc), .. } = write else { continue };
-        if let Some(missing) = doc.bodies().find(|it| !shelf.has(it)) {
+        if let Some(missing) = doc.bodies().find(|it| !blob_store.has(it)) {
             let text = format!("M{number} writes {} without body {missing}", doc.name());
             return Err(Violation::new("bodies", text));
         }
@@ -24,7 +24,7 @@ pub fn check(number: ManagerNumber, writes: &[DiskWrite], shelf: &Shelf) -> Verd
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shelf::attachment_of;
+    use crate::blob_store::attachment_of;
     use crate::writing::name;
     use rota_docstore::{Content, Draft, ItemName, Schema, Stamp};
     use rota_model::SlotId;
@@ -42,9 +42,9 @@ mod tests {
         let document = draft.settle_at(now, now, Stamp::MIN).unwrap();
         let doc = Some(Arc::new(Doc::new(Arc::new(document)).unwrap()));
         let write = [DiskWrite::Doc { key: DocKey::new(SlotId(1), name), doc }];
-        let shelf = Shelf::default();
-        assert_eq!(check(ManagerNumber(1), &write, &shelf).unwrap_err().rule, "bodies");
-        shelf.put(attachment.sha256());
-        assert_eq!(check(ManagerNumber(1), &write, &shelf), Ok(()));
+        let blob_store = BlobStore::default();
+        assert_eq!(check(ManagerNumber(1), &write, &blob_store).unwrap_err().rule, "bodies");
+        blob_store.put(attachment.sha256());
+        assert_eq!(check(ManagerNumber(1), &write, &blob_store), Ok(()));
     }
 }

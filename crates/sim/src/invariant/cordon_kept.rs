@@ -2,8 +2,8 @@
 //! of a node is changed by their orders alone, never along with its boot or a verdict.
 
 use super::{Verdict, Violation};
+use crate::checker::Run;
 use crate::ledger::Ledger;
-use crate::watchdog::Run;
 use rota_model::{NodeId, SessionRecord, SessionState};
 use rota_ring::ConfigState;
 use std::collections::{BTreeMap, BTreeSet};

@@ -12,6 +12,7 @@ use crate::disk::DiskFile;
 use crate::engine::TryVisit;
 use crate::error::EngineError;
 use crate::folder::Folder;
+use crate::layout::CHECKPOINT;
 use crate::record;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -19,7 +20,6 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// The file's name.
-pub(super) const FILE: &str = "records.checkpoint";
 /// Bytes of records between two entries of the index: what a lookup reads through.
 const INDEX_EVERY: u64 = 32 * 1024;
 /// Written at once.
@@ -78,7 +78,7 @@ impl Trailer {
 impl Checkpoint {
     /// Opens the folder's checkpoint.
     pub fn open(folder: &Folder) -> Result<Self, EngineError> {
-        let path = folder.file(FILE);
+        let path = folder.file(CHECKPOINT);
         let file = folder.disk.open(&path).map_err(EngineError::io("open", &path))?;
         let head = read_head(&*file, &path, Role::Checkpoint, folder.label.sum())?;
         let length = file.len().map_err(EngineError::io("read", &path))?;
@@ -188,7 +188,7 @@ impl CheckpointWriter {
     /// Begins one that holds everything up to the batch `through`; the log goes on in the segment
     /// `next_segment`.
     pub fn begin(folder: &Folder, through: u64, next_segment: u64) -> Result<Self, EngineError> {
-        let new = folder.file(FILE).with_extension("new");
+        let new = folder.file(CHECKPOINT).with_extension("new");
         let file = folder.disk.create(&new).map_err(EngineError::io("make", &new))?;
         let head = Head {
             role: Role::Checkpoint,
@@ -245,7 +245,8 @@ impl CheckpointWriter {
         self.flush()?;
         self.sync()?;
         let (disk, path) = (&folder.disk, &folder.path);
-        disk.rename(&self.new, &folder.file(FILE)).map_err(EngineError::io("rename", &self.new))?;
+        disk.rename(&self.new, &folder.file(CHECKPOINT))
+            .map_err(EngineError::io("rename", &self.new))?;
         disk.sync_folder(path).map_err(EngineError::io("sync the folder", path))
     }
 }

@@ -6,11 +6,11 @@
 
 use super::segment::{Cursor, Segment};
 use crate::error::EngineError;
-use crate::folder::{FORMAT, Folder};
+use crate::folder::Folder;
+use crate::layout::{CLOSED, FORMAT};
 use crate::marker::Marker;
 
 /// The file's name.
-pub(super) const FILE: &str = "CLOSED";
 const MARKER: Marker = Marker { title: "rota log closed", format: FORMAT };
 
 /// Says that the log ends here.
@@ -18,12 +18,12 @@ pub(super) fn write(folder: &Folder, segment: &Segment, end: Cursor) -> Result<(
     let label = format!("{:016x}", folder.label.sum());
     let (number, next) = (segment.head.number.to_string(), end.seq.to_string());
     let fields = [("label", label.as_str()), ("segment", &number), ("next", &next)];
-    MARKER.write(&*folder.disk, &folder.file(FILE), &fields)
+    MARKER.write(&*folder.disk, &folder.file(CLOSED), &fields)
 }
 
 /// Refuses a log that ends elsewhere than where it was closed.
 pub(super) fn check(folder: &Folder, segment: &Segment, end: Cursor) -> Result<(), EngineError> {
-    let mut fields = MARKER.read(&*folder.disk, &folder.file(FILE))?;
+    let mut fields = MARKER.read(&*folder.disk, &folder.file(CLOSED))?;
     if fields.next("label")? != format!("{:016x}", folder.label.sum()) {
         return Err(fields.damaged("it was made for another folder"));
     }
@@ -43,6 +43,6 @@ pub(super) fn check(folder: &Folder, segment: &Segment, end: Cursor) -> Result<(
 
 /// The log goes on: what `CLOSED` says is about to be no longer true. The caller syncs the folder.
 pub(super) fn remove(folder: &Folder) -> Result<(), EngineError> {
-    let file = folder.file(FILE);
+    let file = folder.file(CLOSED);
     folder.disk.remove(&file).map_err(EngineError::io("remove", &file))
 }

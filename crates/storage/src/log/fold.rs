@@ -1,10 +1,11 @@
 //! Folding segments into a new checkpoint, on a thread of its own.
 
 use super::checkpoint::{Checkpoint, CheckpointWriter};
-use super::segment::{End, Place, SPARE, Segment};
+use super::segment::{End, Place, Segment};
 use crate::engine::TryVisit;
 use crate::error::EngineError;
 use crate::folder::Folder;
+use crate::layout::SPARE;
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::{Bound, ControlFlow};

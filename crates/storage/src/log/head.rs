@@ -1,7 +1,7 @@
 //! The first bytes of every file of the log engine.
 
 use crate::error::EngineError;
-use crate::folder::FORMAT;
+use crate::layout::FORMAT;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::Path;
 use xxhash_rust::xxh3::xxh3_64;

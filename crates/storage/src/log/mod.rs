@@ -33,21 +33,17 @@ mod window;
 use self::batch::Kind;
 use self::checkpoint::{Checkpoint, CheckpointWriter};
 use self::fold::{Changes, Fold, merge, note};
-use self::segment::{Cursor, End, Segment, file_name, number_in};
+use self::segment::{Cursor, End, Segment};
 use crate::disk::Disk;
 use crate::engine::{Engine, EngineKind, KvWrite, Visit, check};
 use crate::error::EngineError;
 use crate::folder::{Folder, Label, State};
+use crate::layout::{CLOSED, number_in, segment_name};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// True for names that this engine gives to its files.
-pub(crate) fn is_log_file(name: &str) -> bool {
-    [checkpoint::FILE, closing::FILE, segment::SPARE].contains(&name) || number_in(name).is_some()
-}
 
 /// How [`LogEngine`] works.
 #[derive(Clone, Copy, Debug)]
@@ -363,16 +359,16 @@ fn recover(folder: &Folder, checkpoint: &Checkpoint) -> Result<Recovered, Engine
         }
     };
     let mut surplus: Vec<String> =
-        numbers.range(..checkpoint.head.number).map(|&old| file_name(old)).collect();
+        numbers.range(..checkpoint.head.number).map(|&old| segment_name(old)).collect();
     for &later in numbers.range(number + 1..) {
         // The next segment is made before this one is sealed: it may be there, and empty.
         if later > number + 1 || !is_unused(folder, later, active.cursor.seq + 1)? {
-            let what = format!("the log ends here, but {} goes on", file_name(later));
+            let what = format!("the log ends here, but {} goes on", segment_name(later));
             return Err(EngineError::damaged(&active.segment.path, active.cursor.offset, what));
         }
-        surplus.push(file_name(later));
+        surplus.push(segment_name(later));
     }
-    let closed = names.iter().any(|name| name == closing::FILE);
+    let closed = names.iter().any(|name| name == CLOSED);
     if closed {
         closing::check(folder, &active.segment, active.cursor)?;
     }

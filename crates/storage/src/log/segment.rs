@@ -6,26 +6,11 @@ use super::window::Window;
 use crate::disk::{Disk, DiskFile};
 use crate::error::EngineError;
 use crate::folder::Folder;
+use crate::layout::{SPARE, segment_name};
 use crate::record::{self, Fault};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// A segment that is no longer needed waits under this name: to write blocks that a file already
-/// has is a third faster to sync than to append new ones, which changes the file's metadata too.
-pub(super) const SPARE: &str = "spare.segment";
-const SUFFIX: &str = ".segment";
-
-/// A segment's name.
-pub(super) fn file_name(number: u64) -> String {
-    format!("{number:016x}{SUFFIX}")
-}
-
-/// The number in a segment's name.
-pub(super) fn number_in(name: &str) -> Option<u64> {
-    let digits = name.strip_suffix(SUFFIX).filter(|digits| digits.len() == 16)?;
-    u64::from_str_radix(digits, 16).ok()
-}
 
 /// A segment, open.
 #[derive(Debug)]
@@ -70,7 +55,7 @@ impl Segment {
     /// Makes the segment `number` durable under its name, in blocks of a spare where there is one.
     pub fn make(folder: &Folder, number: u64, seq: u64, fresh: usize) -> Result<Self, EngineError> {
         let disk = &*folder.disk;
-        let path = folder.file(&file_name(number));
+        let path = folder.file(&segment_name(number));
         let new = path.with_extension("new");
         let (file, recycled) =
             open_blocks(disk, &folder.file(SPARE), &new).map_err(EngineError::io("make", &path))?;
@@ -90,7 +75,7 @@ impl Segment {
 
     /// Opens the segment `number`, whose first batch must have the sequence number `seq`.
     pub fn open(folder: &Folder, number: u64, seq: u64) -> Result<Self, EngineError> {
-        let path = folder.file(&file_name(number));
+        let path = folder.file(&segment_name(number));
         let file = folder.disk.open(&path).map_err(|source| {
             if source.kind() == io::ErrorKind::NotFound {
                 return EngineError::missing(&path, "it is missing");

@@ -47,7 +47,7 @@ pub struct FailoverArguments {
     rounds: u32,
     /// Time between the end of one round and the next fault. Nodes renew their leases every 3 s: with
     /// less, fault after fault may keep them from it until they end their sessions.
-    #[arg(long, default_value = "4s", value_parser = crate::cli::length_of_time)]
+    #[arg(long, default_value = "4s", value_parser = crate::length_of_time::length_of_time)]
     pause: Duration,
     /// Take a Consul agent of this cluster's own as the config store.
     #[arg(long)]

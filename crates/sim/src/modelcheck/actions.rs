@@ -1,0 +1,538 @@
+//! What may happen in a state, and what becomes of it.
+
+use super::bounds::{STEP_MS, Times};
+use super::clients::Wish;
+use super::flying::Flying;
+use super::hosts::node_id;
+use super::room::{Receiver, Room};
+use super::state::{Action, State};
+use super::work::{Fate, Told, Work};
+use crate::invariant::Verdict;
+use crate::mutants::Bug;
+use crate::mutants::links;
+use rota_model::ManagerNumber;
+use rota_protocol::Manager;
+use std::collections::VecDeque;
+
+impl Room {
+    /// Everything that may happen.
+    pub fn actions(&self, state: &State) -> Vec<Action> {
+        let mut list = Vec::new();
+        self.of_messages(state, &mut list);
+        let quiet = self.is_quiet(state);
+        for at in 0..state.managers.len() {
+            self.of_manager(state, at, &mut list);
+        }
+        if quiet && state.left.ticks > 0 {
+            list.push(Action::Tick);
+        }
+        if self.store(state).away {
+            list.push(Action::Outage(false));
+        } else if state.left.outages > 0 {
+            list.push(Action::Outage(true));
+        }
+        self.of_nodes(state, &mut list);
+        self.of_clients(state, &mut list);
+        list
+    }
+
+    /// Whether nothing is under way: no message that somebody would take, no news of the config store,
+    /// no write to a disk. A compare-and-set that nobody waits for may be written, or never.
+    pub fn is_quiet(&self, state: &State) -> bool {
+        let on_its_way = |number: &u32| {
+            let message = self.flying.get(*number);
+            self.receiver(state, message).is_some()
+        };
+        !state.net.iter().any(on_its_way)
+            && (0..state.managers.len())
+                .all(|at| !self.has_news(state, at) && self.manager(state, at).unsynced.is_empty())
+    }
+
+    fn has_news(&self, state: &State, at: usize) -> bool {
+        let store = self.store(state);
+        let process = self.manager(state, at).process.as_ref();
+        !store.away && process.is_some_and(|it| it.config_index() < store.state.index)
+    }
+
+    fn of_messages(&self, state: &State, list: &mut Vec<Action>) {
+        let (mut before, away) = (None, self.store(state).away);
+        for number in &state.net {
+            if before.replace(*number) == Some(*number) {
+                continue;
+            }
+            let message = self.flying.get(*number);
+            let is_orphan = matches!(message, Flying::Orphan { .. });
+            let lands = if is_orphan { !away } else { self.receiver(state, message).is_some() };
+            if !lands {
+                continue;
+            }
+            list.push(Action::Arrive(*number));
+            if matches!(message, Flying::Cas { .. }) {
+                if state.left.unknowns > 0 {
+                    list.push(Action::Unknown(*number));
+                }
+                if state.left.unheard > 0 && !away {
+                    list.push(Action::Land(*number));
+                }
+                continue;
+            }
+            if matches!(message, Flying::Outcome { .. }) {
+                continue;
+            }
+            let streamed = matches!(
+                message,
+                Flying::Peer(_) | Flying::ToNode { .. } | Flying::FromNode { .. }
+            );
+            if streamed && state.left.copies > 0 {
+                list.push(Action::ArriveTwice(*number));
+            }
+            if state.left.losses > 0 && !is_orphan {
+                list.push(Action::Lose(*number));
+            }
+            let once = state.left.copies == self.bounds.left.copies;
+            if state.left.refusals > 0 && once && matches!(message, Flying::ToNode { .. }) {
+                list.push(Action::Refuse(*number));
+            }
+        }
+    }
+
+    fn of_manager(&self, state: &State, at: usize, list: &mut Vec<Action>) {
+        let (host, left) = (self.manager(state, at), &state.left);
+        let Some(process) = &host.process else {
+            let known = host.run > 0;
+            if known && left.starts > 0 {
+                list.push(Action::Start(at));
+            } else if !known && left.joins > 0 && !self.bounds.numbers.contains(&host.number.0) {
+                list.push(Action::Join(at));
+            }
+            return;
+        };
+        let apart = self.bystanders.contains(&host.number);
+        if left.crashes > 0 && !apart && self.bounds.may_die(host.number) {
+            list.push(Action::Crash(at, false));
+            if left.wipes > 0 {
+                list.push(Action::Crash(at, true));
+            }
+        }
+        if self.has_news(state, at) {
+            list.push(Action::Watch(at));
+        }
+        if !host.unsynced.is_empty() {
+            list.push(Action::Synced(at));
+        }
+        if left.early > 0 && host.clock_ms == self.clock_ms(state) {
+            list.push(Action::TickManager(at));
+        }
+        let accuses = self.bounds.may_accuse(host.number);
+        let looks = process.is_claimed() || process.asks_others();
+        for other in (0..state.managers.len()).filter(|it| *it != at && looks) {
+            let peer = self.manager(state, other);
+            if apart || self.bystanders.contains(&peer.number) {
+                continue;
+            }
+            let serves = process.view().and_then(|it| it.managers.get(&peer.number));
+            if !serves.is_some_and(rota_ring::ManagerEntry::serves) {
+                continue;
+            }
+            match &peer.process {
+                None => list.push(Action::Notice(at, other)),
+                Some(_) if left.suspicions > 0 && accuses => list.push(Action::Suspect(at, other)),
+                Some(_) => {}
+            }
+        }
+        let is_leaver = host.number.0 == self.bounds.leaver;
+        if left.leaves > 0 && process.is_claimed() && !is_leaver {
+            list.push(Action::Leave(at));
+        }
+        let under_way = process.view().is_some_and(|it| it.transition.is_some());
+        if left.cancels > 0 && process.is_claimed() && under_way {
+            list.push(Action::Cancel(at));
+        }
+        self.drains(state, at, list);
+    }
+
+    /// Operators use the doors of clients.
+    fn drains(&self, state: &State, at: usize, list: &mut Vec<Action>) {
+        let host = self.manager(state, at);
+        let claimed = host.process.as_ref().is_some_and(Manager::is_claimed);
+        if state.left.drains > 0 && claimed && self.bounds.doors.contains(&host.number.0) {
+            let nodes = &self.store(state).state.nodes;
+            let serves = |it: &usize| {
+                let reg = nodes.get(&super::hosts::node_id(*it));
+                reg.is_some_and(|it| it.wish.is_none() && !it.state.is_gone())
+            };
+            let serving = (0..state.nodes.len()).filter(serves);
+            list.extend(serving.map(|node| Action::Drain(at, node)));
+        }
+    }
+
+    fn of_nodes(&self, state: &State, list: &mut Vec<Action>) {
+        let left = &state.left;
+        for at in 0..state.nodes.len() {
+            let host = self.node(state, at);
+            if left.boots > 0 && host.agent.is_registered() {
+                list.push(Action::Boot(at));
+            }
+            let leased = self.bounds.times == Times::Lease;
+            if left.early > 0 && leased && host.clock_ms == self.clock_ms(state) {
+                list.push(Action::TickNode(at));
+            }
+            if left.silences > 0 && !host.silent {
+                list.push(Action::Silence(at));
+            }
+            if left.returns > 0 && host.silent {
+                list.push(Action::Heard(at));
+            }
+            if left.ends > 0 {
+                list.extend((0..host.programs.len()).map(|it| Action::End(at, it)));
+            }
+        }
+    }
+
+    fn of_clients(&self, state: &State, list: &mut Vec<Action>) {
+        let left = &state.left;
+        let claimed = |door: &ManagerNumber| {
+            let at = self.place_of(*door);
+            let process = at.and_then(|it| self.manager(state, it).process.as_ref());
+            process.is_some_and(Manager::is_claimed)
+        };
+        let doors = self.bounds.doors.iter().map(|it| ManagerNumber(*it));
+        for door in doors.filter(claimed) {
+            for id in 0..self.keys.len() {
+                for (wish, left) in [(Wish::Open, left.opens), (Wish::Close, left.closes)] {
+                    if left > 0 {
+                        list.push(Action::Ask(wish, id, door));
+                    }
+                }
+            }
+            let asked = self.clients_of(state).asked.iter().enumerate();
+            let again = asked.filter(|(call, it)| {
+                left.repeats > 0 && it.of == *call && it.before.is_some() && it.door != door
+            });
+            list.extend(again.map(|(call, _)| Action::AskAgain(call, door)));
+        }
+        let readers = self.bounds.readers.iter().map(|it| ManagerNumber(*it));
+        for reader in readers.filter(|it| left.gets > 0 && claimed(it)) {
+            list.extend((0..self.keys.len()).map(|id| Action::Ask(Wish::Get, id, reader)));
+        }
+    }
+
+    /// Does it.
+    ///
+    /// # Errors
+    /// Something that must never happen.
+    pub fn act(&mut self, state: &mut State, action: Action) -> Verdict {
+        match action {
+            Action::Arrive(number) => {
+                state.land(number);
+                self.arrive(state, number)
+            }
+            Action::ArriveTwice(number) => {
+                state.left.copies -= 1;
+                self.arrive(state, number)
+            }
+            Action::Lose(number) => {
+                state.left.losses -= 1;
+                state.land(number);
+                Ok(())
+            }
+            Action::Refuse(number) => self.refuse(state, number),
+            Action::Crash(at, wiped) => {
+                state.left.crashes -= 1;
+                state.left.wipes -= u8::from(wiped);
+                self.work(state, Work::Manager(at, Told::Crash(wiped)))
+            }
+            Action::Start(at) => {
+                state.left.starts -= 1;
+                self.work(state, Work::Manager(at, Told::Start))
+            }
+            Action::Notice(at, other) => {
+                let number = self.manager(state, other).number;
+                self.work(state, Work::Manager(at, Told::Refused(number)))
+            }
+            Action::Suspect(at, other) => {
+                state.left.suspicions -= 1;
+                let number = self.manager(state, other).number;
+                self.work(state, Work::Manager(at, Told::Refused(number)))
+            }
+            Action::Watch(at) => self.work(state, Work::Manager(at, Told::Watch)),
+            Action::Synced(at) => self.work(state, Work::Manager(at, Told::Synced)),
+            Action::Unknown(number) => {
+                state.left.unknowns -= 1;
+                self.unknown(state, number)
+            }
+            Action::Land(number) => {
+                state.left.unheard -= 1;
+                self.land(state, number)
+            }
+            Action::Tick => {
+                state.left.ticks -= 1;
+                self.tick(state)
+            }
+            Action::TickManager(at) => {
+                state.left.early -= 1;
+                let clock_ms = self.clock_ms(state) + STEP_MS;
+                self.work(state, Work::Manager(at, Told::Clock(clock_ms)))
+            }
+            Action::TickNode(at) => {
+                state.left.early -= 1;
+                let clock_ms = self.clock_ms(state) + STEP_MS;
+                self.work(state, Work::Node(at, Told::Clock(clock_ms), false))
+            }
+            Action::Ask(..)
+            | Action::AskAgain(..)
+            | Action::Join(_)
+            | Action::Leave(_)
+            | Action::Cancel(_)
+            | Action::Drain(..)
+            | Action::Boot(_)
+            | Action::End(..)
+            | Action::Silence(_)
+            | Action::Heard(_)
+            | Action::Outage(_) => self.act_outside(state, action),
+        }
+    }
+
+    /// What clients, operators and nodes do.
+    fn act_outside(&mut self, state: &mut State, action: Action) -> Verdict {
+        match action {
+            Action::Ask(wish, id, door) => {
+                match wish {
+                    Wish::Open => state.left.opens -= 1,
+                    Wish::Close => state.left.closes -= 1,
+                    Wish::Get => state.left.gets -= 1,
+                }
+                self.ask(state, wish, id, door).map(drop)
+            }
+            Action::AskAgain(call, door) => {
+                state.left.repeats -= 1;
+                let mut clients = self.clients_of(state).clone();
+                let again = clients.ask_again(call, door);
+                state.clients = self.keep_clients(clients);
+                self.call(state, again, door)
+            }
+            Action::Join(at) => {
+                state.left.joins -= 1;
+                self.work(state, Work::Manager(at, Told::Start))
+            }
+            Action::Leave(at) => {
+                state.left.leaves -= 1;
+                let number = ManagerNumber(self.bounds.leaver);
+                self.work(state, Work::Manager(at, Told::Leave(number)))
+            }
+            Action::Cancel(at) => {
+                state.left.cancels -= 1;
+                self.work(state, Work::Manager(at, Told::Cancel))
+            }
+            Action::Drain(at, node) => {
+                state.left.drains -= 1;
+                self.may_end_on(state, node);
+                self.work(state, Work::Manager(at, Told::Drain(node)))
+            }
+            Action::Boot(at) => {
+                state.left.boots -= 1;
+                self.may_end(state);
+                self.work(state, Work::Node(at, Told::Boot, false))
+            }
+            Action::End(at, program) => self.end(state, at, program),
+            Action::Silence(at) => {
+                state.left.silences -= 1;
+                self.silence(state, at)
+            }
+            Action::Heard(at) => {
+                state.left.returns -= 1;
+                self.work(state, Work::Node(at, Told::Silence(false), false))
+            }
+            Action::Outage(away) => {
+                state.left.outages -= u8::from(away);
+                self.set_away(state, away)
+            }
+            Action::Arrive(_)
+            | Action::ArriveTwice(_)
+            | Action::Lose(_)
+            | Action::Refuse(_)
+            | Action::Crash(..)
+            | Action::Start(_)
+            | Action::Notice(..)
+            | Action::Suspect(..)
+            | Action::Watch(_)
+            | Action::Unknown(_)
+            | Action::Land(_)
+            | Action::Synced(_)
+            | Action::Tick
+            | Action::TickManager(_)
+            | Action::TickNode(_) => Ok(()),
+        }
+    }
+
+    /// A link throws a call away of which nothing was sent, and says so.
+    fn refuse(&mut self, state: &mut State, number: u32) -> Verdict {
+        state.left.refusals -= 1;
+        let Flying::ToNode { from, node, message } = self.flying.get(number).clone() else {
+            return Ok(());
+        };
+        if self.bug != Some(Bug::UnsentAssumed) {
+            state.land(number);
+        }
+        let Some(at) = self.place_of_run(state, from) else { return Ok(()) };
+        let told = match links::taken_back(self.bug, &node_id(node), &message) {
+            Some(answer) => {
+                let answer = Flying::FromNode { to: from, node, answer };
+                Told::Flying(self.keep_flying(answer))
+            }
+            None => Told::Unreached(node, message.head().call),
+        };
+        self.work(state, Work::Manager(at, told))
+    }
+
+    fn end(&mut self, state: &mut State, at: usize, program: usize) -> Verdict {
+        state.left.ends -= 1;
+        self.may_end(state);
+        let name = self.node(state, at).programs.keys().nth(program).cloned();
+        let Some((key, token)) = name else { return Ok(()) };
+        self.work(state, Work::Node(at, Told::End(key, token), false))
+    }
+
+    /// A node is cut off.
+    ///
+    /// # Errors
+    /// Something that must never happen.
+    pub fn silence(&mut self, state: &mut State, at: usize) -> Verdict {
+        self.may_end(state);
+        self.work(state, Work::Node(at, Told::Silence(true), false))?;
+        let held = &self.store(state).state;
+        match super::mutant::early_verdict(self.bug, at, held) {
+            Some(change) => self.forge(state, change),
+            None => Ok(()),
+        }
+    }
+
+    /// A client asks. Gives its call.
+    ///
+    /// # Errors
+    /// Something that must never happen.
+    pub fn ask(
+        &mut self,
+        state: &mut State,
+        wish: Wish,
+        id: usize,
+        door: ManagerNumber,
+    ) -> Result<usize, crate::invariant::Violation> {
+        let mut clients = self.clients_of(state).clone();
+        let call = clients.ask(wish, id, door);
+        state.clients = self.keep_clients(clients);
+        self.call(state, Some(call), door)?;
+        Ok(call)
+    }
+
+    fn call(&mut self, state: &mut State, call: Option<usize>, door: ManagerNumber) -> Verdict {
+        match (call, self.place_of(door)) {
+            (Some(call), Some(at)) => self.work(state, Work::Manager(at, Told::Call(call))),
+            (None, _) | (_, None) => Ok(()),
+        }
+    }
+
+    /// What runs on a node, or is meant to, may end with it.
+    pub fn may_end(&mut self, state: &mut State) {
+        let mut clients = self.clients_of(state).clone();
+        (0..self.keys.len()).for_each(|id| clients.may_end(id));
+        state.clients = self.keep_clients(clients);
+    }
+
+    /// What runs on that node may end, and what runs nowhere may be about to run there.
+    fn may_end_on(&mut self, state: &mut State, node: usize) {
+        let mut clients = self.clients_of(state).clone();
+        for id in 0..self.keys.len() {
+            let runs = |at: &usize| {
+                let programs = self.node(state, *at).programs.keys();
+                programs.into_iter().any(|(key, _)| *key == self.keys[id])
+            };
+            if !(0..state.nodes.len()).filter(|it| *it != node).any(|it| runs(&it)) {
+                clients.may_end(id);
+            }
+        }
+        state.clients = self.keep_clients(clients);
+    }
+
+    fn arrive(&mut self, state: &mut State, number: u32) -> Verdict {
+        let message = self.flying.get(number);
+        match message {
+            Flying::Orphan { from, .. } => {
+                let from = *from;
+                self.write(state, from, number)?;
+                self.forget_dead(state);
+                Ok(())
+            }
+            Flying::Cas { from, cas, .. } => {
+                let (from, cas) = (*from, *cas);
+                let done = self.write(state, from.0, number)?;
+                let fate = self.fate(state, done);
+                match self.place_of_run(state, from) {
+                    Some(at) => self.work(state, Work::Manager(at, Told::Cas(cas, fate))),
+                    None => Ok(()),
+                }
+            }
+            Flying::Peer(_)
+            | Flying::ToNode { .. }
+            | Flying::FromNode { .. }
+            | Flying::Outcome { .. }
+            | Flying::Register { .. }
+            | Flying::Registered { .. }
+            | Flying::Renew { .. }
+            | Flying::Renewed { .. }
+            | Flying::Report { .. }
+            | Flying::ReportAcked { .. } => match self.receiver(state, message) {
+                Some(Receiver::Manager(at)) => {
+                    self.work(state, Work::Manager(at, Told::Flying(number)))
+                }
+                Some(Receiver::Node(at)) => {
+                    self.work(state, Work::Node(at, Told::Flying(number), false))
+                }
+                None => Ok(()),
+            },
+        }
+    }
+
+    fn unknown(&mut self, state: &mut State, number: u32) -> Verdict {
+        let Flying::Cas { from, cas, change } = self.flying.get(number).clone() else {
+            return Ok(());
+        };
+        state.land(number);
+        let orphan = self.keep_flying(Flying::Orphan { from: from.0, change });
+        state.fly(orphan);
+        match self.place_of_run(state, from) {
+            Some(at) => self.work(state, Work::Manager(at, Told::Cas(cas, Fate::Unknown))),
+            None => Ok(()),
+        }
+    }
+
+    /// A compare-and-set is done, and its manager is told later.
+    ///
+    /// # Errors
+    /// What it writes must not be written.
+    pub fn land(&mut self, state: &mut State, number: u32) -> Verdict {
+        let Flying::Cas { from, cas, .. } = *self.flying.get(number) else { return Ok(()) };
+        state.land(number);
+        let done = self.write(state, from.0, number)?;
+        let held = Box::new(self.store(state).state.clone());
+        let outcome = self.keep_flying(Flying::Outcome { to: from, cas, done, held });
+        state.fly(outcome);
+        self.work_all(state, VecDeque::new())
+    }
+
+    /// All clocks go on by a step; whoever was ahead is level again.
+    ///
+    /// # Errors
+    /// Something that must never happen.
+    pub fn tick(&mut self, state: &mut State) -> Verdict {
+        state.ticks += 1;
+        let clock_ms = self.clock_ms(state);
+        for at in 0..state.managers.len() {
+            self.work(state, Work::Manager(at, Told::Clock(clock_ms)))?;
+        }
+        for at in 0..state.nodes.len() {
+            self.work(state, Work::Node(at, Told::Clock(clock_ms), false))?;
+        }
+        Ok(())
+    }
+}

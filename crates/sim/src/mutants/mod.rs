@@ -1,0 +1,594 @@
+//! Planted bugs: a part of the cluster is made to break one rule, by changing what passes between
+//! the processes and the simulated world. The shipped code knows nothing of it. Each bug must be
+//! caught by some seed, else the net has a hole.
+
+pub(crate) mod acks;
+pub(crate) mod contents;
+pub(crate) mod joins;
+pub(crate) mod leaves;
+pub(crate) mod links;
+pub(crate) mod nodes;
+pub(crate) mod peers;
+pub(crate) mod recoveries;
+pub(crate) mod rules;
+pub(crate) mod stores;
+pub(crate) mod syncs;
+
+use crate::checker::Run;
+use crate::mutants::contents::{alter_documents, forget_requests, unless_memory};
+use crate::mutants::nodes::alter_call;
+use crate::mutants::recoveries::lower_epoch;
+use crate::mutants::rules::{hide_cordons, hide_drains, take_for_next, take_for_ours};
+use crate::mutants::syncs::{hide_tail, settle_sync};
+use crate::world::World;
+use rota_model::node_msg::{FromNode, NodeAnswer, ReportEvent, ReportItem, ToNode};
+use rota_model::{BootId, Changed, Epoch, ManagerNumber, NodeId};
+use rota_node::NodeEffect;
+use rota_protocol::{Answer, CasOutcome, Effect, Envelope, Input, Message, OpResult};
+use rota_ring::{Change, ConfigState};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+macro_rules! bugs {
+    ($($(#[doc = $doc:literal])* $variant:ident = $text:literal,)*) => {
+        /// A planted bug.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub enum Bug { $($(#[doc = $doc])* $variant,)* }
+        impl Bug {
+            /// Every bug.
+            pub const ALL: &'static [Bug] = &[$(Bug::$variant),*];
+            /// Name on the command line and in reports.
+            pub fn as_str(self) -> &'static str { match self { $(Self::$variant => $text,)* } }
+            /// What it does, in words.
+            pub fn words(self) -> &'static str {
+                match self { $(Self::$variant => concat!($($doc),*).trim(),)* }
+            }
+            /// From its name.
+            pub fn parse(text: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|it| it.as_str() == text)
+            }
+        }
+    };
+}
+
+bugs!(
+    /// A node that answered Full forgets the dead token.
+    FullForgotten = "full_forgotten",
+    /// A node obeys whatever epoch comes.
+    NoFence = "no_fence",
+    /// A node obeys calls that were meant for an earlier boot.
+    BootIgnored = "boot_ignored",
+    /// An owner counts confirmations that were given before it asked.
+    StaleConfirm = "stale_confirm",
+    /// An owner that may have added a copy, and does not know, reads without its word.
+    AddedUnasked = "added_unasked",
+    /// A lone copy answers reads by what it knew of the config store.
+    LoneUnread = "lone_unread",
+    /// An owner takes a node that has not answered yet for full.
+    FullAssumed = "full_assumed",
+    /// A copy keeps its uncommitted entries instead of what the new owner sends.
+    SuffixKept = "suffix_kept",
+    /// A lone copy takes over from a disk that is older than its membership. Disks lose what they
+    /// held of such partitions since the crash before, and nobody compares epochs.
+    WrongR2 = "wrong_r2",
+    /// A lone copy that takes over from its disk finds it too old, whatever it holds.
+    GivenUpEarly = "given_up_early",
+    /// A lone copy that takes over from its disk asks no node what it runs.
+    ScanSkipped = "scan_skipped",
+    /// A partition of which no copy is complete is served before it is found again.
+    RecoverySkipped = "recovery_skipped",
+    /// A node that is scanned still obeys earlier epochs.
+    ScanUnfenced = "scan_unfenced",
+    /// A new owner does not drive what its predecessor began.
+    NoRedrive = "no_redrive",
+    /// An owner counts a copy that is silent as having acknowledged.
+    TimeoutThenProceed = "timeout_then_proceed",
+    /// Copies do not keep the request ids.
+    RequestForgotten = "request_forgotten",
+    /// Copies do not keep what operations remember beside documents.
+    MemoryForgotten = "memory_forgotten",
+    /// Copies do not keep what operations write.
+    WriteForgotten = "write_forgotten",
+    /// A manager says that it holds bodies of attachments which it does not.
+    BodyBoasted = "body_boasted",
+    /// A node is declared lost while it may still run.
+    EarlyLost = "early_lost",
+    /// A copy acknowledges before its disk has it.
+    AckBeforeDisk = "ack_before_disk",
+    /// An owner takes a destroy for done that never reached the node.
+    DestroyAssumed = "destroy_assumed",
+    /// The config store writes without comparing.
+    CarelessStore = "careless_store",
+    /// A copy does not tell the new owner of its uncommitted entries.
+    HiddenTail = "hidden_tail",
+    /// A learner acknowledges a snapshot of which it kept nothing.
+    EmptySnapshot = "empty_snapshot",
+    /// An owner adds a learner that has not acknowledged everything.
+    EarlyMember = "early_member",
+    /// A node runs on when its lease has passed.
+    LeaseIgnored = "lease_ignored",
+    /// A learner takes a late chunk of an earlier copying for one of this.
+    LateChunk = "late_chunk",
+    /// A judge does not count anew from a later registration of the same boot.
+    JudgeNotAnew = "judge_not_anew",
+    /// A manager lets every boot in, whatever its data folder proves.
+    BootUnproven = "boot_unproven",
+    /// A data folder proves boots of other machines to be over.
+    FolderBelieved = "folder_believed",
+    /// Every refusal says that nothing changed.
+    ChangeDenied = "change_denied",
+    /// News of a machine is acknowledged and forgotten.
+    NewsDropped = "news_dropped",
+    /// A list leaves out a session now and then.
+    ListMisses = "list_misses",
+    /// A watch leaves out a change now and then.
+    WatchMisses = "watch_misses",
+    /// Both halves of a split go on under the epoch before.
+    SplitUnfenced = "split_unfenced",
+    /// A newcomer owns its arc before it has learned anything.
+    EarlyHandOver = "early_hand_over",
+    /// A newcomer is not told that another one joins.
+    JoinHidden = "join_hidden",
+    /// A newcomer has learned everything but the arc that it gets from its successor.
+    EmptyArc = "empty_arc",
+    /// What a manager should let go of stays on its disk.
+    FormerKept = "former_kept",
+    /// Who leaves goes before enough others have copies.
+    LeftEarly = "left_early",
+    /// Who leaves hands its partitions to a manager that is no copy.
+    HandedToStranger = "handed_to_stranger",
+    /// Who leaves hands on what is not at rest.
+    LetGoUnwedged = "let_go_unwedged",
+    /// A node's next boot is not cordoned any more.
+    CordonForgotten = "cordon_forgotten",
+    /// Managers see of a drain only that nothing more is to be placed there.
+    DrainHidden = "drain_hidden",
+    /// Who takes its number again finds everybody running.
+    LeftToTheGone = "left_to_the_gone",
+    /// Of copies that are all gone only one may take over.
+    OneMayReturn = "one_may_return",
+    /// A manager that takes its number again stays a copy of what it was a copy of.
+    ClaimStays = "claim_stays",
+    /// Managers do not see that nothing more is to be placed on a node.
+    CordonUnseen = "cordon_unseen",
+    /// A manager takes a View of another ring for one of its own.
+    OtherRingFollowed = "other_ring_followed",
+    /// A manager takes a View that went back for the next one.
+    OldStoreFollowed = "old_store_followed",
+    /// An owner counts acknowledgements of earlier epochs for its own.
+    LateAckCounted = "late_ack_counted",
+    /// A copy acknowledges under an epoch that it knows to be over.
+    OldEpochAcked = "old_epoch_acked",
+    /// An owner begins anything new with the copies that it has.
+    CopiesUnawaited = "copies_unawaited",
+    /// Who adds a copy lets go of those that are not wanted, however few there are.
+    ShedEarly = "shed_early",
+    /// A learner from before a loss gets what changed since: the rest stays as it was there.
+    DeltaAfterLoss = "delta_after_loss",
+    /// A node boots without fences.
+    BootUnfenced = "boot_unfenced",
+    /// A manager takes a boot for registered before that is written.
+    RegisteredEarly = "registered_early",
+    /// Who finds a partition again waits for nobody who may hold more.
+    BetterUnawaited = "better_unawaited",
+    /// An owner that does not know whether a copy was added goes on as if it was not.
+    AddingForgotten = "adding_forgotten",
+    /// A verdict about a node lands under any View.
+    VerdictUnbound = "verdict_unbound",
+    /// A new owner serves before its copies have answered its Sync.
+    ServedUnsynced = "served_unsynced",
+    /// A copy takes what a Sync brought for committed before its owner says so.
+    SyncSettled = "sync_settled",
+    /// A manager speaks as a new run before that is written.
+    ClaimedEarly = "claimed_early",
+    /// A node counts its lease from when the answer comes, not from when it asked.
+    LeaseFromAnswer = "lease_from_answer",
+    /// A node that says Destroyed of what it does not run forgets the dead token.
+    DestroyedForgotten = "destroyed_forgotten",
+    /// A node waits for what it starts as long as that takes.
+    DeadlineIgnored = "deadline_ignored",
+    /// Owners forget what has ended long before its time.
+    EndedForgotten = "ended_forgotten",
+    /// A link says of calls that it has sent that nothing of them was.
+    UnsentAssumed = "unsent_assumed",
+    /// A new owner takes back what its predecessor asked for, since nothing of its own calls was sent.
+    WithdrawnLater = "withdrawn_later",
+);
+
+impl Bug {
+    /// Whether only a search plants it: seeds hardly ever come where it matters.
+    pub fn is_for_searches(self) -> bool {
+        matches!(self, Bug::AddedUnasked | Bug::LoneUnread | Bug::FullAssumed)
+    }
+
+    /// Whether a broken rule proves that this bug was noticed.
+    pub fn is_proved_by(self, rule: &str) -> bool {
+        // Its disks lose writes, so sound managers stop the partition (R2) and say nothing wrong.
+        // Only a wrong answer shows that they do not.
+        let stands_still = matches!(rule, "converged" | "progress" | "served" | "given up");
+        self != Bug::WrongR2 || !stands_still
+    }
+}
+
+/// A planted bug and what it remembers.
+#[derive(Clone, Debug)]
+pub struct Plant {
+    /// Which.
+    pub bug: Bug,
+    /// Boots of calls that were rewritten, by call, to rewrite the answers.
+    boots: BTreeMap<u64, BootId>,
+    /// A node's agent before its newest call.
+    before: Option<rota_node::Node>,
+    /// The newest chunk of each number that a learner got, by learner and partition.
+    chunks: BTreeMap<(ManagerNumber, ManagerNumber, u64), Message>,
+    /// The first revision of each boot's entry in the registry.
+    revisions: BTreeMap<(NodeId, BootId), u64>,
+    /// Until when compare-and-sets of a manager are late.
+    pub(crate) held: BTreeMap<ManagerNumber, u64>,
+    /// Copyings by which a learner gets too little: learner, partition, and which one.
+    pub(crate) deltas: BTreeSet<(ManagerNumber, ManagerNumber, u64)>,
+}
+
+impl Plant {
+    /// A bug, freshly planted.
+    pub fn new(bug: Bug) -> Self {
+        let (boots, chunks, revisions) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let (held, deltas) = (BTreeMap::new(), BTreeSet::new());
+        Self { bug, boots, before: None, chunks, revisions, held, deltas }
+    }
+}
+
+/// What became of something that passed a planted bug.
+pub enum Altered<T> {
+    /// It goes on, perhaps changed.
+    Kept(T),
+    /// It is gone.
+    Dropped,
+}
+
+/// What a client is told by a manager with that bug.
+fn spoil_reply(bug: Bug, call: u64, result: &mut OpResult) {
+    let is_chosen = call.is_multiple_of(5);
+    match result {
+        Ok(Answer::Listed(page)) if bug == Bug::ListMisses && is_chosen => {
+            page.sessions.pop();
+        }
+        Ok(Answer::Pulled(pulled)) if bug == Bug::WatchMisses && is_chosen => {
+            pulled.events.pop();
+        }
+        Err(refusal) if bug == Bug::ChangeDenied => refusal.changed = Changed::No,
+        Ok(_) | Err(_) => {}
+    }
+}
+
+impl World {
+    pub(crate) fn bug(&self) -> Option<Bug> {
+        self.plant.as_ref().map(|it| it.bug)
+    }
+
+    /// A manager's effect on its way.
+    pub fn plant_on_effect(
+        &mut self,
+        number: ManagerNumber,
+        run: u64,
+        effect: Effect,
+    ) -> Altered<Effect> {
+        match (self.bug(), effect) {
+            (Some(bug), Effect::Cas { cas, mut change }) => {
+                self.plant_on_cas(bug, number, cas, &mut change);
+                Altered::Kept(Effect::Cas { cas, change })
+            }
+            (Some(Bug::AddingForgotten), effect @ Effect::Send { .. }) => {
+                if self.plant_loses(number, &effect) {
+                    return Altered::Dropped;
+                }
+                Altered::Kept(effect)
+            }
+            (Some(bug), Effect::Send { address, envelope }) => {
+                self.plant_on_send(bug, (number, run), &envelope);
+                Altered::Kept(Effect::Send { address, envelope })
+            }
+            (Some(bug), Effect::Reply { call, mut result }) => {
+                spoil_reply(bug, call, &mut result);
+                Altered::Kept(Effect::Reply { call, result })
+            }
+            (Some(Bug::AckBeforeDisk), Effect::Persist { lsn, writes }) => {
+                self.tell_later(number, 0, Input::Persisted { lsn });
+                Altered::Kept(Effect::Persist { lsn, writes })
+            }
+            (Some(Bug::LeftEarly | Bug::LetGoUnwedged), Effect::Persist { lsn, writes }) => {
+                self.let_go_early(number, run, &writes);
+                Altered::Kept(Effect::Persist { lsn, writes })
+            }
+            (Some(Bug::FormerKept), Effect::Persist { lsn, mut writes }) => {
+                self.keep_former(number, &mut writes);
+                Altered::Kept(Effect::Persist { lsn, writes })
+            }
+            (Some(Bug::NoRedrive), Effect::ToNode { node, address, message }) => {
+                if is_redrive(&message) {
+                    return Altered::Dropped;
+                }
+                Altered::Kept(Effect::ToNode { node, address, message })
+            }
+            (
+                Some(Bug::ScanSkipped | Bug::DestroyAssumed),
+                Effect::ToNode { node, address, message },
+            ) => {
+                if self.answered_without_the_node(number, &node, &message) {
+                    return Altered::Dropped;
+                }
+                Altered::Kept(Effect::ToNode { node, address, message })
+            }
+            (_, effect) => Altered::Kept(effect),
+        }
+    }
+
+    /// A message of a manager on its way to a peer, who may seem to answer at once.
+    fn plant_on_send(&mut self, bug: Bug, (number, run): Run, envelope: &Envelope) {
+        match (bug, envelope) {
+            (Bug::StaleConfirm, it) => self.confirm_at_once(number, run, it),
+            (Bug::TimeoutThenProceed, it) => self.ack_for_the_silent(number, it),
+            (Bug::EarlyMember, it) => self.learned_at_once(number, it),
+            (Bug::LeftToTheGone, it) => self.runs_at_once(number, it),
+            (Bug::ServedUnsynced, it) => self.synced_at_once((number, run), it),
+            (_, _) => {}
+        }
+    }
+
+    /// An answer that the manager takes for a node's, to a call that never reaches it.
+    fn answered_without_the_node(
+        &mut self,
+        number: ManagerNumber,
+        node: &NodeId,
+        message: &ToNode,
+    ) -> bool {
+        let (answer, delay_us) = match (self.bug(), message) {
+            (Some(Bug::DestroyAssumed), ToNode::Destroy { .. }) => {
+                (NodeAnswer::Destroyed { exit: None, detail: String::new() }, 500)
+            }
+            (Some(Bug::ScanSkipped), ToNode::Scan { .. }) => (NodeAnswer::nothing_found(), 0),
+            _ => return false,
+        };
+        let (call, boot, load) = (message.head().call, message.head().boot, Default::default());
+        let answer = FromNode { call, node: node.clone(), boot, load, answer };
+        self.tell_later(number, delay_us, Input::Node(answer));
+        true
+    }
+
+    /// Whether programs outlive their lease.
+    pub fn plant_ignores_lease(&self) -> bool {
+        self.bug() == Some(Bug::LeaseIgnored)
+    }
+
+    /// Whether that news never reaches the manager, which acknowledges it all the same.
+    pub fn plant_drops_news(&self, item: &ReportItem) -> bool {
+        let machine = matches!(item.event, ReportEvent::MachineState { .. });
+        machine && self.bug() == Some(Bug::NewsDropped)
+    }
+
+    /// A change of an entry whose later revisions nobody was shown expects the newest.
+    pub(crate) fn expect_newest(&self, change: &mut Change) {
+        let Some(node) = &mut change.node else { return };
+        let Some(now) = self.store.state().nodes.get(&node.to.node) else { return };
+        let name = (now.node.clone(), now.boot);
+        let shown = self.plant.as_ref().and_then(|it| it.revisions.get(&name)).copied();
+        if shown == Some(node.expect_revision) {
+            node.expect_revision = now.revision;
+            node.to.revision = now.revision + 1;
+        }
+    }
+
+    /// A state of the registry in which every boot keeps its first revision.
+    fn first_revisions(&mut self, state: &mut ConfigState) {
+        let plant = self.plant.as_mut().filter(|it| it.bug == Bug::JudgeNotAnew);
+        let Some(plant) = plant else { return };
+        for reg in state.nodes.values_mut().filter(|it| !it.state.is_gone()) {
+            let first = plant.revisions.entry((reg.node.clone(), reg.boot));
+            reg.revision = *first.or_insert(reg.revision);
+        }
+    }
+
+    /// The content of an earlier copying under the numbers of this one.
+    fn late_chunk(&mut self, number: ManagerNumber, message: Message) -> Message {
+        let Message::SnapshotChunk { part, chunk } = &message else { return message };
+        let (learn, pe, start) = (chunk.learn, chunk.pe, chunk.start);
+        let place = (number, *part, chunk.number);
+        let Some(plant) = &mut self.plant else { return message };
+        let before = plant.chunks.insert(place, message.clone());
+        let Some(mut late) = before else { return message };
+        if let Message::SnapshotChunk { chunk: old, .. } = &mut late
+            && old.learn < learn
+        {
+            (old.learn, old.pe, old.start) = (learn, pe, start);
+            return late;
+        }
+        message
+    }
+
+    /// An input on its way to a manager.
+    pub fn plant_on_input(&mut self, number: ManagerNumber, input: Input) -> Input {
+        match (self.bug(), input) {
+            (Some(bug), Input::Peer(mut envelope)) => {
+                self.plant_on_epochs(bug, number, &mut envelope);
+                self.plant_on_message(bug, number, &mut envelope.message);
+                Input::Peer(envelope)
+            }
+            (
+                Some(
+                    Bug::JudgeNotAnew
+                    | Bug::DrainHidden
+                    | Bug::CordonUnseen
+                    | Bug::OtherRingFollowed
+                    | Bug::OldStoreFollowed,
+                ),
+                mut input,
+            ) => {
+                let process = self.managers.get(&number).and_then(|it| it.process.as_ref());
+                let known = process.and_then(|it| Some((it.config_index(), it.view()?.epoch)));
+                if let Input::Config(state)
+                | Input::ConfigRead { state: Some(state), .. }
+                | Input::CasDone {
+                    outcome: CasOutcome::Done(state) | CasOutcome::Conflict(state),
+                    ..
+                } = &mut input
+                {
+                    self.first_revisions(state);
+                    match self.bug() {
+                        Some(Bug::DrainHidden) => hide_drains(state),
+                        Some(Bug::CordonUnseen) => hide_cordons(state),
+                        Some(Bug::OtherRingFollowed) => take_for_ours(state, &self.setup.ring()),
+                        Some(Bug::OldStoreFollowed) => take_for_next(state, known),
+                        _ => {}
+                    }
+                }
+                input
+            }
+            (Some(Bug::BootUnproven), Input::NodeRegister { call, mut register }) => {
+                let registered = self.store.state().nodes.get(&register.node);
+                register.ended_boots.extend(registered.map(|it| it.boot));
+                Input::NodeRegister { call, register }
+            }
+            (Some(Bug::JoinHidden), Input::ConfigRead { read, state: Some(mut state) }) => {
+                let joins = self.managers.get(&number).is_some_and(|it| it.joins);
+                if let Some(view) = state.view.as_mut().filter(|_| joins) {
+                    Arc::make_mut(view).transition = None;
+                }
+                Input::ConfigRead { read, state: Some(state) }
+            }
+            (Some(Bug::WrongR2), Input::ConfigRead { read, state: Some(mut state) }) => {
+                self.alter_since(number, &mut state, Epoch(0));
+                Input::ConfigRead { read, state: Some(state) }
+            }
+            (Some(Bug::GivenUpEarly), Input::ConfigRead { read, state: Some(mut state) }) => {
+                self.alter_since(number, &mut state, Epoch(u64::MAX));
+                Input::ConfigRead { read, state: Some(state) }
+            }
+            (_, input) => input,
+        }
+    }
+
+    /// A message of a peer on its way to a manager.
+    fn plant_on_message(&mut self, bug: Bug, number: ManagerNumber, message: &mut Message) {
+        match (bug, message) {
+            (Bug::LateChunk, message) => *message = self.late_chunk(number, message.clone()),
+            (Bug::SuffixKept, Message::SyncData { writes, .. }) => *writes = Arc::default(),
+            (Bug::HiddenTail, message) => hide_tail(message),
+            (Bug::SyncSettled, message) => settle_sync(message),
+            (Bug::EmptySnapshot, Message::SnapshotChunk { chunk, .. }) => chunk.docs.clear(),
+            (Bug::RequestForgotten, message) => forget_requests(message),
+            (Bug::MemoryForgotten, message) => alter_documents(message, unless_memory),
+            (Bug::WriteForgotten, message) => alter_documents(message, |_| None),
+            (Bug::EmptyArc, message) => self.empty_arc(number, message),
+            (Bug::DeltaAfterLoss, message) => self.only_what_changed(number, message),
+            (_, _) => {}
+        }
+    }
+
+    /// A call on its way into a node.
+    pub fn plant_on_node_call(&mut self, index: usize, mut message: ToNode) -> Option<ToNode> {
+        let Some(plant) = &mut self.plant else { return Some(message) };
+        let host = self.nodes.get(index)?;
+        let (agent, boot) = (host.agent.as_ref()?, host.boot);
+        if plant.bug == Bug::FullForgotten {
+            plant.before = Some(agent.clone());
+        }
+        if plant.bug == Bug::NoFence {
+            let slot = match &message {
+                ToNode::Create { slot, .. } | ToNode::Destroy { slot, .. } => *slot,
+                ToNode::Scan { .. } | ToNode::Meet { .. } => return Some(message),
+            };
+            let fence = agent.fence(slot);
+            raise_epoch(&mut message, fence);
+        }
+        if plant.bug == Bug::ScanUnfenced && matches!(message, ToNode::Scan { .. }) {
+            lower_epoch(&mut message, self.setup.m, |slot| agent.fence(slot));
+        }
+        alter_call(plant.bug, agent, &mut message);
+        if plant.bug == Bug::BootIgnored {
+            let head = head_mut(&mut message);
+            if head.boot != boot {
+                plant.boots.insert(head.call, head.boot);
+                head.boot = boot;
+            }
+        }
+        Some(message)
+    }
+
+    /// A node's agent has decided: after a Full it is put back to what it was before.
+    pub fn plant_on_node_decided(&mut self, index: usize, effects: &[NodeEffect]) {
+        let Some(before) = self.plant.as_mut().and_then(|it| it.before.take()) else { return };
+        let full = effects.iter().any(|it| match it {
+            NodeEffect::Answer { answer, .. } => answer.answer == NodeAnswer::Full,
+            NodeEffect::Start { .. }
+            | NodeEffect::Stop { .. }
+            | NodeEffect::Report { .. }
+            | NodeEffect::Renew { .. }
+            | NodeEffect::Lease { .. }
+            | NodeEffect::BootAnew
+            | NodeEffect::Left => false,
+        });
+        if let Some(host) = self.nodes.get_mut(index).filter(|_| full) {
+            host.agent = Some(before);
+        }
+    }
+
+    /// An answer on its way out of a node.
+    pub fn plant_on_node_answer(&mut self, mut answer: FromNode) -> FromNode {
+        if let Some(meant) = self.plant.as_ref().and_then(|it| it.boots.get(&answer.call)) {
+            answer.boot = *meant;
+        }
+        answer
+    }
+
+    /// The verdict that a node is lost, written as soon as it is silent.
+    pub fn plant_on_node_silent(&mut self, index: usize) {
+        if self.bug() != Some(Bug::EarlyLost) {
+            return;
+        }
+        let Some(id) = self.nodes.get(index).map(|it| it.id.clone()) else { return };
+        let Some(reg) = self.store.state().nodes.get(&id).cloned() else { return };
+        let (expect_revision, mut to) = (reg.revision, reg);
+        to.revision += 1;
+        to.state = rota_model::NodeState::Lost;
+        let node = Some(rota_ring::NodeChange { expect_revision, to });
+        let change = rota_ring::Change { expect_epoch: None, view: None, node };
+        self.write_config((ManagerNumber(u32::MAX), 0), &change);
+    }
+}
+
+pub(crate) fn head_mut(message: &mut ToNode) -> &mut rota_model::node_msg::NodeCall {
+    match message {
+        ToNode::Create { head, .. }
+        | ToNode::Destroy { head, .. }
+        | ToNode::Scan { head, .. }
+        | ToNode::Meet { head, .. } => head,
+    }
+}
+
+pub(crate) fn raise_epoch(message: &mut ToNode, fence: Epoch) {
+    let head = head_mut(message);
+    head.pe = head.pe.max(fence);
+}
+
+/// Whether a call is about a token that an earlier epoch's owner wrote.
+pub(crate) fn is_redrive(message: &ToNode) -> bool {
+    match message {
+        ToNode::Create { head, token, .. } | ToNode::Destroy { head, token, .. } => {
+            token.0.pe < head.pe
+        }
+        ToNode::Scan { .. } | ToNode::Meet { .. } => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_bug_is_found_by_its_name() {
+        for bug in Bug::ALL {
+            assert_eq!(Bug::parse(bug.as_str()), Some(*bug));
+        }
+        assert!(Bug::ALL.len() >= 8);
+    }
+}

@@ -1,0 +1,59 @@
+//! Planted bugs of nodes: how long a lease counts, how long a start may take, what is dead.
+
+use crate::mutants::Bug;
+use crate::world::{Event, Phase, World};
+use rota_model::node_msg::{Renewed, ToNode};
+use rota_model::{BootId, LogPos, Token};
+use rota_node::{Node, NodeInput};
+
+impl World {
+    /// A node is told that its lease was renewed, as an answer to what it sent at that time.
+    pub(crate) fn on_renewed(
+        &mut self,
+        (index, run): (usize, u64),
+        (boot, sent_mono_ms): (BootId, u64),
+        renewed: Renewed,
+    ) {
+        let Some(late_us) = self.renewed_late() else {
+            return self.tell_node(index, run, NodeInput::Renewed { boot, sent_mono_ms, renewed });
+        };
+        let Some(host) = self.nodes.get(index) else { return };
+        let sent_mono_ms = host.mono_ms(self.now_us() + late_us);
+        let input = Box::new(NodeInput::Renewed { boot, sent_mono_ms, renewed });
+        self.queue.after(late_us, Event::TellNode(index, run, input));
+    }
+
+    /// How late such an answer is, if a node counts from it: seven of ten come when what they grant is over.
+    fn renewed_late(&mut self) -> Option<u64> {
+        self.bug().filter(|it| *it == Bug::LeaseFromAnswer)?;
+        let is_late = self.phase == Phase::Chaos && self.rng.permille(700);
+        let timing = &self.setup.timing;
+        let spare_ms = timing.node_lost_ms - timing.lease_kill_ms;
+        Some(if is_late { spare_ms * 3_000 } else { 0 })
+    }
+
+    /// Whether a data folder proves boots of other machines to be over.
+    pub(crate) fn plant_believes_folders(&self) -> bool {
+        self.bug() == Some(Bug::FolderBelieved)
+    }
+
+    /// Whether a start that is slow never comes to anything.
+    pub(crate) fn plant_hangs(&self) -> bool {
+        self.bug() == Some(Bug::DeadlineIgnored)
+    }
+}
+
+/// A call on its way into a node. One to destroy what it does not run is about another token, so that the
+/// one that was meant is not dead afterwards; one to start something has no deadline.
+pub(crate) fn alter_call(bug: Bug, agent: &Node, message: &mut ToNode) {
+    match (bug, message) {
+        (Bug::DestroyedForgotten, ToNode::Destroy { key, token, .. }) => {
+            let runs = agent.live_of(std::slice::from_ref(key)).iter().any(|it| it.token == *token);
+            if !runs {
+                *token = Token(LogPos::ZERO);
+            }
+        }
+        (Bug::DeadlineIgnored, ToNode::Create { deadline_ms, .. }) => *deadline_ms = u64::MAX,
+        (_, _) => {}
+    }
+}

@@ -1,0 +1,131 @@
+//! Planted bugs of single rules: what a claim does to memberships, and what managers see
+//! and keep of what operators want of a node.
+
+use crate::mutants::Bug;
+use crate::mutants::peers::leave_one;
+use crate::mutants::stores::unbind_verdict;
+use crate::world::World;
+use rota_model::node_msg::Registered;
+use rota_model::{Epoch, ManagerNumber, NodeState};
+use rota_protocol::ManagerConfig;
+use rota_ring::{Change, ConfigState, NodeWish, RingShape, View};
+use std::sync::Arc;
+
+/// After so long owners forget what has ended, if a planted bug says so. What they ask of nodes is
+/// remembered for as long.
+const FORGOTTEN_MS: u64 = 2_000;
+
+impl World {
+    /// A compare-and-set on its way to the config store.
+    pub(crate) fn plant_on_cas(
+        &mut self,
+        bug: Bug,
+        number: ManagerNumber,
+        cas: u64,
+        change: &mut Change,
+    ) {
+        match (bug, change) {
+            (Bug::OneMayReturn, change) => leave_one(change),
+            (Bug::JudgeNotAnew, change) => self.expect_newest(change),
+            (Bug::SplitUnfenced | Bug::EarlyHandOver, change) => self.spoil_split(change),
+            (Bug::HandedToStranger, change) => self.hand_to_stranger(change),
+            (Bug::RecoverySkipped, change) => self.skip_recovery(change),
+            (Bug::ClaimStays, change) => self.keep_memberships(number, change),
+            (Bug::CordonForgotten, change) => forget_cordon(self.store.state(), change),
+            (Bug::ShedEarly, change) => self.shed_early(change),
+            (Bug::RegisteredEarly, change) => self.registered_at_once(number, cas, change),
+            (Bug::ClaimedEarly, change) => self.claimed_at_once(number, cas, change),
+            (Bug::AddingForgotten, change) => self.deny_adding(number, cas, change),
+            (Bug::VerdictUnbound, change) => unbind_verdict(change),
+            (_, _) => {}
+        }
+    }
+
+    /// What a manager's process is told at its start.
+    pub(crate) fn plant_config(&self, mut config: ManagerConfig) -> ManagerConfig {
+        match self.bug() {
+            Some(Bug::CopiesUnawaited) => config.timing.copy_deadline_ms = 0,
+            Some(Bug::BetterUnawaited) => config.timing.recover_after_ms = 0,
+            Some(Bug::EndedForgotten) => config.timing.tombstone_ms = FORGOTTEN_MS,
+            _ => {}
+        }
+        config
+    }
+
+    /// How often the answers to a boot's first registrations are lost, in thousandths. Only where a boot is
+    /// registered again it shows that it has no fences.
+    pub(crate) fn registered_lost(&self) -> u64 {
+        if self.bug() == Some(Bug::BootUnfenced) { 700 } else { 80 }
+    }
+
+    /// What a boot is told when it is registered.
+    pub(crate) fn plant_on_registered(&self, mut registered: Registered) -> Registered {
+        if self.bug() == Some(Bug::BootUnfenced) {
+            registered.fences.clear();
+        }
+        registered
+    }
+
+    /// A claim that leaves its number a copy of what it was a copy of.
+    fn keep_memberships(&self, number: ManagerNumber, change: &mut Change) {
+        if let Some((before, view)) = self.store.state().view.as_ref().zip(change.view.as_mut()) {
+            keep_memberships(number, before, view);
+        }
+    }
+}
+
+/// In a View by which a manager takes its number again, it is a member wherever it was one.
+pub(crate) fn keep_memberships(number: ManagerNumber, before: &View, view: &mut View) {
+    let incarnation = |view: &View| view.managers.get(&number).map(|it| it.incarnation);
+    if incarnation(before) >= incarnation(view) {
+        return;
+    }
+    for (part, was) in before.parts.iter().filter(|(_, was)| was.has(number)) {
+        if let Some(part) = view.parts.get_mut(part).filter(|it| !it.has(number)) {
+            *part = was.clone();
+        }
+    }
+}
+
+/// A registry in which every node that is there takes sessions.
+pub(crate) fn hide_cordons(state: &mut ConfigState) {
+    for reg in state.nodes.values_mut().filter(|it| !it.state.is_gone()) {
+        (reg.wish, reg.state) = (NodeWish::Serves, NodeState::Ready);
+    }
+}
+
+/// Managers see of a drain only that nothing more is to be placed there.
+pub(crate) fn hide_drains(state: &mut ConfigState) {
+    for reg in state.nodes.values_mut() {
+        if let NodeWish::Drained { closes_at_ms } = &mut reg.wish {
+            *closes_at_ms = None;
+        }
+    }
+}
+
+/// A boot that takes another one's place takes sessions, whatever is wished of its node.
+pub(crate) fn forget_cordon(before: &ConfigState, change: &mut Change) {
+    let Some(node) = &mut change.node else { return };
+    let before = before.nodes.get(&node.to.node);
+    if before.is_some_and(|it| it.boot != node.to.boot) && !node.to.state.is_gone() {
+        (node.to.wish, node.to.state) = (NodeWish::Serves, NodeState::Ready);
+    }
+}
+
+/// A View of another ring looks like one of that ring.
+pub(crate) fn take_for_ours(state: &mut ConfigState, ring: &RingShape) {
+    let view = state.view.as_mut().filter(|it| it.shape() != *ring);
+    if let Some(view) = view {
+        let RingShape { cluster, m, r } = ring.clone();
+        let view = Arc::make_mut(view);
+        (view.cluster, view.m, view.r) = (cluster, m, r);
+    }
+}
+
+/// A View that is older than the one that a manager knows, though it comes later, looks like the next one.
+pub(crate) fn take_for_next(state: &mut ConfigState, known: Option<(u64, Epoch)>) {
+    let (Some((index, epoch)), Some(view)) = (known, &mut state.view) else { return };
+    if state.index > index && view.epoch < epoch {
+        Arc::make_mut(view).epoch = epoch.next();
+    }
+}
