@@ -28,7 +28,7 @@ impl fmt::Debug for Application {
     }
 }
 
-/// What every manager knows: [`registry`]. Whoever asks may do everything that needs no
+/// What every manager knows: [`operate::operations`]. Whoever asks may do everything that needs no
 /// administrator's key.
 impl Default for Application {
     fn default() -> Self {
@@ -37,7 +37,7 @@ impl Default for Application {
 }
 
 impl Application {
-    /// These operations, on documents of these classes; usually those of [`registry`] and more.
+    /// These operations, on documents of these classes; usually those of [`operate::operations`] and more.
     /// Field `schema`: it lacks a class that managers themselves keep, or lets operations change
     /// sessions or pools ([`operate::check_schema`]).
     pub fn new(operations: Operations, schema: Schema) -> Result<Self, FieldError> {

@@ -1,7 +1,7 @@
 //! The lease file of a node: until when its programs may run without another sign of a manager.
 //!
 //! The agent replaces the file at each renewal; every keeper on the node re-reads it when the
-//! deadline that it knows comes near. So a renewal costs one file, whatever the number of keepers.
+//! deadline that it knows has passed. So a renewal costs one file, whatever the number of keepers.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::fs;

@@ -6,7 +6,7 @@
 //!
 //! | item | type | there |
 //! |---|---|---|
-//! | [`SPEC_ITEM`] | [`SessionSpec`] | always |
+//! | [`SPEC_ITEM`] | [`crate::SessionSpec`] | always |
 //! | [`STANDING_ITEM`] | [`Standing`] | always |
 //! | [`MACHINE_ITEM`] | [`Machine`] | once a machine has reported a state |
 //! | [`REQUEST_ITEM`], by request id | [`Remembered`] | as long as the request is remembered |

@@ -1,6 +1,7 @@
 //! Every decision of a manager, and nothing else: no clock, no socket, no file.
 //!
-//! A room for each kind of thing. A room uses those above it, and no other:
+//! A room for each kind of thing. A room uses those above it; arrows that are still to go stand in
+//! `tests/tests/house/rooms.rs`.
 //!
 //! ```text
 //!  ports, settings        inputs and effects; what a manager is told at its start

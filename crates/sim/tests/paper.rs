@@ -1,5 +1,5 @@
 //! The ring as its first text describes it breaks every promise. Each test prints one shortest way,
-//! in words: `cargo nextest run -p rota-sim --test literal --no-capture`.
+//! in words: `cargo nextest run -p rota-sim --test paper --no-capture`.
 
 use rota_sim::paper::counterexample::*;
 use rota_sim::paper::ring::{Left, State, Text, Who};

@@ -1,4 +1,4 @@
-//! What operators see of this manager.
+//! What operators ask of this manager: what it knows, suspicions, and orders about managers and nodes.
 
 use super::{Shared, no_view, status};
 use rota_model::{ClusterName, FieldError, ManagerNumber, Refusal, RefusalKind, Retry};

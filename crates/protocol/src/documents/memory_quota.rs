@@ -3,8 +3,8 @@
 //!
 //! The owner of a document refuses what would make it grow beyond that; what is there may stay, and
 //! shrink. Memories of operations count, and may go an eighth beyond it: they go by themselves. What ends
-//! a document is never refused, with what that leaves: there are no more of these than documents. A copy takes what its owner took: it could not refuse without falling behind. So the ceiling
-//! is the same at all managers. Descriptions of namespaces always have room, with what remembers their
+//! a document is never refused, with what that leaves: there are no more of these than documents. A copy takes what its owner took:
+//! it could not refuse without falling behind. So the ceiling is the same at all managers. Descriptions of namespaces always have room, with what remembers their
 //! changes: an operator must be able to switch off what fills it.
 
 use crate::contents::fills::{Filling, counts, of_application};

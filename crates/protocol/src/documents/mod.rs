@@ -7,13 +7,13 @@
 //! ```
 //! * [`registry`]: classes, operations and the check of who asks. `write`, `read`, `administer`:
 //!   the operations; `form`: how their callers write items; `about`: what callers are told of them.
-//! * `owner`: an operation at the owner of its slot. `work`: one that works beside the decisions.
-//!   `pending`: what waits there. `here`: which documents it sees, and [`slot_of`] them.
-//! * `room`: how much documents may fill at one manager.
-//! * `copies`: updates of copies; pages and ends of whole namespaces; `importing`: documents of
-//!   exports.
-//! * `aging`: what time makes of documents.
-//! * `follow`: how every manager knows the namespaces.
+//! * `operate`: an operation at the owner of its slot. `worker`: one that works beside the decisions.
+//!   `pending`, `state`: what waits there. `here`: which documents it sees. `waiting`: all that an owner keeps.
+//! * `documents_env`: what a manager needs to run operations, whatever the partition.
+//! * `memory_quota`: how much documents may fill at one manager. `usage`: what namespaces with limits hold.
+//! * `copies`: updates of copies; pages and ends of whole namespaces; `importing`: documents of exports.
+//! * `follow`: an owner tells news of namespaces. Ageing stands in [`crate::partition::aging`], slots in
+//!   [`crate::ports::slots`].
 
 pub(crate) mod about;
 pub(crate) mod administer;

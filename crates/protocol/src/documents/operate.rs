@@ -8,7 +8,7 @@
 //! ```
 //! Nothing happens here between work and validation, so operations of one owner are never in each
 //! other's way; what pauses is an operation that failed unexpectedly. Operations of applications work
-//! beside this, unless they say otherwise: see `work`.
+//! beside this, unless they say otherwise: see [`super::worker`].
 
 use crate::documents::copies::synced;
 use crate::documents::here::Here;

@@ -1,8 +1,5 @@
-//! The flow of a partition's log to one other manager: what was sent, what is on its disk, and how
-//! much may be under way at once.
-//!
-//! What is under way waits in a bounded outbox on its way. Without a bound here, the resending
-//! after a gap or a break would fill that outbox, which then drops, which is the next gap.
+//! An owner sends its log to copies and learners, takes acknowledgements, sends gaps again and suspects who is
+//! silent. How much may be under way stands in [`crate::log::progress`].
 
 use crate::log::env::Env;
 use crate::partition::state::Partition;

@@ -1,10 +1,5 @@
-//! The owner's side of a partition: Sync, the log, commits, and who is behind.
-//!
-//! ```text
-//!  Idle ──▶ (Scan ──▶) Sync ──▶ Serving ──▶ Wedged ──▶ Sync (under a new epoch, with the newcomer)
-//! ```
-//! Everything that an answer promises is committed first; [`Partition::keep_promises`] is the one
-//! place where that is decided.
+//! The owner writes into the log: at once or unhurried, whether it may, and who the other copies are. Commits
+//! stand in [`crate::partition::lead`].
 
 use crate::log::copies::CopyState;
 use crate::log::env::Env;

@@ -36,7 +36,8 @@ impl Partition {
         self.leading.as_ref().is_some_and(|it| it.lead.copies.is_empty())
     }
 
-    /// Everything up to there is committed. The only place where an answer to a write is let go.
+    /// Everything up to there is committed. Answers of a lone owner in which no node took part stay for
+    /// [`Self::keep_proven`].
     pub fn keep_promises(&mut self, env: &mut Env, at: LogPos) {
         let Some(leading) = &mut self.leading else { return };
         for promised in leading.take_promised(at) {

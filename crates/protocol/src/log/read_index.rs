@@ -1,10 +1,11 @@
-//! Rounds that wait until the copies have said that nobody else owns the partition.
+//! Reads that wait until the copies have said that nobody else owns the partition; their rounds stand in
+//! [`crate::log::rounds`].
 
 use crate::log::origin::Origin;
 use rota_model::{LogPos, ManagerNumber};
 use std::collections::BTreeSet;
 
-/// Rounds that wait for a confirm round.
+/// Reads that wait for a confirm round.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Rounds {
     /// Wait for the next round.

@@ -1,4 +1,4 @@
-//! When the log of a partition comes to rest, and what for.
+//! State of a wedge, and of entries that are not sent yet. How a wedge goes stands in [`crate::log::learn`].
 
 use rota_model::{ManagerNumber, MemberId};
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! A manager: its partitions, its clients' requests, and its place in the View.
+//! A manager: takes one input at a time, hands it to its room, and gives the effects of a batch out.
 
 use crate::log::env::{Env, NameOf, ReadFor};
 use crate::log::origin::Origin;

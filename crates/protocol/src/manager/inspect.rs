@@ -1,5 +1,4 @@
-//! What operators see of a manager, and where the sessions of a partition are: they compare that with what
-//! nodes run.
+//! What operators see of a manager; where its sessions are is decided in [`crate::sessions::placements`].
 
 use crate::log::env::Env;
 use crate::manager::inputs::Manager;

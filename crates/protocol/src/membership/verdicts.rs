@@ -21,7 +21,7 @@ impl Manager {
         self.forget_nodes();
     }
 
-    /// Forgets the next node that has been gone for [`FORGOTTEN_MS`].
+    /// Forgets the next node that has been gone for so long that [`crate::node_lease::judge`] gives it up.
     pub(crate) fn forget_nodes(&mut self) {
         let under_way = self.changes.asked.values().any(|it| matches!(it, Purpose::Forget));
         if under_way || self.env.now.mono_ms < self.changes.next_ms {

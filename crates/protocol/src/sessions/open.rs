@@ -1,4 +1,4 @@
-//! Requests about one session, at its owner: open, get, report; closes stand in `close`.
+//! Opens and gets of one session, at its owner. Closes stand in `close`, reports of nodes in `report`.
 //!
 //! The record says where a life stands; [`Work`] says who waits for it and what the node was asked
 //! last. Everything that a record promises is committed before the node is asked (I5).

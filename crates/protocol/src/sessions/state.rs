@@ -1,4 +1,4 @@
-//! An id in progress: who waits for it, what its node was asked, and how far a drain is.
+//! What an owner has about sessions beside its log: ids in progress, opens that wait for room, a drain, long polls.
 
 use crate::log::origin::Origin;
 use rota_messages::DocKey;

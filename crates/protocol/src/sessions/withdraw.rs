@@ -1,4 +1,4 @@
-//! An id in progress: who waits for it, what its node was asked, and what of that may be taken back.
+//! An attempt that no node saw is placed elsewhere; an earlier attempt that shows up is ended.
 //!
 //! A Create may be withdrawn while it is certain that no node ever saw it. The owner that wrote its PENDING, in the
 //! epoch of that write, knows every call that carries it. A link that finds its node's port closed throws

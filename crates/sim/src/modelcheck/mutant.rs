@@ -34,7 +34,7 @@
 //!
 //! `adding_forgotten` and `verdict_unbound` need a compare-and-set that is late by more than the second for
 //! which an owner wedges, or that a judge is replaced while its word is under way: there the simulator delays
-//! those that matter (`mutants::stores.rs`). Told "conflict" at the usual pace, an owner asks again at once and
+//! those that matter (`mutants/stores.rs`). Told "conflict" at the usual pace, an owner asks again at once and
 //! stays wedged; only one that is busy with a suspicion meanwhile goes on. And steps of a model's clocks are as
 //! long as a wedge, so that no search sees its end while something is under way.
 
