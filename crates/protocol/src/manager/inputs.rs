@@ -2,9 +2,11 @@
 
 use crate::log::env::{Env, NameOf, ReadFor};
 use crate::log::origin::Origin;
-use crate::manager::{inspect, restart};
+use crate::manager::restart;
+use crate::membership::leave::is_for_the_last_calls;
 use crate::membership::standing::Standing;
 use crate::membership::state::{FailureDetector, Membership, Orders, RingProgress, ViewChanges};
+use crate::node_lease::state::Renewal;
 use crate::nodes::calls::NodesWanted;
 use crate::partition::partitions::Parts;
 use crate::partition::state::Partition;
@@ -14,12 +16,11 @@ use crate::router::following::Following;
 use crate::router::forward::{Entrance, ForHere};
 use crate::router::internal::Inner;
 use crate::settings::config::ManagerConfig;
-use rota_docstore::{Checker, FieldError, Operations, Schema, Spaces};
-use rota_messages::{Disk, Envelope, Message, OpResult, Stats};
-use rota_model::node_msg::NodeLoad;
-use rota_model::{MemberId, NodeId, Now};
-use rota_ring::{ClaimRefused, NodeReg};
-use std::collections::BTreeMap;
+use rota_docstore::{Checker, FieldError, Operations, Schema};
+use rota_messages::{Disk, Envelope, Message, OpResult};
+use rota_model::node_msg::Renew;
+use rota_model::{ManagerNumber, MemberId, Now};
+use rota_ring::slot_of_node;
 use std::sync::Arc;
 
 /// Between ticks while something waits, and while nothing does.
@@ -93,7 +94,11 @@ impl Manager {
             Input::ConfigRead { read, state } => self.on_config_read(read, state),
             Input::CasDone { cas, outcome } => self.on_cas_done(cas, outcome),
             Input::PeerRefused { number, address } => self.on_peer_refused(number, &address),
-            Input::Signal { member } => self.on_signal(member),
+            Input::Signal { member } => {
+                if self.detector.on_signal(&self.env, member) {
+                    self.next_tick_ms = self.env.now.mono_ms;
+                }
+            }
             Input::NodeConnected { node } => self.parts.on_node_connected(&mut self.env, &node),
             Input::NodeUnreached { node, address, unsent } => {
                 self.parts.on_node_unreached(&mut self.env, &node, &address, unsent);
@@ -196,11 +201,6 @@ impl Manager {
         self.env.bodies = bodies;
     }
 
-    /// What is known here of namespaces.
-    pub fn spaces(&self) -> &Spaces {
-        &self.env.desks.spaces
-    }
-
     pub(crate) fn carry_out(&mut self, here: ForHere) {
         let ForHere { part, origin, op, deadline_ms } = here;
         if let Some(part) = self.parts.get_mut(&part) {
@@ -216,7 +216,7 @@ impl Manager {
         if epoch > self.env.epoch() {
             self.env.store.refresh = true;
         }
-        let last_calls = self.has_left() && Self::is_for_the_last_calls(&message);
+        let last_calls = self.has_left() && is_for_the_last_calls(&message);
         if to != self.env.me || !(self.membership.standing == Standing::Inside || last_calls) {
             return;
         }
@@ -381,54 +381,35 @@ impl Manager {
         effects
     }
 
-    /// When the next [`Input::Tick`] is due, on the monotonic clock.
-    pub fn wake_at(&self) -> Option<u64> {
-        let unhurried = self.parts.awake().filter_map(|it| it.leading.as_ref()?.lead.unsent.due_ms);
-        unhurried.chain([self.next_tick_ms]).min()
-    }
-
-    /// Why this manager cannot take its number, if so. It never serves then.
-    pub fn refused(&self) -> Option<&ClaimRefused> {
-        match &self.membership.standing {
-            Standing::Refused(why) => Some(why),
-            Standing::Outside { .. }
-            | Standing::Probing { .. }
-            | Standing::Intending { .. }
-            | Standing::Asking { .. }
-            | Standing::Inside
-            | Standing::Left => None,
+    pub(crate) fn on_renew(&mut self, call: u64, renew: Renew) {
+        let Renew { node, boot, load, .. } = &renew;
+        if self.env.nodes.reg.get(node).is_some_and(|reg| reg.boot == *boot) {
+            self.env.nodes.on_load(node, *boot, *load);
+            self.env.nodes.on_heard(node, *boot, self.env.now.mono_ms);
+        }
+        let view = self.env.view.clone().filter(|_| self.membership.standing == Standing::Inside);
+        let part = view.map(|view| view.part_of(slot_of_node(node, view.m)).0);
+        let part = part.and_then(|number| self.parts.get_mut(&number));
+        match part.filter(|part| part.leading.is_some()) {
+            Some(part) => {
+                let until_ms = self.env.now.mono_ms + self.env.config.timing.renew_ms;
+                part.on_renew(&mut self.env, Renewal { call, renew, until_ms });
+            }
+            None => crate::node_lease::reply::not_judge(&mut self.env, call, &renew.node),
         }
     }
 
-    /// Whether this manager has its number.
-    pub fn is_claimed(&self) -> bool {
-        self.membership.standing == Standing::Inside
-    }
-
-    /// This run; incarnation 0 before the number was claimed.
-    pub fn member(&self) -> MemberId {
-        self.env.me
-    }
-
-    /// The nodes that it knows, by which state of the config store: its index.
-    pub fn nodes(&self) -> (u64, &BTreeMap<NodeId, NodeReg>) {
-        (self.env.nodes.index, &self.env.nodes.reg)
-    }
-
-    /// What an operator sees of this manager.
-    pub fn stats(&self) -> Stats {
-        let shown = self.env.nodes.reg.values().filter(|it| !it.is_forgotten());
-        let nodes = shown.map(|reg| {
-            // What was last heard of a boot that is over says nothing.
-            let used = if reg.state.is_gone() { 0 } else { self.env.nodes.used(&reg.node) };
-            let state = self.env.nodes.state(reg, self.env.now.mono_ms);
-            (NodeReg { state, ..reg.clone() }, NodeLoad { used, places: reg.places })
-        });
-        let mut parts: Vec<_> =
-            self.parts.all().map(|part| inspect::of_part(&self.env, part)).collect();
-        parts.sort_by_key(|it| it.part);
-        let (works, works_overdue) = self.env.desks.works.count();
-        let requests_waiting = self.router.len();
-        Stats { parts, nodes: nodes.collect(), requests_waiting, works, works_overdue }
+    /// A peer's process is gone: its port refuses. That of an earlier run says nothing of this one.
+    pub(crate) fn on_peer_refused(&mut self, number: ManagerNumber, address: &str) {
+        self.on_probe_refused(number, address);
+        let Some(view) = &self.env.view else { return };
+        let (Some(member), Some(entry)) = (view.member(number), view.managers.get(&number)) else {
+            return;
+        };
+        let shares =
+            self.membership.standing == Standing::Inside && self.detector.sharing.contains(&number);
+        if shares && entry.serves() && entry.grpc == address {
+            self.env.suspect(member);
+        }
     }
 }

@@ -2,34 +2,12 @@
 //! simulator) checks that none is passed for long.
 
 use crate::log::env::Env;
-use crate::manager::inputs::Manager;
 use crate::partition::leading::{Leading, Phase};
 use crate::partition::state::Partition;
 use crate::ports::wait::Wait;
 
-impl Manager {
-    /// Every table in which something waits, at that time of the monotonic clock.
-    pub fn waits(&self, now_ms: u64) -> Vec<Wait> {
-        let mut waits = vec![
-            Wait::new("client requests", now_ms, self.router.deadlines()),
-            Wait::new("orders", now_ms, self.orders.order_deadlines()),
-            Wait::new("orders about nodes", now_ms, self.orders.node_order_deadlines()),
-            Wait::new(
-                "calls to nodes",
-                now_ms,
-                self.env.fleet.calls.values().map(|it| it.until_ms),
-            ),
-            Wait::new("places asked for", now_ms, self.env.nodes.asked_until()),
-        ];
-        for part in self.parts.awake() {
-            waits.extend(part.waits(&self.env, now_ms));
-        }
-        waits
-    }
-}
-
 impl Partition {
-    fn waits(&self, env: &Env, now_ms: u64) -> Vec<Wait> {
+    pub(crate) fn waits(&self, env: &Env, now_ms: u64) -> Vec<Wait> {
         let mut waits = vec![Wait::new("settled refusals", now_ms, self.settled.deadlines())];
         let Some(leading) = &self.leading else {
             return waits;

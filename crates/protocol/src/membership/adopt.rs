@@ -1,8 +1,11 @@
 //! What the config store shows: checked, and taken up by each partition. What it shows and this manager
 //! may not follow counts as no answer of it.
 
+use crate::log::env::Env;
 use crate::manager::inputs::Manager;
+use crate::membership::claim::is_inside;
 use crate::membership::standing::Standing;
+use crate::membership::state::ViewChanges;
 use crate::partition::state::Partition;
 use crate::ports::note::Transition;
 use rota_ring::{ConfigState, PartState, View, ViewError};
@@ -10,7 +13,7 @@ use rota_ring::{ConfigState, PartState, View, ViewError};
 impl Manager {
     /// What the config store holds. Only a newer state changes anything.
     pub(crate) fn adopt(&mut self, state: &ConfigState) {
-        let refused = self.check_state(state).err();
+        let refused = self.changes.check_state(&self.env, state).err();
         self.changes.refused =
             refused.map(|it| format!("its View of epoch {}: {it}", state.epoch()));
         self.env.store.is_away = self.changes.refused.is_some();
@@ -44,7 +47,7 @@ impl Manager {
             part.range = range;
         }
         if self.membership.standing == Standing::Inside {
-            if Self::is_inside(&self.env, view) {
+            if is_inside(&self.env, view) {
                 self.adopt_parts(view);
             } else {
                 self.go_out(view);
@@ -89,7 +92,7 @@ impl Manager {
         if self.membership.standing != Standing::Inside {
             return;
         }
-        if Self::is_inside(&self.env, &view) {
+        if is_inside(&self.env, &view) {
             self.adopt_parts(&view);
         } else {
             // It was taken out again before it heard that it was in.
@@ -138,34 +141,31 @@ impl Manager {
             part.sweep_lost(&mut self.env);
         }
     }
+}
 
-    /// Whether this manager may follow a View: it keeps the rules, and the shape of the one before.
-    fn check_view(&self, view: &View) -> Result<(), ViewError> {
-        view.check_shape(&self.env.config.ring)?;
-        // Only a newer one is taken up; of a known one nothing but its shape counts.
-        if view.epoch > self.env.epoch() { view.check() } else { Ok(()) }
-    }
+/// Whether this manager may follow a View: it keeps the rules, and the shape of the one before.
+fn check_view(env: &Env, view: &View) -> Result<(), ViewError> {
+    view.check_shape(&env.config.ring)?;
+    // Only a newer one is taken up; of a known one nothing but its shape counts.
+    if view.epoch > env.epoch() { view.check() } else { Ok(()) }
+}
 
+impl ViewChanges {
     /// Checks what the config store holds. Epochs only grow with the index: what is newer and has an
     /// earlier one is of a store that went back, and was written since. A state whose View is refused tells
     /// nothing of nodes either, and nothing is confirmed beside it.
-    pub(crate) fn check_state(&self, state: &ConfigState) -> Result<(), ViewError> {
+    pub(crate) fn check_state(&self, env: &Env, state: &ConfigState) -> Result<(), ViewError> {
         match &state.view {
             Some(view) => {
-                self.check_view(view)?;
-                let known = self.env.epoch();
-                if state.index <= self.changes.index || view.epoch >= known {
+                check_view(env, view)?;
+                let known = env.epoch();
+                if state.index <= self.index || view.epoch >= known {
                     return Ok(());
                 }
                 Err(ViewError::Broken(format!("it went back: epoch {known} was there before")))
             }
-            None if self.env.view.is_none() => Ok(()),
+            None if env.view.is_none() => Ok(()),
             None => Err(ViewError::Broken("the config store holds no View any more".into())),
         }
-    }
-
-    /// Why this manager does not follow what the config store showed last, if so.
-    pub fn config_refused(&self) -> Option<&str> {
-        self.changes.refused.as_deref()
     }
 }

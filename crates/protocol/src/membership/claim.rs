@@ -9,8 +9,8 @@ use crate::membership::state::Membership;
 use crate::partition::partitions::Parts;
 use crate::ports::io::Effect;
 use crate::ports::note::Transition;
-use rota_messages::{Identity, PartMeta};
-use rota_model::{Epoch, Incarnation, LogPos, ManagerNumber, ManagerStatus, MemberId, Nonce};
+use rota_messages::{Envelope, Identity, Message};
+use rota_model::{Epoch, Incarnation, ManagerNumber, ManagerStatus, MemberId, Nonce};
 use rota_ring::{Change, Claim, ClaimRefused, Others, View};
 use std::collections::BTreeMap;
 
@@ -80,46 +80,14 @@ impl Manager {
         self.membership.identity.intended = Some(to);
         self.env.persist_identity(self.membership.identity.clone());
         if entry.is_some_and(|it| it.incarnation == Incarnation(0)) {
-            self.intend_founding(view);
+            self.parts.intend_founding(&mut self.env, view);
         }
         let taken_over: Vec<ManagerNumber> = lone_parts(&next, number, next.epoch);
         for part in taken_over {
-            self.intend_epoch(part, next.epoch);
+            self.parts.intend_epoch(&mut self.env, part, next.epoch);
         }
         let lsn = self.env.disk.lsn;
         self.membership.standing = Standing::Intending { lsn, next: Box::new(next), to };
-    }
-
-    /// A copy that never ran is exact while it is empty. The disk must say so before the first
-    /// claim: the run that claims may end before it hears of it.
-    fn intend_founding(&mut self, view: &View) {
-        for (number, entry) in &view.parts {
-            if entry.has(self.env.config.number) {
-                let meta = PartMeta {
-                    pe: entry.pe,
-                    last: LogPos::ZERO,
-                    whole: true,
-                    forgotten: self.env.stamps.forgotten,
-                    found_from: None,
-                };
-                self.env.persist_part(*number, meta);
-                if let Some(part) = self.parts.get_mut(number) {
-                    part.replica.whole = true;
-                    part.replica.pe = part.replica.pe.max(entry.pe);
-                }
-            }
-        }
-    }
-
-    /// The disk must know the epoch of a take-over before it happens, or the next restart would
-    /// take this disk for an old one.
-    fn intend_epoch(&mut self, part: ManagerNumber, pe: Epoch) {
-        if let Some(partition) = self.parts.get_mut(&part) {
-            // Here too: this run may be taken out before it hears that it was in, and claims again.
-            partition.replica.pe = pe;
-            let meta = partition.meta(&self.env);
-            self.env.persist_part(part, meta);
-        }
     }
 
     /// The intent is on disk: take the number.
@@ -133,13 +101,6 @@ impl Manager {
         let (next, to) = ((**next).clone(), *to);
         self.membership.standing = Standing::Asking { to };
         self.ask_view(crate::membership::purpose::Purpose::Claim, Change::view(next));
-    }
-
-    /// Whether the View still names this run as alive.
-    pub(crate) fn is_inside(env: &Env, view: &View) -> bool {
-        view.managers
-            .get(&env.me.number)
-            .is_some_and(|entry| entry.incarnation == env.me.incarnation && entry.serves())
     }
 }
 
@@ -208,4 +169,53 @@ impl Membership {
         env.note(Transition::Claimed, None);
         self.probes = Probes::default();
     }
+}
+
+impl Manager {
+    /// A question about a run of this manager, or an answer to one. Gives whether it was one.
+    pub(crate) fn on_probing(&mut self, envelope: &Envelope) -> bool {
+        let Envelope { from, to, message, .. } = envelope;
+        if let Message::Probe { reply_to } = message {
+            // Whether a claim of that very run was written is not known yet: it is asked again.
+            let may_begin = self.membership.claiming.is_some_and(|it| it.0 == to.incarnation);
+            let runs = *to == self.env.me && self.membership.standing == Standing::Inside;
+            if to.number == self.env.me.number && (runs || !may_begin) {
+                let answer = Message::Probed { incarnation: to.incarnation, runs };
+                self.env.send_to(reply_to.clone(), *from, answer);
+            }
+            return true;
+        }
+        let Message::Probed { incarnation, runs } = message else { return false };
+        if *to == self.env.me {
+            let member = MemberId { number: from.number, incarnation: *incarnation };
+            self.on_run_known(member, *runs);
+        }
+        true
+    }
+
+    /// The port of a manager that was asked refuses: nobody is there.
+    pub(crate) fn on_probe_refused(&mut self, number: ManagerNumber, address: &str) {
+        let Standing::Probing { view, asked, .. } = &self.membership.standing else { return };
+        let is_there = view.managers.get(&number).is_some_and(|it| it.grpc == address);
+        let member = asked.iter().find(|it| it.number == number).filter(|_| is_there).copied();
+        if let Some(member) = member {
+            self.on_run_known(member, false);
+        }
+    }
+
+    fn on_run_known(&mut self, member: MemberId, runs: bool) {
+        self.membership.probes.on_said(member, runs, self.env.now.mono_ms);
+        if let Standing::Probing { view, .. } = &self.membership.standing {
+            let view = view.clone();
+            self.claim_in(&view);
+            self.take_up_parts();
+        }
+    }
+}
+
+/// Whether the View still names this run as alive.
+pub(crate) fn is_inside(env: &Env, view: &View) -> bool {
+    view.managers
+        .get(&env.me.number)
+        .is_some_and(|entry| entry.incarnation == env.me.incarnation && entry.serves())
 }

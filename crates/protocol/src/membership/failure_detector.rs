@@ -1,8 +1,6 @@
 //! Who is silent for too long is suspected; signals from outside shorten the patience.
 
 use crate::log::env::Env;
-use crate::manager::inputs::Manager;
-use crate::membership::standing::Standing;
 use crate::membership::state::FailureDetector;
 use crate::partition::partitions::Parts;
 use rota_messages::Message;
@@ -80,31 +78,15 @@ impl FailureDetector {
             beat(env, parts, &view, &peers);
         }
     }
-}
-
-impl Manager {
-    /// A peer's process is gone: its port refuses. That of an earlier run says nothing of this one.
-    pub(crate) fn on_peer_refused(&mut self, number: ManagerNumber, address: &str) {
-        self.on_probe_refused(number, address);
-        let Some(view) = &self.env.view else { return };
-        let (Some(member), Some(entry)) = (view.member(number), view.managers.get(&number)) else {
-            return;
-        };
-        let shares =
-            self.membership.standing == Standing::Inside && self.detector.sharing.contains(&number);
-        if shares && entry.serves() && entry.grpc == address {
-            self.env.suspect(member);
-        }
-    }
 
     /// A peer looks gone to somebody outside: less of its silence is enough from now on. The tick
-    /// judges, because only it knows whether it was this run that slept.
-    pub(crate) fn on_signal(&mut self, member: MemberId) {
-        let Some(view) = &self.env.view else { return };
-        if view.may_run(member) {
-            self.detector.signalled.insert(member, self.env.now.mono_ms);
-            self.next_tick_ms = self.env.now.mono_ms;
+    /// judges, because only it knows whether it was this run that slept. Gives whether it counts.
+    pub(crate) fn on_signal(&mut self, env: &Env, member: MemberId) -> bool {
+        let counts = env.view.as_ref().is_some_and(|view| view.may_run(member));
+        if counts {
+            self.signalled.insert(member, env.now.mono_ms);
         }
+        counts
     }
 }
 

@@ -12,18 +12,18 @@ use crate::log::env::{Env, NameOf};
 use crate::manager::inputs::Manager;
 use crate::membership::purpose::Purpose;
 use crate::membership::standing::Standing;
-use crate::membership::state::Orders;
+use crate::membership::state::{Membership, Orders};
 use crate::membership::waiting::{ORDER_MS, ORDERS_MAX, Waiting};
 use crate::ports::io::Effect;
 use crate::ports::note::Transition;
-use rota_messages::{Message, Order, Ordered};
+use rota_messages::{Message, Order};
 use rota_model::{ManagerStatus, Refusal, RefusalKind, Retry};
 use rota_ring::{Change, RingTransition, View};
 
 impl Manager {
     /// An operator's order.
     pub(crate) fn on_order(&mut self, call: u64, order: Order) {
-        match self.begin_order(self.orders.ring.len(), "orders") {
+        match self.membership.begin_order(&mut self.env, self.orders.ring.len(), "orders") {
             Ok((read, until_ms)) => {
                 self.orders.ring.push_back(Waiting {
                     call,
@@ -35,26 +35,6 @@ impl Manager {
             }
             Err(refusal) => self.env.answer_order(call, Err(refusal)),
         }
-    }
-
-    /// The door of every operator's order, beside so many others: the read of the config store that
-    /// it waits for from here, and until when.
-    pub(crate) fn begin_order(
-        &mut self,
-        waiting: usize,
-        what: &str,
-    ) -> Result<(u64, u64), Refusal> {
-        if self.membership.standing != Standing::Inside {
-            let text = "this manager has no number of the ring just now; ask another one";
-            return Err(Refusal::new(RefusalKind::NotServing, Retry::Now, text));
-        }
-        if waiting >= ORDERS_MAX {
-            let text = format!("{ORDERS_MAX} {what} wait at this manager already");
-            return Err(Refusal::new(RefusalKind::Overloaded, self.env.soon(), text));
-        }
-        let read = self.env.next_id(NameOf::Read);
-        self.env.effects.push(Effect::ReadConfig { read });
-        Ok((read, self.env.now.mono_ms + ORDER_MS))
     }
 
     /// Carries out the next order that is ready. Gives whether a compare-and-set is on its way.
@@ -72,19 +52,6 @@ impl Manager {
             }
         }
         false
-    }
-
-    /// The View is as it was ordered.
-    pub(crate) fn on_order_written(&mut self, waiting: &Waiting, answer: Ordered) {
-        let step = match (answer.cancelled, answer.under_way) {
-            (Some(RingTransition::Join { .. }), _) => Transition::JoinCancelled,
-            (Some(RingTransition::Leave { .. }), _) => Transition::LeaveCancelled,
-            (None, Some(_)) => Transition::LeaveStarted,
-            // It was down and held nothing.
-            (None, None) => Transition::LeaveFinished,
-        };
-        self.env.note_text(step, None, format!("number {}", answer.number));
-        self.env.answer_order(waiting.call, Ok(answer));
     }
 
     /// Gives the transition back: the newcomer when it holds all that it should, who leaves when it
@@ -129,18 +96,6 @@ impl Manager {
             self.membership.drive_claim(&mut self.env);
         }
     }
-
-    /// Whether a run that has left still takes such a message: answers for its clients, and requests, to
-    /// say that others own now.
-    pub(crate) fn is_for_the_last_calls(message: &Message) -> bool {
-        matches!(message, Message::Answer { .. } | Message::Request { .. })
-    }
-
-    /// Whether this manager's number has left the ring. It copies and owns nothing any more; what its
-    /// clients asked for is still brought to the owners.
-    pub fn has_left(&self) -> bool {
-        self.membership.standing == Standing::Left
-    }
 }
 
 impl Orders {
@@ -179,5 +134,34 @@ impl Orders {
     /// Somebody else changed the View: the order is looked at again.
     pub(crate) fn on_order_conflict(&mut self, waiting: Waiting) {
         self.ring.push_front(waiting);
+    }
+}
+
+/// Whether a run that has left still takes such a message: answers for its clients, and requests, to
+/// say that others own now.
+pub(crate) fn is_for_the_last_calls(message: &Message) -> bool {
+    matches!(message, Message::Answer { .. } | Message::Request { .. })
+}
+
+impl Membership {
+    /// The door of every operator's order, beside so many others: the read of the config store that
+    /// it waits for from here, and until when.
+    pub(crate) fn begin_order(
+        &self,
+        env: &mut Env,
+        waiting: usize,
+        what: &str,
+    ) -> Result<(u64, u64), Refusal> {
+        if self.standing != Standing::Inside {
+            let text = "this manager has no number of the ring just now; ask another one";
+            return Err(Refusal::new(RefusalKind::NotServing, Retry::Now, text));
+        }
+        if waiting >= ORDERS_MAX {
+            let text = format!("{ORDERS_MAX} {what} wait at this manager already");
+            return Err(Refusal::new(RefusalKind::Overloaded, env.soon(), text));
+        }
+        let read = env.next_id(NameOf::Read);
+        env.effects.push(Effect::ReadConfig { read });
+        Ok((read, env.now.mono_ms + ORDER_MS))
     }
 }

@@ -13,7 +13,6 @@ use crate::membership::purpose::Purpose;
 use crate::membership::state::Orders;
 use crate::membership::waiting::{ORDER_MS, WaitingNode};
 use crate::nodes::registry::Nodes;
-use crate::ports::note::Transition;
 use rota_messages::NodeOrdered;
 use rota_model::{FieldError, NodeId, Refusal, RefusalKind, Retry};
 use rota_ring::{Change, NodeChange, NodeOrder, NodeOrderRefused, NodeReg};
@@ -27,7 +26,11 @@ const NAMED_MAX: usize = 16;
 impl Manager {
     /// An operator's order about a node.
     pub(crate) fn on_node_order(&mut self, call: u64, node: NodeId, order: NodeOrder) {
-        match self.begin_order(self.orders.nodes.len(), "orders about nodes") {
+        match self.membership.begin_order(
+            &mut self.env,
+            self.orders.nodes.len(),
+            "orders about nodes",
+        ) {
             Ok((read, until_ms)) => {
                 let waiting = WaitingNode { call, node, order, until_ms, read, tries: 0 };
                 self.orders.nodes.push_back(waiting);
@@ -73,13 +76,6 @@ impl Manager {
             Err(why) => Err(refused(&why)),
         };
         self.env.answer_node_order(*call, result);
-    }
-
-    /// The registry is as it was ordered.
-    pub(crate) fn on_node_order_written(&mut self, waiting: &WaitingNode, reg: NodeReg) {
-        let text = format!("node {} is {} since an operator's order", reg.node, reg.state);
-        self.env.note_text(Transition::NodeOrdered, None, text);
-        self.env.answer_node_order(waiting.call, Ok(NodeOrdered { reg, changed: true }));
     }
 
     /// Somebody else changed the entry, and what stands there now is known: it is looked at again.

@@ -10,59 +10,11 @@
 //! exchange of messages, and only if nobody has missed it yet.
 
 use crate::log::env::Env;
-use crate::manager::inputs::Manager;
 use crate::membership::standing::Standing;
 use crate::membership::state::Membership;
-use rota_messages::{Envelope, Message};
-use rota_model::{ManagerNumber, MemberId};
+use rota_messages::Message;
+use rota_model::MemberId;
 use rota_ring::View;
-
-impl Manager {
-    /// Whether this manager asks others whether they run, before it takes its number.
-    pub fn asks_others(&self) -> bool {
-        matches!(self.membership.standing, Standing::Probing { .. })
-    }
-
-    /// A question about a run of this manager, or an answer to one. Gives whether it was one.
-    pub(crate) fn on_probing(&mut self, envelope: &Envelope) -> bool {
-        let Envelope { from, to, message, .. } = envelope;
-        if let Message::Probe { reply_to } = message {
-            // Whether a claim of that very run was written is not known yet: it is asked again.
-            let may_begin = self.membership.claiming.is_some_and(|it| it.0 == to.incarnation);
-            let runs = *to == self.env.me && self.membership.standing == Standing::Inside;
-            if to.number == self.env.me.number && (runs || !may_begin) {
-                let answer = Message::Probed { incarnation: to.incarnation, runs };
-                self.env.send_to(reply_to.clone(), *from, answer);
-            }
-            return true;
-        }
-        let Message::Probed { incarnation, runs } = message else { return false };
-        if *to == self.env.me {
-            let member = MemberId { number: from.number, incarnation: *incarnation };
-            self.on_run_known(member, *runs);
-        }
-        true
-    }
-
-    /// The port of a manager that was asked refuses: nobody is there.
-    pub(crate) fn on_probe_refused(&mut self, number: ManagerNumber, address: &str) {
-        let Standing::Probing { view, asked, .. } = &self.membership.standing else { return };
-        let is_there = view.managers.get(&number).is_some_and(|it| it.grpc == address);
-        let member = asked.iter().find(|it| it.number == number).filter(|_| is_there).copied();
-        if let Some(member) = member {
-            self.on_run_known(member, false);
-        }
-    }
-
-    fn on_run_known(&mut self, member: MemberId, runs: bool) {
-        self.membership.probes.on_said(member, runs, self.env.now.mono_ms);
-        if let Standing::Probing { view, .. } = &self.membership.standing {
-            let view = view.clone();
-            self.claim_in(&view);
-            self.take_up_parts();
-        }
-    }
-}
 
 impl Membership {
     /// Asks these of that View whether they run. What was found so far waits for it.

@@ -3,8 +3,10 @@
 use crate::log::env::Env;
 use crate::membership::waiting::{Waiting, WaitingNode};
 use crate::ports::io::Effect;
+use crate::ports::note::Transition;
 use rota_messages::{Envelope, Message, NodeOrdered, Ordered};
 use rota_model::{MemberId, Refusal, RefusalKind, Retry};
+use rota_ring::{NodeReg, RingTransition};
 
 impl Env {
     pub(crate) fn soon(&self) -> Retry {
@@ -46,5 +48,25 @@ impl Env {
         let text = "nobody knows whether the config store took it; it may be repeated";
         let refusal = Refusal::unknown_outcome(RefusalKind::ConfigStoreAway, self.soon(), text);
         self.answer_node_order(waiting.call, Err(refusal));
+    }
+
+    /// The View is as it was ordered.
+    pub(crate) fn on_order_written(&mut self, waiting: &Waiting, answer: Ordered) {
+        let step = match (answer.cancelled, answer.under_way) {
+            (Some(RingTransition::Join { .. }), _) => Transition::JoinCancelled,
+            (Some(RingTransition::Leave { .. }), _) => Transition::LeaveCancelled,
+            (None, Some(_)) => Transition::LeaveStarted,
+            // It was down and held nothing.
+            (None, None) => Transition::LeaveFinished,
+        };
+        self.note_text(step, None, format!("number {}", answer.number));
+        self.answer_order(waiting.call, Ok(answer));
+    }
+
+    /// The registry is as it was ordered.
+    pub(crate) fn on_node_order_written(&mut self, waiting: &WaitingNode, reg: NodeReg) {
+        let text = format!("node {} is {} since an operator's order", reg.node, reg.state);
+        self.note_text(Transition::NodeOrdered, None, text);
+        self.answer_node_order(waiting.call, Ok(NodeOrdered { reg, changed: true }));
     }
 }

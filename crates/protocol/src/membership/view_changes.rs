@@ -2,15 +2,15 @@
 //! out anew from each View.
 
 use crate::log::desire::Desire;
-use crate::log::env::NameOf;
+use crate::log::env::{Env, NameOf};
 use crate::manager::inputs::Manager;
 use crate::membership::purpose::Purpose;
 use crate::membership::standing::Standing;
+use crate::membership::state::ViewChanges;
 use crate::ports::io::{CasOutcome, Effect};
 use crate::ports::note::Transition;
 use rota_model::{ManagerStatus, MemberId, Refusal, RefusalKind};
 use rota_ring::{Change, ConfigState, RingTransition, View};
-use std::sync::Arc;
 
 impl Manager {
     /// Asks for a compare-and-set.
@@ -97,8 +97,8 @@ impl Manager {
                 self.env.note_text(step, Some(number), text);
             }
             Purpose::Release(step) => self.env.note(step, None),
-            Purpose::Order(waiting, answer) => self.on_order_written(&waiting, answer),
-            Purpose::NodeOrder(waiting, reg) => self.on_node_order_written(&waiting, *reg),
+            Purpose::Order(waiting, answer) => self.env.on_order_written(&waiting, answer),
+            Purpose::NodeOrder(waiting, reg) => self.env.on_node_order_written(&waiting, *reg),
             Purpose::Register { call, register, .. } => {
                 self.env.note_text(
                     Transition::NodeRegistered,
@@ -182,20 +182,8 @@ impl Manager {
         };
         match next {
             Some(next) => self.ask_view(Purpose::Part(number, step), Change::view(next)),
-            None => self.doubt(&view),
+            None => self.changes.doubt(&mut self.env, &view),
         }
-    }
-
-    /// A partition wants what this View does not allow: there may be a newer one. If there is none, the
-    /// next tick looks at what is wanted; to read again and again would not change the answer.
-    fn doubt(&mut self, view: &View) {
-        self.env.store.refresh |= self.changes.doubted != view.epoch;
-        self.changes.doubted = view.epoch;
-    }
-
-    /// The View as this manager knows it.
-    pub fn view(&self) -> Option<&Arc<View>> {
-        self.env.view.as_ref()
     }
 }
 
@@ -210,4 +198,13 @@ fn ended_by(view: &View, next: &View) -> Option<Transition> {
         }
         RingTransition::Leave { .. } => Transition::LeaveRolledBack,
     })
+}
+
+impl ViewChanges {
+    /// A partition wants what this View does not allow: there may be a newer one. If there is none, the
+    /// next tick looks at what is wanted; to read again and again would not change the answer.
+    fn doubt(&mut self, env: &mut Env, view: &View) {
+        env.store.refresh |= self.doubted != view.epoch;
+        self.doubted = view.epoch;
+    }
 }

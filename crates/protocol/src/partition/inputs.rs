@@ -6,9 +6,10 @@ use crate::nodes::calls::{CallFor, CallWhat, NodesWanted};
 use crate::partition::partitions::Parts;
 use crate::ports::note::Transition;
 use crate::ports::work::Worked;
-use rota_messages::Message;
+use rota_messages::{Message, PartMeta};
 use rota_model::node_msg::{FromNode, NodeAnswer};
-use rota_model::{Epoch, ManagerNumber, MemberId, NodeId};
+use rota_model::{Epoch, LogPos, ManagerNumber, MemberId, NodeId};
+use rota_ring::View;
 use std::collections::BTreeMap;
 
 impl Parts {
@@ -197,6 +198,38 @@ impl Parts {
             part.learning = None;
             part.syncing = None;
             part.chunk_acks.clear();
+        }
+    }
+
+    /// A copy that never ran is exact while it is empty. The disk must say so before the first
+    /// claim: the run that claims may end before it hears of it.
+    pub(crate) fn intend_founding(&mut self, env: &mut Env, view: &View) {
+        for (number, entry) in &view.parts {
+            if entry.has(env.config.number) {
+                let meta = PartMeta {
+                    pe: entry.pe,
+                    last: LogPos::ZERO,
+                    whole: true,
+                    forgotten: env.stamps.forgotten,
+                    found_from: None,
+                };
+                env.persist_part(*number, meta);
+                if let Some(part) = self.get_mut(number) {
+                    part.replica.whole = true;
+                    part.replica.pe = part.replica.pe.max(entry.pe);
+                }
+            }
+        }
+    }
+
+    /// The disk must know the epoch of a take-over before it happens, or the next restart would
+    /// take this disk for an old one.
+    pub(crate) fn intend_epoch(&mut self, env: &mut Env, part: ManagerNumber, pe: Epoch) {
+        if let Some(partition) = self.get_mut(&part) {
+            // Here too: this run may be taken out before it hears that it was in, and claims again.
+            partition.replica.pe = pe;
+            let meta = partition.meta(env);
+            env.persist_part(part, meta);
         }
     }
 }

@@ -116,3 +116,18 @@ impl Partition {
         env.effects.push(Effect::Provision { order, pool: pool.clone(), nodes });
     }
 }
+
+impl Env {
+    pub(crate) fn on_provisioned(&mut self, order: u64, failure: Option<String>) {
+        let pool = self.fleet.orders.remove(&order);
+        if let Some(pool) = &pool {
+            self.nodes.failed_orders.remove(pool);
+        }
+        let Some(why) = failure else { return };
+        if let Some(pool) = &pool {
+            self.on_order_failed(pool, &why);
+        }
+        let text = format!("order {order} of new nodes failed: {why}");
+        self.note_text(Transition::OrderFailed, None, text);
+    }
+}

@@ -1,0 +1,210 @@
+//! What is seen of a manager from outside: by operators, by its driver, and by a search over all states, which must
+//! know what it has seen and must not tell apart what behaves alike.
+
+use crate::log::env::Env;
+use crate::manager::inputs::Manager;
+use crate::membership::standing::Standing;
+use crate::partition::leading::Phase;
+use crate::partition::state::Partition;
+use crate::ports::wait::Wait;
+use rota_docstore::Spaces;
+use rota_messages::PartStats;
+use rota_messages::Stats;
+use rota_messages::placements::Placements;
+use rota_messages::placements::PlacementsAsk;
+use rota_model::node_msg::NodeLoad;
+use rota_model::{MemberId, NodeId};
+use rota_ring::{ClaimRefused, NodeReg, View};
+use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+impl Manager {
+    /// Where sessions of a partition are; `None` when this manager does not serve it. What it says was
+    /// committed, and is not confirmed with the copies.
+    pub fn placements(&self, ask: &PlacementsAsk) -> Option<Placements> {
+        self.parts.get(&ask.part)?.placements(self, &ask.which)
+    }
+
+    /// What an operator sees of this manager.
+    pub fn stats(&self) -> Stats {
+        let shown = self.env.nodes.reg.values().filter(|it| !it.is_forgotten());
+        let nodes = shown.map(|reg| {
+            // What was last heard of a boot that is over says nothing.
+            let used = if reg.state.is_gone() { 0 } else { self.env.nodes.used(&reg.node) };
+            let state = self.env.nodes.state(reg, self.env.now.mono_ms);
+            (NodeReg { state, ..reg.clone() }, NodeLoad { used, places: reg.places })
+        });
+        let mut parts: Vec<_> = self.parts.all().map(|part| of_part(&self.env, part)).collect();
+        parts.sort_by_key(|it| it.part);
+        let (works, works_overdue) = self.env.desks.works.count();
+        let requests_waiting = self.router.len();
+        Stats { parts, nodes: nodes.collect(), requests_waiting, works, works_overdue }
+    }
+
+    /// The nodes that it knows, by which state of the config store: its index.
+    pub fn nodes(&self) -> (u64, &BTreeMap<NodeId, NodeReg>) {
+        (self.env.nodes.index, &self.env.nodes.reg)
+    }
+
+    /// This run; incarnation 0 before the number was claimed.
+    pub fn member(&self) -> MemberId {
+        self.env.me
+    }
+
+    /// Whether this manager has its number.
+    pub fn is_claimed(&self) -> bool {
+        self.membership.standing == Standing::Inside
+    }
+
+    /// Why this manager cannot take its number, if so. It never serves then.
+    pub fn refused(&self) -> Option<&ClaimRefused> {
+        match &self.membership.standing {
+            Standing::Refused(why) => Some(why),
+            Standing::Outside { .. }
+            | Standing::Probing { .. }
+            | Standing::Intending { .. }
+            | Standing::Asking { .. }
+            | Standing::Inside
+            | Standing::Left => None,
+        }
+    }
+
+    /// What is known here of namespaces.
+    pub fn spaces(&self) -> &Spaces {
+        &self.env.desks.spaces
+    }
+
+    /// When the next [`Input::Tick`] is due, on the monotonic clock.
+    pub fn wake_at(&self) -> Option<u64> {
+        let unhurried = self.parts.awake().filter_map(|it| it.leading.as_ref()?.lead.unsent.due_ms);
+        unhurried.chain([self.next_tick_ms]).min()
+    }
+
+    /// The View as this manager knows it.
+    pub fn view(&self) -> Option<&Arc<View>> {
+        self.env.view.as_ref()
+    }
+
+    /// Why this manager does not follow what the config store showed last, if so.
+    pub fn config_refused(&self) -> Option<&str> {
+        self.changes.refused.as_deref()
+    }
+
+    /// Whether this manager's number has left the ring. It copies and owns nothing any more; what its
+    /// clients asked for is still brought to the owners.
+    pub fn has_left(&self) -> bool {
+        self.membership.standing == Standing::Left
+    }
+
+    /// Whether this manager asks others whether they run, before it takes its number.
+    pub fn asks_others(&self) -> bool {
+        matches!(self.membership.standing, Standing::Probing { .. })
+    }
+
+    /// Every table in which something waits, at that time of the monotonic clock.
+    pub fn waits(&self, now_ms: u64) -> Vec<Wait> {
+        let mut waits = vec![
+            Wait::new("client requests", now_ms, self.router.deadlines()),
+            Wait::new("orders", now_ms, self.orders.order_deadlines()),
+            Wait::new("orders about nodes", now_ms, self.orders.node_order_deadlines()),
+            Wait::new(
+                "calls to nodes",
+                now_ms,
+                self.env.fleet.calls.values().map(|it| it.until_ms),
+            ),
+            Wait::new("places asked for", now_ms, self.env.nodes.asked_until()),
+        ];
+        for part in self.parts.awake() {
+            waits.extend(part.waits(&self.env, now_ms));
+        }
+        waits
+    }
+
+    /// Feeds everything that decides what this manager does next. Between a
+    /// [`flush`](Manager::flush) and the next input only: what waits to be flushed is no part of it.
+    ///
+    /// Left out are the configuration, which never changes, what follows from the View, and what only
+    /// makes names: two managers
+    /// whose outstanding names are equal go on alike, whatever their next name is. Namespaces and
+    /// cached copies of documents are not in it beyond whether they are known, so a search must not
+    /// change them.
+    pub fn fingerprint(&self, into: &mut impl Hasher) {
+        let Self {
+            env,
+            parts,
+            router,
+            membership,
+            changes,
+            detector,
+            following,
+            orders,
+            progress,
+            next_tick_ms,
+        } = self;
+        env.fingerprint(into);
+        (parts, router, membership, changes, following, orders, progress, next_tick_ms).hash(into);
+        detector.fingerprint(into);
+    }
+
+    /// Index of the newest state of the config store that this manager knows.
+    pub fn config_index(&self) -> u64 {
+        self.changes.index
+    }
+
+    /// Feeds what [`fingerprint`](Self::fingerprint) leaves out since it only makes names. Two managers
+    /// that agree in both are equal.
+    pub fn fingerprint_names(&self, into: &mut impl Hasher) {
+        self.env.fresh_names().hash(into);
+    }
+}
+
+/// What an operator sees of a partition.
+pub(crate) fn of_part(env: &Env, part: &Partition) -> PartStats {
+    let view = env.view.as_ref();
+    let member =
+        view.and_then(|it| it.parts.get(&part.number)).is_some_and(|it| it.has(env.me.number));
+    let last = part.replica.last;
+    let behind = |acked: rota_model::LogPos| last.seq.0.saturating_sub(acked.seq.0);
+    let lag = part.leading.iter().flat_map(|it| it.lead.copies.iter());
+    let role = match part.leading.as_ref().map(|it| &it.lead.phase) {
+        Some(Phase::Scan(_)) => "scanning",
+        Some(Phase::Recover(_)) => "recovering",
+        Some(Phase::Sync(_)) => "syncing",
+        Some(Phase::Serving) => "serving",
+        Some(Phase::Wedged { .. }) => "wedged",
+        None if part.learning.is_some() => "learning",
+        None if member => "copy",
+        None if !part.replica.docs.is_empty() => "former copy",
+        None => "idle",
+    };
+    PartStats {
+        part: part.number,
+        role,
+        last,
+        committed: part.replica.committed,
+        sessions: part.replica.counts.census.by_state().clone(),
+        documents: part.replica.docs.len() as u64,
+        lag: lag.map(|(number, copy)| (*number, behind(copy.flow.acked))).collect(),
+        digest: part.replica.digest,
+        marks: part.replica.marks.iter().copied().collect(),
+        on_nodes: part.sessions_on_nodes(),
+    }
+}
+
+impl Env {
+    fn fingerprint(&self, into: &mut impl Hasher) {
+        (self.me, &self.view, &self.nodes).hash(into);
+        (self.desks.knows_spaces, &self.desks.spaces, self.stamps.forgotten).hash(into);
+        (
+            &self.fleet.calls,
+            self.store.refresh,
+            self.store.is_away,
+            &self.store.suspects,
+            &self.fleet.condemned,
+        )
+            .hash(into);
+        (&self.store.reads_wanted, &self.fleet.wanted, &self.fleet.orders, self.unwritten())
+            .hash(into);
+    }
+}
