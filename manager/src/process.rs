@@ -180,7 +180,6 @@ struct Waiting {
 }
 
 async fn start(options: Options, application: Application) -> Result<Started> {
-    disk::check_room(&options.data)?;
     if let Some(pool) = &options.pool {
         provisioner::check_classes(pool).await?;
     }
@@ -193,6 +192,7 @@ async fn start(options: Options, application: Application) -> Result<Started> {
         let working = begin(open(options, number, listeners, None).await?, application)?;
         return Ok(Started::Inside(Box::new(working)));
     }
+    disk::check_room(&options.data)?;
     let outside = Outside::start(&options, again(&listeners.grpc)?, again(&listeners.http)?);
     let begun = begun.map(|it| it.0);
     Ok(Started::Outside(Box::new(Waiting { options, application, listeners, outside, begun })))

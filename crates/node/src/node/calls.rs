@@ -134,7 +134,7 @@ impl Node {
     }
 
     /// The answer to a create of the token that lives.
-    fn running(&self, key: &SessionKey, stage: Stage) -> Option<NodeAnswer> {
+    pub(super) fn running(&self, key: &SessionKey, stage: Stage) -> Option<NodeAnswer> {
         match stage {
             Stage::Running => self.live.get(key).map(|live| NodeAnswer::Running {
                 address: live.address.clone(),

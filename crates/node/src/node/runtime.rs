@@ -4,7 +4,7 @@ use super::Node;
 use super::calls::Attempt;
 use crate::io::NodeInput;
 use crate::live::{Live, Stage, StopCause, Wants};
-use rota_model::node_msg::{Blame, DeadToken, NodeAnswer, ReportEvent};
+use rota_model::node_msg::{Blame, DeadToken, ReportEvent};
 use rota_model::{Exit, Reason, SessionKey, Token};
 use std::collections::VecDeque;
 
@@ -41,24 +41,24 @@ impl Node {
 
     /// Answers the creates that wait, if this is the news that they wait for.
     fn on_running(&mut self, key: &SessionKey, token: Token, address: String, ready: bool) {
-        let told = self.live.change(key, token, |live| match live.stage {
+        let waiters = self.live.change(key, token, |live| match live.stage {
             Stage::Starting { .. } => {
                 live.stage = Stage::Running;
-                live.address.clone_from(&address);
+                live.address = address;
                 live.ready = ready;
-                (std::mem::take(&mut live.waiters), live.remark.clone())
+                std::mem::take(&mut live.waiters)
             }
             Stage::Stopping { .. } => {
-                live.address.clone_from(&address);
-                (VecDeque::new(), String::new())
+                live.address = address;
+                VecDeque::new()
             }
-            Stage::Running => (VecDeque::new(), String::new()),
+            Stage::Running => VecDeque::new(),
         });
-        let (waiters, remark) = told.unwrap_or_default();
-        for waiter in waiters {
+        for waiter in waiters.unwrap_or_default() {
             debug_assert!(waiter.wants == Wants::Create, "a destroy would have stopped it");
-            let (address, remark) = (address.clone(), remark.clone());
-            self.answer(waiter.stream, waiter.call, NodeAnswer::Running { address, ready, remark });
+            if let Some(answer) = self.running(key, Stage::Running) {
+                self.answer(waiter.stream, waiter.call, answer);
+            }
         }
     }
 

@@ -169,9 +169,9 @@ impl Manager {
     }
 
     /// Offers an application's operations, on documents of these classes, instead of those that
-    /// every manager knows ([`crate::documents::registry`]). Every manager of a cluster must offer
+    /// every manager knows ([`crate::operate::operations`]). Every manager of a cluster must offer
     /// the same. Before the first input. Field `schema`: see
-    /// [`crate::documents::registry::check_schema`].
+    /// [`crate::operate::check_schema`].
     pub fn offer(&mut self, operations: Operations, schema: Schema) -> Result<(), FieldError> {
         self.env.desks.offer(operations, schema)
     }

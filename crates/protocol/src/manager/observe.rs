@@ -8,10 +8,8 @@ use crate::partition::leading::Phase;
 use crate::partition::state::Partition;
 use crate::ports::wait::Wait;
 use rota_docstore::Spaces;
-use rota_messages::PartStats;
-use rota_messages::Stats;
-use rota_messages::placements::Placements;
-use rota_messages::placements::PlacementsAsk;
+use rota_messages::placements::{Placements, PlacementsAsk};
+use rota_messages::{PartStats, Stats};
 use rota_model::node_msg::NodeLoad;
 use rota_model::{MemberId, NodeId};
 use rota_ring::{ClaimRefused, NodeReg, View};
@@ -75,7 +73,7 @@ impl Manager {
         &self.env.desks.spaces
     }
 
-    /// When the next [`Input::Tick`] is due, on the monotonic clock.
+    /// When the next [`crate::Input::Tick`] is due, on the monotonic clock.
     pub fn wake_at(&self) -> Option<u64> {
         let unhurried = self.parts.awake().filter_map(|it| it.leading.as_ref()?.lead.unsent.due_ms);
         unhurried.chain([self.next_tick_ms]).min()

@@ -5,7 +5,7 @@
 use crate::log::env::{Env, NameOf};
 use crate::manager::inputs::Manager;
 use crate::membership::standing::{Probes, Standing};
-use crate::membership::state::Membership;
+use crate::membership::state::{FailureDetector, Membership};
 use crate::partition::partitions::Parts;
 use crate::ports::io::Effect;
 use crate::ports::note::Transition;
@@ -35,8 +35,8 @@ impl Manager {
             && entry.incarnation == incarnation
             && entry.nonce == nonce
         {
-            self.membership.on_claimed(&mut self.env, incarnation, nonce);
-            return self.detector.heard.clear();
+            let detector = &mut self.detector;
+            return self.membership.on_claimed(&mut self.env, detector, incarnation, nonce);
         }
         // Who was in has left with that; who was never in is refused, or told to come again.
         let has_left = entry.is_some_and(|it| it.status == ManagerStatus::Left);
@@ -157,7 +157,13 @@ impl Membership {
     }
 
     /// The View names this run.
-    pub(crate) fn on_claimed(&mut self, env: &mut Env, incarnation: Incarnation, nonce: Nonce) {
+    pub(crate) fn on_claimed(
+        &mut self,
+        env: &mut Env,
+        detector: &mut FailureDetector,
+        incarnation: Incarnation,
+        nonce: Nonce,
+    ) {
         self.standing = Standing::Inside;
         self.claiming = None;
         // The View keeps the number from now on; should that leave, coming back is another order.
@@ -167,6 +173,7 @@ impl Membership {
         env.persist_identity(self.identity.clone());
         env.me = MemberId { number: env.config.number, incarnation };
         env.note(Transition::Claimed, None);
+        detector.heard.clear();
         self.probes = Probes::default();
     }
 }

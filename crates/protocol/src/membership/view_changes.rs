@@ -65,8 +65,8 @@ impl Manager {
         match purpose {
             Purpose::Claim => {
                 if let Some((incarnation, nonce)) = self.membership.claiming {
-                    self.membership.on_claimed(&mut self.env, incarnation, nonce);
-                    self.detector.heard.clear();
+                    let detector = &mut self.detector;
+                    self.membership.on_claimed(&mut self.env, detector, incarnation, nonce);
                 }
                 let joined =
                     state.view.as_ref().and_then(|view| Some((view.transition?, view.epoch)));

@@ -17,7 +17,7 @@ impl Parts {
         &mut self,
         env: &Env,
         from: MemberId,
-        committed: &[(ManagerNumber, rota_model::LogPos)],
+        committed: &[(ManagerNumber, LogPos)],
     ) {
         for (number, at) in committed {
             let owner = env.view().parts.get(number).map(|part| part.owner);
@@ -185,9 +185,8 @@ impl Parts {
 
     /// Forgets those that do not wait for a worker any more.
     pub(crate) fn tick_works(&mut self, env: &mut Env) {
-        let parts = self;
         env.desks.works.queue.retain(|(part, origin)| {
-            parts.get_mut(part).is_some_and(|it| it.waits_for_worker(*origin))
+            self.get_mut(part).is_some_and(|it| it.waits_for_worker(*origin))
         });
     }
 

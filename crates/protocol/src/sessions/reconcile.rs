@@ -22,7 +22,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What a node says of a session that runs.
-pub(crate) struct Runs<'a> {
+pub(crate) struct Running<'a> {
     pub address: &'a str,
     /// Whether it answers.
     pub ready: bool,
@@ -111,8 +111,8 @@ impl Partition {
         let closing = record.state == SessionState::Closing;
         match answer {
             NodeAnswer::Running { address, ready, remark } if !closing => {
-                let runs = Runs { address: &address, ready, remark: &remark };
-                self.on_running(env, &key, record, &runs);
+                let running = Running { address: &address, ready, remark: &remark };
+                self.on_running(env, &key, record, &running);
             }
             NodeAnswer::Dead(DeadToken::NeverStarted { blame, detail }) if !closing => {
                 if blame == Blame::Node
@@ -199,9 +199,9 @@ impl Partition {
         env: &mut Env,
         key: &DocKey,
         mut record: SessionRecord,
-        runs: &Runs<'_>,
+        running: &Running<'_>,
     ) {
-        let Runs { address, ready, remark } = *runs;
+        let Running { address, ready, remark } = *running;
         let starting = matches!(record.state, SessionState::Pending | SessionState::Starting);
         if !starting || (!ready && record.state == SessionState::Starting) {
             return;

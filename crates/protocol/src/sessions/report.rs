@@ -3,7 +3,7 @@
 use crate::log::env::Env;
 use crate::log::origin::Origin;
 use crate::partition::state::Partition;
-use crate::sessions::reconcile::Runs;
+use crate::sessions::reconcile::Running;
 use crate::sessions::request_ids::hear_of_machine;
 use rota_messages::{Answer, DocKey};
 use rota_model::SessionRecord;
@@ -26,7 +26,7 @@ impl Partition {
         };
         match &item.event {
             ReportEvent::Ready { address, remark } => {
-                self.on_running(env, &key, record, &Runs { address, ready: true, remark });
+                self.on_running(env, &key, record, &Running { address, ready: true, remark });
             }
             ReportEvent::Ended { reason, exit, detail } => {
                 self.on_ended(env, &key, record, *reason, exit.clone(), detail);
