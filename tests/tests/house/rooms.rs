@@ -27,23 +27,10 @@ const RESIDENTS: &[&str] = &["node_lease", "pools", "sessions", "documents"];
 
 /// Arrows that point the wrong way and are still to go: from a room to a file of another one.
 const LEFT: &[(&str, &str)] = &[
-    // The decisions of these rooms are methods of one type.
-    ("log", "partition::state"),
-    ("log", "partition::leading"),
-    ("node_lease", "partition::state"),
-    ("pools", "partition::state"),
-    ("sessions", "partition::state"),
-    ("sessions", "partition::leading"),
-    ("documents", "partition::state"),
+    // These decisions are methods of the manager.
     ("membership", "manager::inputs"),
-    ("sessions", "manager::inputs"),
-    // What the log's surroundings hold for others.
+    // What every operation needs stands in the surroundings of the log.
     ("log", "documents::documents_env"),
-    ("log", "node_lease::reply"),
-    ("log", "router::internal"),
-    ("documents", "router::internal"),
-    ("log", "sessions::scan_state"),
-    ("sessions", "documents::copies"),
 ];
 
 /// An arrow: from a room to a file of another one, `room::file`.

@@ -1,10 +1,12 @@
 //! Following the descriptions of namespaces: every manager asks the owner of their slot for what
 //! is newer than what it knows, and the owner answers when there is something.
 
+use crate::documents::state::Documents;
 use crate::documents::usage::together;
+use crate::log::at::At;
 use crate::log::env::Env;
 use crate::log::origin::Origin;
-use crate::partition::state::Partition;
+use crate::log::resident::RequestHandler;
 use crate::ports::slots::{CONFIGURATION, slot_of_spaces};
 use rota_docstore::Document;
 use rota_docstore::space::SPACE_CLASS;
@@ -17,57 +19,44 @@ use std::sync::Arc;
 /// Most questions that wait at one owner: some for each manager, of which there are 100 at most.
 const FOLLOWERS_MAX: usize = 1_024;
 
-impl Partition {
+impl Documents {
     /// Something was committed, or time passed: answers who can be answered.
-    pub fn serve_follows(&mut self, env: &mut Env) {
-        let Some(leading) = &mut self.leading else { return };
-        if !leading.lead.reads() || leading.residents.documents.follows.is_empty() {
+    pub fn serve_follows(&mut self, led: &mut At<'_>) {
+        if !led.lead.reads() || self.follows.is_empty() {
             return;
         }
-        for origin in std::mem::take(&mut leading.residents.documents.follows) {
-            self.serve_follow(env, origin);
+        for origin in std::mem::take(&mut self.follows) {
+            self.serve_follow(led, origin);
         }
     }
 
     /// A manager asks, and says what its partitions hold.
-    pub(crate) fn on_follow(&mut self, env: &mut Env, origin: Origin, op: &FollowOp) {
-        if let (Some(leading), Some(held)) = (&mut self.leading, &op.held) {
-            let view = env.view();
-            leading
-                .residents
-                .documents
-                .holdings
-                .retain(|number, _| view.managers.contains_key(number));
-            leading
-                .residents
-                .documents
-                .holdings
-                .insert(origin.manager(env.me.number), held.clone());
+    pub(crate) fn on_follow(&mut self, led: &mut At<'_>, origin: Origin, op: &FollowOp) {
+        if let Some(held) = &op.held {
+            let view = led.env.view();
+            self.holdings.retain(|number, _| view.managers.contains_key(number));
+            self.holdings.insert(origin.manager(led.env.me.number), held.clone());
         }
-        self.serve_follow(env, origin);
+        self.serve_follow(led, origin);
     }
 
-    fn serve_follow(&mut self, env: &mut Env, origin: Origin) {
-        let Some(leading) = &mut self.leading else { return };
-        let Some(asked) = leading.inbox.live.get(&origin) else { return };
+    fn serve_follow(&mut self, led: &mut At<'_>, origin: Origin) {
+        let Some(asked) = led.inbox.live.get(&origin) else { return };
         let Op::Documents(DocumentOp::Follow(op)) = &asked.op else { return };
-        let is_over = env.now.mono_ms >= asked.arrived_ms + op.wait_ms;
-        let news = descriptions(&self.replica, env, op.since);
+        let is_over = led.env.now.mono_ms >= asked.arrived_ms + op.wait_ms;
+        let news = descriptions(&led.log.replica, led.env, op.since);
         if !news.is_empty() || is_over {
-            let held = op
-                .held
-                .as_ref()
-                .map(|_| counted(&leading.residents.documents.holdings, env.epoch()));
+            let held = op.held.as_ref().map(|_| counted(&self.holdings, led.env.epoch()));
             let answer = DocumentAnswer::Followed { documents: news, held };
-            return self.reply(env, origin, Ok(Answer::Documents(answer)));
+            return self.reply(led, origin, Ok(Answer::Documents(answer)));
         }
-        if leading.residents.documents.follows.len() < FOLLOWERS_MAX {
-            leading.residents.documents.follows.push_back(origin);
+        if self.follows.len() < FOLLOWERS_MAX {
+            self.follows.push_back(origin);
             return;
         }
-        let retry = Retry::AfterMs(env.config.timing.retry_ms);
+        let retry = Retry::AfterMs(led.env.config.timing.retry_ms);
         let text = format!("{FOLLOWERS_MAX} followers wait at this partition already");
-        self.reply(env, origin, Err(Refusal::new(RefusalKind::Overloaded, retry, text)));
+        self.reply(led, origin, Err(Refusal::new(RefusalKind::Overloaded, retry, text)));
     }
 }
 

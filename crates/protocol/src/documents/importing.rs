@@ -5,9 +5,12 @@
 //! goes back, or stays behind for good: see [`brought_in`].
 
 use crate::documents::copies::write_of;
-use crate::log::env::Env;
+use crate::documents::memory_quota::take_room;
+use crate::documents::operate::slots_of;
+use crate::documents::state::Documents;
+use crate::log::at::At;
 use crate::log::origin::Origin;
-use crate::partition::state::Partition;
+use crate::log::resident::RequestHandler;
 use crate::ports::slots::slot_of;
 use rota_docstore::attempt::merged_floor;
 use rota_docstore::cache::CLOCKS_APART_MS_MAX;
@@ -30,20 +33,20 @@ struct Moment {
     forgotten: Stamp,
 }
 
-impl Partition {
+impl Documents {
     /// Takes over a document of an export, unless what is here is as new.
-    pub(crate) fn import(&mut self, env: &mut Env, origin: Origin, op: &ImportOp, sure: bool) {
+    pub(crate) fn import(&mut self, led: &mut At<'_>, origin: Origin, op: &ImportOp, sure: bool) {
         let imported = |it| Ok(Answer::Documents(DocumentAnswer::Imported(it)));
-        if let Err(mistake) = self.check_import(env, &op.document) {
+        if let Err(mistake) = check_import(led, &op.document) {
             let exception = Exception::from(mistake).at(Phase::Before);
-            return self.reply(env, origin, imported(Err(exception)));
+            return self.reply(led, origin, imported(Err(exception)));
         }
         let name = op.document.name();
-        let key = DocKey::new(slot_of(name, env.view().m), name.clone());
-        let here = self.replica.get(&key).map(|it| it.document().clone());
-        let floor = self.floor(env, name.space());
-        let forgotten = env.stamps.forgotten.max(self.stamps_above(env));
-        let moment = Moment { now: Stamp::from_epoch_ms(env.now.wall_ms), floor, forgotten };
+        let key = DocKey::new(slot_of(name, led.env.view().m), name.clone());
+        let here = led.log.replica.get(&key).map(|it| it.document().clone());
+        let floor = self.floor(led, name.space());
+        let forgotten = led.env.stamps.forgotten.max(led.stamps_above());
+        let moment = Moment { now: Stamp::from_epoch_ms(led.env.now.wall_ms), floor, forgotten };
         let brought = match here.as_deref().filter(|it| name.is_memory() && !it.is_deleted()) {
             // It remembers the same request; or of what was forgotten, both are to be known.
             Some(here) => Ok(merged_floor(here, &op.document)),
@@ -51,44 +54,44 @@ impl Partition {
         };
         let document = match brought {
             Ok(Some(document)) => document,
-            Ok(None) if !sure => return self.confirm_then(origin),
-            Ok(None) => return self.answer_read(env, origin, imported(Ok(false))),
+            Ok(None) if !sure => return led.confirm_then(origin),
+            Ok(None) => return self.answer_read(led, origin, imported(Ok(false))),
             Err(mistake) => {
                 let exception = Exception::from(mistake).at(Phase::Validation);
-                return self.reply(env, origin, imported(Err(exception)));
+                return self.reply(led, origin, imported(Err(exception)));
             }
         };
-        if !self.may_begin(env) {
-            return self.enqueue(origin);
+        if !led.may_begin() {
+            return led.enqueue(origin);
         }
-        let writes = vec![write_of(document, env.view().m)];
-        if let Some(exception) = self.without_body(env, &writes) {
+        let writes = vec![write_of(document, led.env.view().m)];
+        if let Some(exception) = led.log.without_body(led.env, &writes) {
             let exception = exception.at(Phase::Validation);
-            return self.reply(env, origin, imported(Err(exception)));
+            return self.reply(led, origin, imported(Err(exception)));
         }
-        if let Err(exception) = self.take_room(env, &writes) {
+        if let Err(exception) = take_room(led, &writes) {
             let exception = exception.at(Phase::Validation);
-            return self.reply(env, origin, imported(Err(exception)));
+            return self.reply(led, origin, imported(Err(exception)));
         }
-        let at = self.write(env, writes, None);
-        self.promise(at, origin, imported(Ok(true)));
+        let at = led.write(writes, None);
+        led.promise(at, origin, imported(Ok(true)));
     }
+}
 
-    fn check_import(&self, env: &Env, document: &Document) -> Result<(), FieldError> {
-        let name = document.name();
-        let (schema, slots) = (&env.desks.schema, self.slots(env));
-        schema.check_document(document)?;
-        if schema.is_read_only(name.class()) {
-            let problem = format!("{:?} of {name} is not imported", name.class());
-            return Err(FieldError::new("class", problem));
-        }
-        if !slots.holds(slots.slot_of(name)) {
-            let problem = format!("{name} lies in slot {}, which is not here", slots.slot_of(name));
-            return Err(FieldError::new("document", problem));
-        }
-        let now = Stamp::from_epoch_ms(env.now.wall_ms);
-        document.check_not_after(now.plus_ms(CLOCKS_APART_MS_MAX))
+pub(crate) fn check_import(led: &At<'_>, document: &Document) -> Result<(), FieldError> {
+    let name = document.name();
+    let (schema, slots) = (&led.env.desks.schema, slots_of(led));
+    schema.check_document(document)?;
+    if schema.is_read_only(name.class()) {
+        let problem = format!("{:?} of {name} is not imported", name.class());
+        return Err(FieldError::new("class", problem));
     }
+    if !slots.holds(slots.slot_of(name)) {
+        let problem = format!("{name} lies in slot {}, which is not here", slots.slot_of(name));
+        return Err(FieldError::new("document", problem));
+    }
+    let now = Stamp::from_epoch_ms(led.env.now.wall_ms);
+    document.check_not_after(now.plus_ms(CLOCKS_APART_MS_MAX))
 }
 
 /// What an offered document becomes here; `None`: what is here is as new, by (ctime, version).

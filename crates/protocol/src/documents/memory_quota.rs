@@ -8,8 +8,8 @@
 //! changes: an operator must be able to switch off what fills it.
 
 use crate::contents::fills::{Filling, counts, of_application};
-use crate::log::env::Env;
-use crate::partition::state::Partition;
+use crate::documents::operate::slots_of;
+use crate::log::at::At;
 use crate::ports::slots::CONFIGURATION;
 use rota_docstore::space::SPACE_CLASS;
 use rota_docstore::{Exception, FieldError, codes};
@@ -25,45 +25,42 @@ fn is_description(DocKey { name, .. }: &DocKey) -> bool {
     name.space() == CONFIGURATION && name.class() == SPACE_CLASS
 }
 
-impl Partition {
-    /// Makes room for what is about to be written, or says why there is none. What ends a document always
-    /// has room; what only remembers operations has [`MEMORIES_SHARE`] more.
-    pub(crate) fn take_room(&self, env: &mut Env, writes: &[Write]) -> Result<(), Exception> {
-        if writes.iter().any(|it| is_description(&it.key)) {
-            return Ok(());
-        }
-        let (mut before, mut after, mut ends) = (Filling::default(), Filling::default(), false);
-        for Write { key, doc } in writes {
-            let found = self.replica.get(key);
-            before.add(found);
-            after.add(doc.as_ref());
-            let is_there =
-                |doc: Option<&Arc<Doc>>| doc.and_then(|it| of_application(it)).is_some_and(counts);
-            ends |= is_there(found) && !is_there(doc.as_ref());
-        }
-        let (manager, limit) = (&env.config.id, env.config.documents.bytes_max);
-        let filled = env.desks.filled.saturating_add(after.all().saturating_sub(before.all()));
-        let growth = after.documents.saturating_sub(before.documents);
-        let grown = env.desks.filled.saturating_add(growth);
-        if growth > 0 && grown > limit {
-            let problem = format!(
-                "of all documents at manager {manager} would be {grown}; the limit is {limit}"
-            );
-            return Err(Exception::of_field(codes::LIMIT, FieldError::new("bytes", problem)));
-        }
-        let limit = limit.saturating_add(limit / MEMORIES_SHARE);
-        if after.beside > before.beside && filled > limit && !ends {
-            let problem = format!(
-                "cannot be remembered: bytes of all documents and memories of operations at manager \
-                 {manager} would be {filled}; the limit is {limit}"
-            );
-            let exception = Exception::of_field(codes::BUSY, FieldError::new("dhop", problem));
-            let now = Stamp::from_epoch_ms(env.now.wall_ms);
-            let oldest = self.replica.counts.memories.operations.oldest();
-            let wait = oldest.map(|it| env.desks.rules(self.slots(env)).ms_to_forget(it, now));
-            return Err(wait.into_iter().fold(exception, Exception::after));
-        }
-        env.desks.filled = filled;
-        Ok(())
+/// Makes room for what is about to be written, or says why there is none. What ends a document always
+/// has room; what only remembers operations has [`MEMORIES_SHARE`] more.
+pub(crate) fn take_room(led: &mut At<'_>, writes: &[Write]) -> Result<(), Exception> {
+    if writes.iter().any(|it| is_description(&it.key)) {
+        return Ok(());
     }
+    let (mut before, mut after, mut ends) = (Filling::default(), Filling::default(), false);
+    for Write { key, doc } in writes {
+        let found = led.log.replica.get(key);
+        before.add(found);
+        after.add(doc.as_ref());
+        let is_there =
+            |doc: Option<&Arc<Doc>>| doc.and_then(|it| of_application(it)).is_some_and(counts);
+        ends |= is_there(found) && !is_there(doc.as_ref());
+    }
+    let (manager, limit) = (&led.env.config.id, led.env.config.documents.bytes_max);
+    let filled = led.env.desks.filled.saturating_add(after.all().saturating_sub(before.all()));
+    let growth = after.documents.saturating_sub(before.documents);
+    let grown = led.env.desks.filled.saturating_add(growth);
+    if growth > 0 && grown > limit {
+        let problem =
+            format!("of all documents at manager {manager} would be {grown}; the limit is {limit}");
+        return Err(Exception::of_field(codes::LIMIT, FieldError::new("bytes", problem)));
+    }
+    let limit = limit.saturating_add(limit / MEMORIES_SHARE);
+    if after.beside > before.beside && filled > limit && !ends {
+        let problem = format!(
+            "cannot be remembered: bytes of all documents and memories of operations at manager \
+             {manager} would be {filled}; the limit is {limit}"
+        );
+        let exception = Exception::of_field(codes::BUSY, FieldError::new("dhop", problem));
+        let now = Stamp::from_epoch_ms(led.env.now.wall_ms);
+        let oldest = led.log.replica.counts.memories.operations.oldest();
+        let wait = oldest.map(|it| led.env.desks.rules(slots_of(led)).ms_to_forget(it, now));
+        return Err(wait.into_iter().fold(exception, Exception::after));
+    }
+    led.env.desks.filled = filled;
+    Ok(())
 }

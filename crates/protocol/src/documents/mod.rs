@@ -8,7 +8,7 @@
 //! * [`registry`]: classes, operations and the check of who asks. `write`, `read`, `administer`:
 //!   the operations; `form`: how their callers write items; `about`: what callers are told of them.
 //! * `operate`: an operation at the owner of its slot. `worker`: one that works beside the decisions.
-//!   `pending`, `state`: what waits there. `here`: which documents it sees. `waiting`: all that an owner keeps.
+//!   `pending`, `waiting`: what waits there. `here`: which documents it sees. `state`: all that an owner keeps.
 //! * `documents_env`: what a manager needs to run operations, whatever the partition.
 //! * `memory_quota`: how much documents may fill at one manager. `usage`: what namespaces with limits hold.
 //! * `copies`: updates of copies; pages and ends of whole namespaces; `importing`: documents of exports.
@@ -28,6 +28,7 @@ pub(crate) mod operate;
 pub(crate) mod pending;
 pub(crate) mod read;
 pub(crate) mod registry;
+pub(crate) mod resident;
 pub(crate) mod state;
 pub(crate) mod usage;
 pub(crate) mod waiting;

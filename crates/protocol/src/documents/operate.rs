@@ -10,12 +10,16 @@
 //! other's way; what pauses is an operation that failed unexpectedly. Operations of applications work
 //! beside this, unless they say otherwise: see [`super::worker`].
 
-use crate::documents::copies::synced;
+use crate::documents::copies::{check_reader, document_page, synced};
 use crate::documents::here::Here;
+use crate::documents::memory_quota::take_room;
+use crate::documents::state::Documents;
 use crate::documents::usage::Beside;
+use crate::documents::worker::works_outside;
+use crate::log::at::At;
 use crate::log::env::Env;
 use crate::log::origin::Origin;
-use crate::partition::state::Partition;
+use crate::log::resident::RequestHandler;
 use crate::ports::note::Transition;
 use crate::ports::slots::{AtSlot, CONFIGURATION, Slots};
 use rota_docstore::{Commit, Exception, Next, Phase, Progress, Run, Update, Validated, validate};
@@ -64,54 +68,54 @@ fn unheard(env: &Env, op: &DocumentOp) -> Option<String> {
     }
 }
 
-impl Partition {
+impl Documents {
     /// A request about documents, while the partition serves.
-    pub fn on_documents(&mut self, env: &mut Env, origin: Origin, op: &DocumentOp) {
-        if let Some(text) = unheard(env, op) {
-            let retry = Retry::AfterMs(env.config.timing.retry_ms);
+    pub fn on_documents(&mut self, led: &mut At<'_>, origin: Origin, op: &DocumentOp) {
+        if let Some(text) = unheard(led.env, op) {
+            let retry = Retry::AfterMs(led.env.config.timing.retry_ms);
             let refusal = Refusal::new(RefusalKind::NotServing, retry, text);
-            return self.reply(env, origin, Err(refusal));
+            return self.reply(led, origin, Err(refusal));
         }
         if let DocumentOp::Sync(op) = op
-            && let Err(exception) = self.check_reader(env, op)
+            && let Err(exception) = check_reader(led, op)
         {
-            return self.reply(env, origin, synced(Err(exception)));
+            return self.reply(led, origin, synced(Err(exception)));
         }
         match op {
-            DocumentOp::Operate(op) if Self::works_outside(env, op) => {
+            DocumentOp::Operate(op) if works_outside(led.env, op) => {
                 self.progress_of(origin);
-                self.confirm_then(origin);
+                led.confirm_then(origin);
             }
             DocumentOp::Operate(op) => {
                 let progress = self.progress_of(origin);
-                self.operate(env, origin, op, progress, false);
+                self.operate(led, origin, op, progress, false);
             }
-            DocumentOp::Sync(op) if op.stale_ok => self.sync_stale(env, origin, op),
-            DocumentOp::Follow(op) => self.on_follow(env, origin, op),
-            DocumentOp::Import(op) => self.import(env, origin, op, false),
+            DocumentOp::Sync(op) if op.stale_ok => self.sync_stale(led, origin, op),
+            DocumentOp::Follow(op) => self.on_follow(led, origin, op),
+            DocumentOp::Import(op) => self.import(led, origin, op, false),
             DocumentOp::Sync(_) | DocumentOp::Page(_) | DocumentOp::Clear(_) => {
-                self.confirm_then(origin);
+                led.confirm_then(origin);
             }
         }
     }
 
     /// Nobody else owned the partition when the request arrived.
-    pub fn on_documents_confirmed(&mut self, env: &mut Env, origin: Origin, op: &DocumentOp) {
+    pub fn on_documents_confirmed(&mut self, led: &mut At<'_>, origin: Origin, op: &DocumentOp) {
         match op {
-            DocumentOp::Operate(op) if Self::works_outside(env, op) => {
-                self.begin_work(env, origin, op);
+            DocumentOp::Operate(op) if works_outside(led.env, op) => {
+                self.begin_work(led, origin, op);
             }
             DocumentOp::Operate(op) => {
                 let progress = self.progress_of(origin);
-                self.operate(env, origin, op, progress, true);
+                self.operate(led, origin, op, progress, true);
             }
-            DocumentOp::Sync(op) => self.sync(env, origin, op),
+            DocumentOp::Sync(op) => self.sync(led, origin, op),
             DocumentOp::Page(op) => {
-                let page = self.document_page(env, op);
-                self.answer_read(env, origin, Ok(Answer::Documents(DocumentAnswer::Page(page))));
+                let page = document_page(led, op);
+                self.answer_read(led, origin, Ok(Answer::Documents(DocumentAnswer::Page(page))));
             }
-            DocumentOp::Clear(op) => self.clear(env, origin, op),
-            DocumentOp::Import(op) => self.import(env, origin, op, true),
+            DocumentOp::Clear(op) => self.clear(led, origin, op),
+            DocumentOp::Import(op) => self.import(led, origin, op, true),
             DocumentOp::Follow(_) => {}
         }
     }
@@ -119,87 +123,81 @@ impl Partition {
     /// No version below this is given out. A write need not be above those of other
     /// documents, or a thousand writes in a second would leave the clock behind; but above what
     /// was told of documents that do not exist, and of those that were forgotten or lost.
-    pub(crate) fn floor(&self, env: &Env, space: &str) -> Stamp {
-        let told = match &self.leading {
-            // Whoever follows the descriptions of namespaces asks for what is newer.
-            Some(_) if space == CONFIGURATION => self.replica.high_water,
-            Some(leading) => leading.residents.documents.told,
-            None => self.replica.high_water,
-        };
-        told.max(env.stamps.forgotten).max(self.stamps_above(env)).next()
+    pub(crate) fn floor(&self, led: &At<'_>, space: &str) -> Stamp {
+        // Whoever follows the descriptions of namespaces asks for what is newer.
+        let follows = space == CONFIGURATION;
+        let told = if follows { led.log.replica.high_water } else { self.told };
+        told.max(led.env.stamps.forgotten).max(led.stamps_above()).next()
     }
 
     /// Remembers that somebody was told what does not exist here.
-    pub(crate) fn note_told<'a>(&mut self, mut updates: impl Iterator<Item = &'a Update>) {
-        if updates.any(|it| matches!(it, Update::Absent { .. }))
-            && let Some(leading) = &mut self.leading
-        {
-            leading.residents.documents.told =
-                leading.residents.documents.told.max(self.replica.high_water);
+    pub(crate) fn note_told<'a>(
+        &mut self,
+        led: &mut At<'_>,
+        mut updates: impl Iterator<Item = &'a Update>,
+    ) {
+        if updates.any(|it| matches!(it, Update::Absent { .. })) {
+            self.told = self.told.max(led.log.replica.high_water);
         }
-    }
-
-    pub(crate) fn slots(&self, env: &Env) -> Slots {
-        Slots { m: env.view().m, range: self.range }
     }
 
     /// One attempt at an operation, from its beginning.
     pub(crate) fn operate(
         &mut self,
-        env: &mut Env,
+        led: &mut At<'_>,
         origin: Origin,
         op: &OperateOp,
         progress: Progress,
         confirmed: bool,
     ) {
-        let now = Stamp::from_epoch_ms(env.now.wall_ms);
-        let slots = self.slots(env);
+        let now = Stamp::from_epoch_ms(led.env.now.wall_ms);
+        let slots = slots_of(led);
         let slot = slot_of_document(&op.request.space, &op.docid, slots.m);
-        let rules = env.desks.rules(AtSlot { slots, slot });
-        let floor = self.floor(env, op.request.space.as_str());
-        let (replica, high_water) = (&self.replica, self.replica.high_water.max(floor));
-        let (epoch, clock) = (env.epoch(), env.clock());
-        let desks = &mut env.desks;
-        let (spaces, beside) = (&desks.spaces, desks.counted.beside(self.number, epoch));
+        let rules = led.env.desks.rules(AtSlot { slots, slot });
+        let floor = self.floor(led, op.request.space.as_str());
+        let (replica, high_water) = (&led.log.replica, led.log.replica.high_water.max(floor));
+        let (epoch, clock) = (led.env.epoch(), led.env.clock());
+        let desks = &mut led.env.desks;
+        let (spaces, beside) = (&desks.spaces, desks.counted.beside(led.log.number, epoch));
         let here = |floor| Here { replica, spaces, beside, m: slots.m, floor, clock };
         let mut run = Run::resume(Arc::clone(&op.request), progress);
         let cache = Some(&mut desks.cache);
         let next = run.work(&desks.operations, &rules, &here(high_water), cache, now);
         match next {
-            Next::Failed(it) => return self.on_exception(env, origin, it, confirmed),
-            Next::Pause { ms } => return self.pause_run(env, origin, run.progress(), ms),
-            Next::Fetch(needs) => return self.fetch(env, origin, run.progress(), needs),
+            Next::Failed(it) => return self.on_exception(led, origin, it, confirmed),
+            Next::Pause { ms } => return self.pause_run(led, origin, run.progress(), ms),
+            Next::Fetch(needs) => return self.fetch(led, origin, run.progress(), needs),
             Next::Validate => {}
         }
         let validated = run.validate_with(|attempt| validate(&rules, &here(floor), attempt, now));
-        self.on_validated(env, origin, run, validated, confirmed);
+        self.on_validated(led, origin, run, validated, confirmed);
     }
 
     pub(crate) fn on_validated(
         &mut self,
-        env: &mut Env,
+        led: &mut At<'_>,
         origin: Origin,
         run: Run,
         validated: Validated,
         confirmed: bool,
     ) {
         match validated {
-            Validated::Failed(it) => self.on_exception(env, origin, it, confirmed),
-            Validated::Pause { ms } => self.pause_run(env, origin, run.progress(), ms),
-            Validated::Valid(commit) => self.on_valid(env, origin, run, commit, confirmed),
+            Validated::Failed(it) => self.on_exception(led, origin, it, confirmed),
+            Validated::Pause { ms } => self.pause_run(led, origin, run.progress(), ms),
+            Validated::Valid(commit) => self.on_valid(led, origin, run, commit, confirmed),
         }
     }
 
     /// What it came to leans on what it read: that must be as certain as an answer.
     pub(crate) fn on_exception(
         &mut self,
-        env: &mut Env,
+        led: &mut At<'_>,
         origin: Origin,
         exception: Exception,
         confirmed: bool,
     ) {
         match exception.phase() {
-            Phase::Before => self.reply(env, origin, operated(Err(exception))),
+            Phase::Before => self.reply(led, origin, operated(Err(exception))),
             Phase::Work
             | Phase::Validation
             | Phase::AfterWork
@@ -207,28 +205,28 @@ impl Partition {
             | Phase::Sending
                 if confirmed =>
             {
-                self.answer_read(env, origin, operated(Err(exception)));
+                self.answer_read(led, origin, operated(Err(exception)));
             }
             Phase::Work
             | Phase::Validation
             | Phase::AfterWork
             | Phase::Synchronisation
-            | Phase::Sending => self.confirm_then(origin),
+            | Phase::Sending => led.confirm_then(origin),
         }
     }
 
     /// Answers what leans on everything that was appended here.
-    pub(crate) fn answer_read(&mut self, env: &mut Env, origin: Origin, result: OpResult) {
-        if self.replica.tail.entries.is_empty() {
-            self.reply(env, origin, result);
+    pub(crate) fn answer_read(&mut self, led: &mut At<'_>, origin: Origin, result: OpResult) {
+        if led.log.replica.tail.entries.is_empty() {
+            self.reply(led, origin, result);
         } else {
-            self.promise(self.replica.last, origin, result);
+            led.promise(led.log.replica.last, origin, result);
         }
     }
 
     fn on_valid(
         &mut self,
-        env: &mut Env,
+        led: &mut At<'_>,
         origin: Origin,
         run: Run,
         commit: Commit,
@@ -236,16 +234,16 @@ impl Partition {
     ) {
         if commit.writes.is_empty() {
             if !confirmed {
-                return self.confirm_then(origin);
+                return led.confirm_then(origin);
             }
-            env.note(Transition::OperationRead, Some(self.number));
-            let result = self.finish(env, run, &commit);
-            return self.answer_read(env, origin, operated(result));
+            led.env.note(Transition::OperationRead, Some(led.log.number));
+            let result = self.finish(led, run, &commit);
+            return self.answer_read(led, origin, operated(result));
         }
-        if !self.may_begin(env) {
-            return self.enqueue(origin);
+        if !led.may_begin() {
+            return led.enqueue(origin);
         }
-        let m = env.view().m;
+        let m = led.env.view().m;
         let writes = commit.writes.iter().map(|write| {
             let key = DocKey::new(crate::ports::slots::slot_of(&write.name, m), write.name.clone());
             let doc = write.after.clone().map(Doc::new).transpose();
@@ -253,31 +251,36 @@ impl Partition {
             Write { key, doc }
         });
         let writes: Vec<Write> = writes.collect();
-        let refused = self.without_body(env, &writes);
-        let refused = refused.or_else(|| self.take_room(env, &writes).err());
+        let refused = led.log.without_body(led.env, &writes);
+        let refused = refused.or_else(|| take_room(led, &writes).err());
         if let Some(exception) = refused {
             let exception = run.given_up(exception.at(Phase::Validation));
-            return self.on_exception(env, origin, exception, confirmed);
+            return self.on_exception(led, origin, exception, confirmed);
         }
-        let at = self.write(env, writes, None);
-        env.note(Transition::Operated, Some(self.number));
-        let result = self.finish(env, run, &commit);
-        self.promise(at, origin, operated(result));
+        let at = led.write(writes, None);
+        led.env.note(Transition::Operated, Some(led.log.number));
+        let result = self.finish(led, run, &commit);
+        led.promise(at, origin, operated(result));
     }
 
     fn finish(
         &mut self,
-        env: &mut Env,
+        led: &mut At<'_>,
         run: Run,
         commit: &Commit,
     ) -> Result<rota_docstore::Answer, Exception> {
-        let (replica, floor) = (&self.replica, self.replica.high_water);
+        let (replica, floor) = (&led.log.replica, led.log.replica.high_water);
         // Nothing is written any more, so what others hold limits nothing.
-        let (spaces, beside) = (&env.desks.spaces, Beside::default());
-        let here = Here { replica, spaces, beside, m: env.view().m, floor, clock: env.clock() };
+        let (spaces, beside) = (&led.env.desks.spaces, Beside::default());
+        let here =
+            Here { replica, spaces, beside, m: led.env.view().m, floor, clock: led.env.clock() };
         let mut answer = run.finish(&here, commit)?;
-        crate::documents::copies::cut(&mut answer.updates, env.config.sizes.message_bytes);
-        self.note_told(answer.updates.iter().map(|(_, update)| update));
+        crate::documents::copies::cut(&mut answer.updates, led.env.config.sizes.message_bytes);
+        self.note_told(led, answer.updates.iter().map(|(_, update)| update));
         Ok(answer)
     }
+}
+
+pub(crate) fn slots_of(led: &At<'_>) -> Slots {
+    Slots { m: led.env.view().m, range: led.log.range }
 }

@@ -1,38 +1,31 @@
-//! Operations that wait at their owner.
+//! What an owner has about documents beside its log.
 
+use crate::documents::waiting::Runs;
 use crate::log::origin::Origin;
-use rota_docstore::{DocName, Progress};
-use std::collections::{BTreeMap, BTreeSet};
+use rota_messages::api::Holdings;
+use rota_model::{ManagerNumber, Stamp};
+use std::collections::{BTreeMap, VecDeque};
 
-/// Operations that wait, each until its request is answered or given up.
-pub(crate) type Runs = BTreeMap<Origin, Waiting>;
-
-/// An operation that waits.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub(crate) struct Waiting {
-    pub(crate) progress: Progress,
-    /// When it goes on; `None`: when nothing is missing any more.
-    pub(crate) resume_ms: Option<u64>,
-    /// Documents that were asked for and have not come.
-    pub(crate) missing: Vec<DocName>,
-    /// While it works beside the decisions, or waits for a worker.
-    pub(crate) outside: Option<Outside>,
-    /// What it asked for and had not in a snapshot.
-    pub(crate) wanted: BTreeSet<DocName>,
-}
-
-impl Waiting {
-    /// When its caller is told that it takes too long.
-    pub(crate) fn until_ms(&self) -> Option<u64> {
-        self.outside.as_ref().map(|it| it.until_ms)
-    }
-}
-
-/// An operation's time beside the decisions.
+/// What an owner has about documents.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Outside {
-    /// The name of its work; `None` while it waits for a worker.
-    pub(crate) work: Option<u64>,
-    /// Its caller is told then that it takes too long.
-    pub until_ms: u64,
+pub(crate) struct Documents {
+    /// Operations that wait.
+    pub runs: Runs,
+    /// Managers that wait for news of namespaces.
+    pub follows: VecDeque<Origin>,
+    /// What they said that their partitions hold of namespaces with limits.
+    pub holdings: BTreeMap<ManagerNumber, Holdings>,
+    /// Nobody was told of anything later that it does not exist.
+    pub told: Stamp,
+}
+
+impl Default for Documents {
+    fn default() -> Self {
+        Self {
+            runs: Runs::new(),
+            follows: VecDeque::new(),
+            holdings: BTreeMap::new(),
+            told: Stamp::MAX,
+        }
+    }
 }

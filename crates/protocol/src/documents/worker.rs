@@ -17,11 +17,13 @@
 
 use crate::documents::documents_env::AtWork;
 use crate::documents::here::Here;
-use crate::documents::operate::operated;
-use crate::documents::state::Outside;
+use crate::documents::operate::{operated, slots_of};
+use crate::documents::state::Documents;
+use crate::documents::waiting::Outside;
+use crate::log::at::At;
 use crate::log::env::{Env, NameOf};
 use crate::log::origin::Origin;
-use crate::partition::state::Partition;
+use crate::log::resident::RequestHandler;
 use crate::ports::note::Transition;
 use crate::ports::slots::AtSlot;
 use crate::ports::work::{Job, Snapshot, Worked};
@@ -44,14 +46,9 @@ const SNAPSHOT_DOCUMENTS: usize = 256;
 /// work, callers hear so soon.
 const WORKER_WAIT_MS: u64 = 1_000;
 
-impl Partition {
-    /// Whether an operation works beside the decisions.
-    pub(crate) fn works_outside(env: &Env, op: &OperateOp) -> bool {
-        env.desks.operations.place_of(&op.request.operation) == Place::Worker
-    }
-
+impl Documents {
     pub(crate) fn outside(&self, origin: Origin) -> Option<&Outside> {
-        self.leading.as_ref()?.residents.documents.runs.get(&origin)?.outside.as_ref()
+        self.runs.get(&origin)?.outside.as_ref()
     }
 
     pub(crate) fn waits_for_worker(&self, origin: Origin) -> bool {
@@ -59,57 +56,56 @@ impl Partition {
     }
 
     /// An attempt at an operation: it works as soon as there is a worker.
-    pub(crate) fn begin_work(&mut self, env: &mut Env, origin: Origin, op: &OperateOp) {
+    pub(crate) fn begin_work(&mut self, led: &mut At<'_>, origin: Origin, op: &OperateOp) {
         if self.outside(origin).is_some() {
             return;
         }
-        let waits = !env.has_worker();
-        let time_ms = if waits { WORKER_WAIT_MS } else { env.config.documents.work_ms };
-        let work = (!waits).then(|| env.next_id(NameOf::Work));
-        let outside = Outside { work, until_ms: env.now.mono_ms + time_ms };
+        let waits = !led.env.has_worker();
+        let time_ms = if waits { WORKER_WAIT_MS } else { led.env.config.documents.work_ms };
+        let work = (!waits).then(|| led.env.next_id(NameOf::Work));
+        let outside = Outside { work, until_ms: led.env.now.mono_ms + time_ms };
         let progress = self.progress_of(origin);
-        if !self.wait_outside(env, origin, progress, outside) {
+        if !self.wait_outside(led, origin, progress, outside) {
             return;
         }
         let Some(work) = work else {
-            return env.desks.works.queue.push_back((self.number, origin));
+            return led.env.desks.works.queue.push_back((led.log.number, origin));
         };
-        env.note(Transition::WorkBegun, Some(self.number));
-        let job = Box::new(self.job(env, origin, op));
+        led.env.note(Transition::WorkBegun, Some(led.log.number));
+        let job = Box::new(self.job(led, origin, op));
         let operation = job.operation().to_owned();
-        let (part, since_ms) = (self.number, env.now.mono_ms);
+        let (part, since_ms) = (led.log.number, led.env.now.mono_ms);
         let it = AtWork { part, origin, operation, since_ms, is_overdue: false };
-        env.desks.works.running.insert(work, it);
-        env.effects.push(crate::ports::io::Effect::Work { work, job });
+        led.env.desks.works.running.insert(work, it);
+        led.env.effects.push(crate::ports::io::Effect::Work { work, job });
     }
 
     /// There is a worker for one that waited for it.
-    pub(crate) fn on_worker(&mut self, env: &mut Env, origin: Origin) {
+    pub(crate) fn on_worker(&mut self, led: &mut At<'_>, origin: Origin) {
         if !self.waits_for_worker(origin) {
             return;
         }
-        let Some(leading) = &mut self.leading else { return };
         let Some(Op::Documents(DocumentOp::Operate(op))) =
-            leading.inbox.live.get(&origin).map(|it| it.op.clone())
+            led.inbox.live.get(&origin).map(|it| it.op.clone())
         else {
             return;
         };
-        if let Some(waiting) = leading.residents.documents.runs.get_mut(&origin) {
+        if let Some(waiting) = self.runs.get_mut(&origin) {
             waiting.outside = None;
         }
-        self.begin_work(env, origin, &op);
+        self.begin_work(led, origin, &op);
     }
 
-    fn job(&mut self, env: &mut Env, origin: Origin, op: &OperateOp) -> Job {
-        let slots = self.slots(env);
+    fn job(&mut self, led: &mut At<'_>, origin: Origin, op: &OperateOp) -> Job {
+        let slots = slots_of(led);
         let slot = slot_of_document(&op.request.space, &op.docid, slots.m);
-        let waiting = self.leading.as_ref().and_then(|it| it.residents.documents.runs.get(&origin));
+        let waiting = self.runs.get(&origin);
         let (progress, wanted) =
             waiting.map_or_else(Default::default, |it| (it.progress.clone(), it.wanted.clone()));
         let (here, far): (BTreeSet<DocName>, BTreeSet<DocName>) =
             wanted.into_iter().partition(|it| slots.holds(slots.slot_of(it)));
         let first = DocKey::first_of(slot);
-        let of_slot = self.replica.newest_from(Bound::Included(&first));
+        let of_slot = led.log.replica.newest_from(Bound::Included(&first));
         let of_slot = of_slot.take_while(|(key, _)| key.slot == slot);
         let mut docs: BTreeMap<DocName, Option<Arc<Doc>>> = of_slot
             .take(SNAPSHOT_DOCUMENTS + 1)
@@ -118,33 +114,32 @@ impl Partition {
         let whole = (docs.len() <= SNAPSHOT_DOCUMENTS).then_some(slot);
         for name in here {
             let key = DocKey::new(slots.slot_of(&name), name.clone());
-            docs.insert(name, self.replica.get(&key).cloned());
+            docs.insert(name, led.log.replica.get(&key).cloned());
         }
-        let floor = self.floor(env, op.request.space.as_str());
-        let high_water = self.replica.high_water.max(floor);
-        let spaces = env.desks.spaces.clone();
-        let remembered = self.replica.remembered();
+        let floor = self.floor(led, op.request.space.as_str());
+        let high_water = led.log.replica.high_water.max(floor);
+        let spaces = led.env.desks.spaces.clone();
+        let remembered = led.log.replica.remembered();
         Job {
             request: Arc::clone(&op.request),
             progress,
-            operations: env.desks.operations.clone(),
-            rules: env.desks.rules(AtSlot { slots, slot }),
+            operations: led.env.desks.operations.clone(),
+            rules: led.env.desks.rules(AtSlot { slots, slot }),
             snapshot: Arc::new(Snapshot { slots, whole, docs, spaces, remembered, high_water }),
-            cache: env.desks.cache.excerpt(&far),
-            now: Stamp::from_epoch_ms(env.now.wall_ms),
+            cache: led.env.desks.cache.excerpt(&far),
+            now: Stamp::from_epoch_ms(led.env.now.wall_ms),
         }
     }
 
     /// Takes what an operation worked for. False: nobody waits for it.
     pub(crate) fn on_worked(
         &mut self,
-        env: &mut Env,
+        led: &mut At<'_>,
         origin: Origin,
         work: u64,
         worked: &Worked,
     ) -> bool {
-        let Some(leading) = &mut self.leading else { return false };
-        let Some(waiting) = leading.residents.documents.runs.get_mut(&origin) else { return false };
+        let Some(waiting) = self.runs.get_mut(&origin) else { return false };
         if waiting.outside.as_ref().and_then(|it| it.work) != Some(work) {
             return false;
         }
@@ -152,44 +147,43 @@ impl Partition {
         let Some((run, next)) = worked.take() else { return false };
         waiting.progress = run.progress();
         match next {
-            Next::Failed(exception) => self.on_exception(env, origin, exception, true),
-            Next::Pause { ms } => self.pause_run(env, origin, run.progress(), ms),
-            Next::Fetch(needs) => self.look_for(env, origin, run.progress(), needs),
-            Next::Validate => self.validate_worked(env, origin, run),
+            Next::Failed(exception) => self.on_exception(led, origin, exception, true),
+            Next::Pause { ms } => self.pause_run(led, origin, run.progress(), ms),
+            Next::Fetch(needs) => self.look_for(led, origin, run.progress(), needs),
+            Next::Validate => self.validate_worked(led, origin, run),
         }
         true
     }
 
-    fn validate_worked(&mut self, env: &mut Env, origin: Origin, mut run: Run) {
-        let now = Stamp::from_epoch_ms(env.now.wall_ms);
-        let (slots, space) = (self.slots(env), run.request().space.clone());
-        let asked = self.leading.as_ref().and_then(|it| it.inbox.live.get(&origin));
+    fn validate_worked(&mut self, led: &mut At<'_>, origin: Origin, mut run: Run) {
+        let now = Stamp::from_epoch_ms(led.env.now.wall_ms);
+        let (slots, space) = (slots_of(led), run.request().space.clone());
+        let asked = led.inbox.live.get(&origin);
         let Some(Op::Documents(DocumentOp::Operate(op))) = asked.map(|it| &it.op) else { return };
         let slot = slot_of_document(&space, &op.docid, slots.m);
-        let rules = env.desks.rules(AtSlot { slots, slot });
-        let floor = self.floor(env, space.as_str());
-        let (replica, spaces) = (&self.replica, &env.desks.spaces);
-        let beside = env.desks.counted.beside(self.number, env.epoch());
-        let here = Here { replica, spaces, beside, m: slots.m, floor, clock: env.clock() };
+        let rules = led.env.desks.rules(AtSlot { slots, slot });
+        let floor = self.floor(led, space.as_str());
+        let (replica, spaces) = (&led.log.replica, &led.env.desks.spaces);
+        let beside = led.env.desks.counted.beside(led.log.number, led.env.epoch());
+        let here = Here { replica, spaces, beside, m: slots.m, floor, clock: led.env.clock() };
         let validated = run.validate_with(|attempt| {
             // It may have been switched off since, and what is in it be deleted already.
             spaces.check_open(&space).map_err(|it| it.at(Phase::Validation))?;
             validate(&rules, &here, attempt, now)
         });
-        self.on_validated(env, origin, run, validated, true);
+        self.on_validated(led, origin, run, validated, true);
     }
 
     /// An operation asked for documents that were not in its snapshot: they come into the next one, those
     /// of other owners by way of the cache.
-    fn look_for(&mut self, env: &mut Env, origin: Origin, progress: Progress, needs: Vec<Need>) {
-        let (slots, now) = (self.slots(env), Stamp::from_epoch_ms(env.now.wall_ms));
-        let Some(leading) = &mut self.leading else { return };
-        let Some(waiting) = leading.residents.documents.runs.get_mut(&origin) else { return };
+    fn look_for(&mut self, led: &mut At<'_>, origin: Origin, progress: Progress, needs: Vec<Need>) {
+        let (slots, now) = (slots_of(led), Stamp::from_epoch_ms(led.env.now.wall_ms));
+        let Some(waiting) = self.runs.get_mut(&origin) else { return };
         waiting.wanted.extend(needs.iter().map(|it| it.name.clone()));
         // Whoever looks for a memory asks next how much was forgotten.
         let memories = needs.iter().filter(|it| it.name.is_memory());
         waiting.wanted.extend(memories.map(|it| it.name.floor()));
-        let cache = &mut env.desks.cache;
+        let cache = &mut led.env.desks.cache;
         let missing = needs.into_iter().filter_map(|Need { name, tolerance, .. }| {
             if slots.holds(slots.slot_of(&name)) {
                 return None;
@@ -201,66 +195,70 @@ impl Partition {
         });
         let missing: Vec<Need> = missing.collect();
         if missing.is_empty() {
-            self.run(env, origin);
+            self.run(led, origin);
         } else {
-            self.fetch(env, origin, progress, missing);
+            self.fetch(led, origin, progress, missing);
         }
     }
 
     /// Tells callers that wait for a worker, or for work to end, for too long.
-    pub(crate) fn tick_outside(&mut self, env: &mut Env) {
-        let now = env.now.mono_ms;
-        let Some(leading) = &self.leading else { return };
-        let late = leading.residents.documents.runs.iter().filter_map(|(origin, waiting)| {
+    pub(crate) fn tick_outside(&mut self, led: &mut At<'_>) {
+        let now = led.env.now.mono_ms;
+        let late = self.runs.iter().filter_map(|(origin, waiting)| {
             let outside = waiting.outside.as_ref().filter(|it| it.until_ms <= now)?;
             Some((*origin, outside.work, waiting.progress.clone()))
         });
         let late: Vec<_> = late.collect();
         for (origin, work, progress) in late {
-            let asked = self.leading.as_ref().and_then(|it| it.inbox.live.get(&origin));
+            let asked = led.inbox.live.get(&origin);
             let Some(Op::Documents(DocumentOp::Operate(op))) = asked.map(|it| &it.op) else {
                 continue;
             };
             let run = Run::resume(Arc::clone(&op.request), progress);
             let exception = match work {
-                Some(work) => self.overdue(env, work),
-                None => self.crowded(env),
+                Some(work) => overdue(led, work),
+                None => crowded(led),
             };
             let exception = run.given_up(exception);
-            self.reply(env, origin, operated(Err(exception)));
+            self.reply(led, origin, operated(Err(exception)));
         }
     }
+}
 
-    fn overdue(&self, env: &mut Env, work: u64) -> Exception {
-        let limit_ms = env.config.documents.work_ms;
-        let mut operation = String::new();
-        if let Some(it) = env.desks.works.running.get_mut(&work) {
-            it.is_overdue = true;
-            operation.clone_from(&it.operation);
-        }
-        let (running, overdue) = env.desks.works.count();
-        let most = env.config.documents.works_max;
-        let text = format!(
-            "operation {operation} works for longer than {limit_ms} ms: its caller was told so; of {most} \
-             workers {running} work, {overdue} of them for too long"
-        );
-        env.note_text(Transition::WorkOverdue, Some(self.number), text);
-        let message = format!(
-            "it works for longer than {limit_ms} ms, which is the limit of this manager (--work-ms); it \
-             has changed nothing: ask for less at once"
-        );
-        Exception::new(codes::QUOTA, message)
-    }
+/// Whether an operation works beside the decisions.
+pub(crate) fn works_outside(env: &Env, op: &OperateOp) -> bool {
+    env.desks.operations.place_of(&op.request.operation) == Place::Worker
+}
 
-    fn crowded(&self, env: &mut Env) -> Exception {
-        let (running, overdue) = env.desks.works.count();
-        let text = format!("{running} operations work, {overdue} of them for too long");
-        env.note_text(Transition::WorkRefused, Some(self.number), text);
-        let message = format!(
-            "{running} operations of applications work at this manager already, which is its limit \
-             (--works-max), and none has ended for {WORKER_WAIT_MS} ms; {overdue} of them work for longer \
-             than they may"
-        );
-        Exception::new(codes::BUSY, message).at(Phase::Before)
+fn overdue(led: &mut At<'_>, work: u64) -> Exception {
+    let limit_ms = led.env.config.documents.work_ms;
+    let mut operation = String::new();
+    if let Some(it) = led.env.desks.works.running.get_mut(&work) {
+        it.is_overdue = true;
+        operation.clone_from(&it.operation);
     }
+    let (running, overdue) = led.env.desks.works.count();
+    let most = led.env.config.documents.works_max;
+    let text = format!(
+        "operation {operation} works for longer than {limit_ms} ms: its caller was told so; of {most} \
+         workers {running} work, {overdue} of them for too long"
+    );
+    led.env.note_text(Transition::WorkOverdue, Some(led.log.number), text);
+    let message = format!(
+        "it works for longer than {limit_ms} ms, which is the limit of this manager (--work-ms); it \
+         has changed nothing: ask for less at once"
+    );
+    Exception::new(codes::QUOTA, message)
+}
+
+fn crowded(led: &mut At<'_>) -> Exception {
+    let (running, overdue) = led.env.desks.works.count();
+    let text = format!("{running} operations work, {overdue} of them for too long");
+    led.env.note_text(Transition::WorkRefused, Some(led.log.number), text);
+    let message = format!(
+        "{running} operations of applications work at this manager already, which is its limit \
+         (--works-max), and none has ended for {WORKER_WAIT_MS} ms; {overdue} of them work for longer \
+         than they may"
+    );
+    Exception::new(codes::BUSY, message).at(Phase::Before)
 }

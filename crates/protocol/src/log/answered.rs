@@ -33,14 +33,14 @@ const RESULT_BYTES_MAX: usize = 1_024;
 
 /// What was answered, oldest first.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub(crate) struct Settled {
+pub(crate) struct Answered {
     results: BTreeMap<Origin, OpResult>,
     until: VecDeque<(u64, Origin)>,
     /// The highest name that was forgotten of each peer's run. Of the last runs of each peer only.
     forgotten: BTreeMap<MemberId, u64>,
 }
 
-impl Settled {
+impl Answered {
     /// Remembers a refusal, if the entry manager leaves it at that; and what becomes of an operation
     /// that must not be carried out twice.
     pub fn insert(&mut self, env: &Env, origin: Origin, op: &Op, result: &OpResult) {

@@ -2,7 +2,8 @@
 //! commit must not promise more and more.
 
 use crate::log::env::Env;
-use crate::partition::state::Partition;
+use crate::log::lead::Lead;
+use crate::log::state::Log;
 use rota_messages::{DocumentOp, Op};
 use rota_model::{Refusal, RefusalKind, Retry};
 
@@ -15,9 +16,9 @@ pub(crate) const LOST_AFTER: u64 = 2;
 /// refused tells it again after a second.
 const NEWS_ENTRIES: usize = 2;
 
-impl Partition {
+impl Lead {
     /// Why a request cannot be taken now, if so: it would wait behind a commit that may not come.
-    pub fn refuses_backlog(&self, env: &Env, op: &Op) -> Option<Refusal> {
+    pub fn refuses_backlog(&self, env: &Env, log: &Log, op: &Op) -> Option<Refusal> {
         let (writes, confirmed) = match op {
             Op::Open(_) | Op::Close(_) | Op::Report(_) => (true, true),
             Op::Get(get) => (false, !get.stale_ok),
@@ -33,7 +34,7 @@ impl Partition {
             },
         };
         let retry = Retry::AfterMs(env.config.timing.retry_ms);
-        if confirmed && let Some(text) = self.lost_copy(env) {
+        if confirmed && let Some(text) = self.lost_copy(env, log) {
             let kind = if env.store.is_away {
                 RefusalKind::ConfigStoreAway
             } else {
@@ -41,15 +42,31 @@ impl Partition {
             };
             return Some(Refusal::new(kind, retry, text));
         }
-        let full = self.backlog(env).filter(|_| writes && !self.has_room_for_news(env, op));
+        let full = log.backlog(env).filter(|_| writes && !Self::has_room_for_news(env, log, op));
         full.map(|text| Refusal::new(RefusalKind::Overloaded, retry, text))
     }
 
-    fn has_room_for_news(&self, env: &Env, op: &Op) -> bool {
+    fn has_room_for_news(env: &Env, log: &Log, op: &Op) -> bool {
         let most = env.config.sizes.tail_entries.saturating_mul(NEWS_ENTRIES);
-        matches!(op, Op::Report(_)) && self.replica.tail.entries.len() < most
+        matches!(op, Op::Report(_)) && log.replica.tail.entries.len() < most
     }
 
+    /// A copy that is silent and still in the ISR.
+    fn lost_copy(&self, env: &Env, log: &Log) -> Option<String> {
+        let lost_ms = env.config.timing.suspect_ms * LOST_AFTER;
+        let copies = &self.copies;
+        let silent = |since: u64| env.now.mono_ms >= since + lost_ms;
+        let (number, _) = copies.iter().find(|(_, it)| it.behind_ms.is_some_and(silent))?;
+        let why = if env.store.is_away {
+            "the config store, which alone can take it out, cannot be reached"
+        } else {
+            "it is not taken out yet"
+        };
+        Some(format!("copy {number} of partition {} does not answer, and {why}", log.number))
+    }
+}
+
+impl Log {
     /// Why nothing more is written now, if so: too much is not committed.
     pub fn backlog(&self, env: &Env) -> Option<String> {
         let (entries, bytes) = (self.replica.tail.entries.len(), self.replica.tail.bytes);
@@ -62,19 +79,5 @@ impl Partition {
                 self.number, sizes.tail_entries, sizes.tail_bytes
             )
         })
-    }
-
-    /// A copy that is silent and still in the ISR.
-    fn lost_copy(&self, env: &Env) -> Option<String> {
-        let lost_ms = env.config.timing.suspect_ms * LOST_AFTER;
-        let copies = &self.leading.as_ref()?.lead.copies;
-        let silent = |since: u64| env.now.mono_ms >= since + lost_ms;
-        let (number, _) = copies.iter().find(|(_, it)| it.behind_ms.is_some_and(silent))?;
-        let why = if env.store.is_away {
-            "the config store, which alone can take it out, cannot be reached"
-        } else {
-            "it is not taken out yet"
-        };
-        Some(format!("copy {number} of partition {} does not answer, and {why}", self.number))
     }
 }

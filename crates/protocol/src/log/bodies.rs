@@ -17,7 +17,7 @@
 //! so (X-DAMAGED).
 
 use crate::log::env::Env;
-use crate::partition::state::Partition;
+use crate::log::state::Log;
 use crate::ports::bodies::Bodies;
 use crate::ports::io::Effect;
 use rota_docstore::{Attachment, Digest, DocName, Exception, FieldError, beyond, codes};
@@ -78,7 +78,7 @@ impl Gains<'_> {
     }
 }
 
-impl Partition {
+impl Log {
     /// Why the owner does not write this: a document would gain an attachment whose body is not
     /// held, or has another size than the item says.
     pub fn without_body(&self, env: &Env, writes: &[Write]) -> Option<Exception> {
@@ -142,16 +142,6 @@ impl Partition {
             env.effects.push(Effect::FetchBodies { part: self.number, bodies });
         }
         is_whole.then_some(message)
-    }
-
-    /// Bodies have come: at a copy, entries that name them may be sent now. Chunks and pieces are
-    /// sent again anyway.
-    pub fn on_bodies_fetched(&self, env: &mut Env) {
-        let (part, pe, last) = (self.number, self.replica.pe, self.replica.last);
-        let owner = self.entry(env).filter(|it| it.pe == pe && last.pe == pe).map(|it| it.owner);
-        if let Some(owner) = owner.filter(|_| self.leading.is_none()) {
-            env.send(owner, Message::Missing { part, pe, seq: last.seq });
-        }
     }
 
     /// How many of these entries, from the first on, name nothing that is missing.

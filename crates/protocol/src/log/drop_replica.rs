@@ -2,11 +2,11 @@
 //! as many others as the ring wants hold it.
 
 use crate::log::env::Env;
-use crate::partition::state::Partition;
+use crate::log::state::Log;
 use crate::ports::note::Transition;
 use rota_messages::DocKey;
 
-impl Partition {
+impl Log {
     /// Drops some of what is here, if this is a former copy that nobody will ask for.
     ///
     /// Nothing reads it: who is outside the ISR comes back by learning, and that replaces everything
@@ -47,7 +47,7 @@ impl Partition {
         let Some(part) = part.filter(|_| view.member(me.number) == Some(me)) else {
             return false;
         };
-        if self.leading.is_some() || self.learning.is_some() || part.has(me.number) {
+        if part.has(me.number) {
             return false;
         }
         // Who was taken out comes back within moments, and needs less of what is the same.

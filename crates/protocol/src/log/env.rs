@@ -1,13 +1,13 @@
 //! What every partition of a manager shares: who it is, the View, the nodes, and what is to be done.
 
 use crate::documents::documents_env::Desks;
+use crate::log::internal::InternalRequests;
 use crate::log::origin::Origin;
 use crate::nodes::calls::{CALLS_MAX, CallFor, FAILURE_CHARS_MAX, Fleet};
 use crate::nodes::registry::{FailedOrder, Nodes};
 use crate::ports::bodies::{Bodies, NoBodies};
 use crate::ports::io::Effect;
 use crate::ports::note::{Note, SessionEnd, Transition};
-use crate::router::internal::InternalRequests;
 use crate::settings::config::ManagerConfig;
 use crate::{Identity, PartMeta};
 use rota_docstore::AHEAD_MS_MAX;

@@ -1,11 +1,19 @@
-//! The owner writes into the log: at once or unhurried, whether it may, and who the other copies are. Commits
-//! stand in [`crate::partition::lead`].
+//! The owner's side of the log: what it knows of the other copies, whether it may write, and what it writes.
+//!
+//! ```text
+//!  Idle ──▶ (Scan ──▶) Sync ──▶ Serving ──▶ Wedged ──▶ Sync (under a new epoch, with the newcomer)
+//! ```
+//! What the log sets going beyond itself it says as [`Next`]; the owner does that ([`crate::partition::led`]).
 
-use crate::log::copies::CopyState;
+use crate::log::copies::{CopyState, SyncState};
 use crate::log::env::Env;
-use crate::partition::state::Partition;
+use crate::log::newcomers::Newcomers;
+use crate::log::recovery::Recovery;
+use crate::log::state::Log;
+use crate::log::wedge::{Unsent, Wedge};
+use crate::settings::sizes::Sizes;
 use rota_messages::{Entry, Write};
-use rota_model::{Incarnation, LogPos, ManagerNumber, RequestId};
+use rota_model::{Epoch, Incarnation, LogPos, ManagerNumber, MemberId, RequestId};
 use rota_ring::View;
 use std::collections::BTreeMap;
 
@@ -13,11 +21,116 @@ use std::collections::BTreeMap;
 /// writes to disk for each open; high, and watchers of an idle partition hear late of it.
 const UNHURRIED_MS: u64 = 5;
 
-impl Partition {
+/// The owner's side of the log.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Lead {
+    pub pe: Epoch,
+    pub phase: Phase,
+    /// Since when this manager leads under this epoch.
+    pub since_ms: u64,
+    /// The other members of the ISR.
+    pub copies: BTreeMap<ManagerNumber, CopyState>,
+    /// Managers that should hold a copy.
+    pub newcomers: Newcomers,
+    /// When the log comes to rest, and what for.
+    pub wedge: Wedge,
+    /// Entries that are not sent yet.
+    pub unsent: Unsent,
+    /// A resident found that what is here is not all that was acknowledged, and why.
+    pub halts: Option<String>,
+}
+
+/// What the owner is doing.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Phase {
+    /// After a take-over from a lone disk: what do the nodes run?
+    Scan,
+    /// No copy is known to be complete: what do the nodes run?
+    Recover(Box<Recovery>),
+    /// Collecting reports, then waiting for everybody to take the difference.
+    Sync(SyncState),
+    Serving,
+    /// No new entries: members are being added. `asked` once a compare-and-set may be on its way.
+    Wedged {
+        since_ms: u64,
+        asked: bool,
+    },
+}
+
+/// What the log sets going when a message or time has moved it.
+#[must_use]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Next {
+    Nothing,
+    /// More may be committed.
+    Advance,
+    /// A wedge may begin or end.
+    Wedge,
+    /// Reports may be complete.
+    Sync,
+}
+
+impl Lead {
+    /// It begins.
+    pub fn new(
+        pe: Epoch,
+        phase: Phase,
+        copies: BTreeMap<ManagerNumber, CopyState>,
+        now_ms: u64,
+    ) -> Self {
+        Self {
+            pe,
+            phase,
+            since_ms: now_ms,
+            copies,
+            newcomers: Newcomers::default(),
+            wedge: Wedge { next_ms: now_ms, ..Wedge::default() },
+            unsent: Unsent::default(),
+            halts: None,
+        }
+    }
+
+    /// This process was stopped for a while: that is nobody's silence.
+    pub fn on_gap(&mut self, gap_ms: u64, now_ms: u64) {
+        for copy in self.copies.values_mut() {
+            copy.behind_ms = copy.behind_ms.map(|since| now_ms.min(since + gap_ms));
+        }
+    }
+
+    pub fn is_open(&self) -> bool {
+        matches!(self.phase, Phase::Serving)
+    }
+
+    /// Whether reads may be answered.
+    pub fn reads(&self) -> bool {
+        matches!(self.phase, Phase::Serving | Phase::Wedged { .. })
+    }
+
+    /// Whether this owner is the only copy.
+    pub fn is_lone(&self) -> bool {
+        self.copies.is_empty()
+    }
+
+    /// Whether somebody who learns is so close that the rest can be sent at rest.
+    pub fn has_close_learner(&self, last: LogPos, sizes: &Sizes) -> bool {
+        self.newcomers.learners.values().any(|it| it.is_close(last, sizes))
+    }
+
+    /// Whether the log should come to rest: a newcomer's arc is cut out then, too, and who leaves hands on
+    /// what is at rest.
+    pub fn wants_wedge(&self, last: LogPos, sizes: &Sizes) -> bool {
+        self.has_close_learner(last, sizes) || self.wedge.to_split.is_some() || self.wedge.lets_go
+    }
+
+    /// Whether that is a copy, or may be one by now.
+    pub fn has_or_adds(&self, member: MemberId) -> bool {
+        let copy = self.copies.get(&member.number).map(|copy| copy.member);
+        copy.or_else(|| self.wedge.adding.get(&member.number).copied()) == Some(member)
+    }
+
     /// Copies that never ran have started. That alone changes no epoch: they had nothing to lose.
     pub fn on_first_starts(&mut self, view: &View) {
-        let Some(leading) = &mut self.leading else { return };
-        for (number, copy) in &mut leading.lead.copies {
+        for (number, copy) in &mut self.copies {
             if copy.member.incarnation == Incarnation(0) {
                 copy.member = view.member(*number).unwrap_or(copy.member);
             }
@@ -28,23 +141,17 @@ impl Partition {
     pub fn write(
         &mut self,
         env: &mut Env,
+        log: &mut Log,
         writes: Vec<Write>,
         request: Option<RequestId>,
     ) -> LogPos {
-        debug_assert!(
-            self.leading.as_ref().is_some_and(|it| it.lead.is_open()),
-            "partition {} writes, and does not serve",
-            self.number
-        );
-        let pe = self.leading.as_ref().map_or(self.replica.pe, |it| it.lead.pe);
-        let at = self.replica.next_pos(pe);
-        self.append(env, Entry::new(at, writes, request));
+        debug_assert!(self.is_open(), "partition {} writes, and does not serve", log.number);
+        let at = log.replica.next_pos(self.pe);
+        log.append(env, Entry::new(at, writes, request));
         let now = env.now.mono_ms;
-        if let Some(leading) = &mut self.leading {
-            leading.lead.unsent.dirty = true;
-            for copy in leading.lead.copies.values_mut() {
-                copy.behind_ms.get_or_insert(now);
-            }
+        self.unsent.dirty = true;
+        for copy in self.copies.values_mut() {
+            copy.behind_ms.get_or_insert(now);
         }
         at
     }
@@ -54,49 +161,49 @@ impl Partition {
     pub fn write_unhurried(
         &mut self,
         env: &mut Env,
+        log: &mut Log,
         writes: Vec<Write>,
         request: Option<RequestId>,
     ) -> LogPos {
-        let persist_now = env.disk.persist_now;
-        let dirty = self.leading.as_ref().is_some_and(|it| it.lead.unsent.dirty);
-        let at = self.write(env, writes, request);
+        let (persist_now, dirty) = (env.disk.persist_now, self.unsent.dirty);
+        let at = self.write(env, log, writes, request);
         env.disk.persist_now = persist_now;
-        if let Some(leading) = &mut self.leading {
-            leading.lead.unsent.dirty = dirty;
-            leading.lead.unsent.due_ms.get_or_insert(env.now.mono_ms + UNHURRIED_MS);
-        }
+        self.unsent.dirty = dirty;
+        self.unsent.due_ms.get_or_insert(env.now.mono_ms + UNHURRIED_MS);
         at
-    }
-
-    /// Whether a new operation may be written: this partition serves, and is not wedged, and not too
-    /// much is about to go to the disk. Who was read for before that, and is to be written for now, waits
-    /// until it is over.
-    pub fn may_begin(&self, env: &Env) -> bool {
-        let is_open = self.leading.as_ref().is_some_and(|it| it.lead.is_open());
-        is_open && self.has_copies(env) && !env.is_batch_full()
     }
 
     /// Whether enough Up managers hold a copy for a new operation.
     pub fn has_copies(&self, env: &Env) -> bool {
-        let Some(leading) = &self.leading else {
-            return false;
-        };
         let view = env.view();
-        let (copies, wanted) = (leading.lead.copies.len() + 1, view.r as usize + 1);
+        let (copies, wanted) = (self.copies.len() + 1, view.r as usize + 1);
         if copies >= wanted {
             return true;
         }
-        let overdue = leading.lead.newcomers.missing.values();
+        let overdue = self.newcomers.missing.values();
         let deadline = env.config.timing.copy_deadline_ms;
         let overdue = overdue.filter(|since| env.now.mono_ms >= **since + deadline).count();
         copies >= wanted.min(view.up_count().saturating_sub(overdue))
     }
 
-    /// The other members of the ISR, of which nothing is known yet.
-    pub fn other_copies(&self, env: &Env) -> BTreeMap<ManagerNumber, CopyState> {
-        let isr = self.entry(env).map(|part| part.isr.clone()).unwrap_or_default();
-        let others = isr.iter().map(|it| it.number).filter(|it| *it != env.me.number);
-        let member = |it| Some((it, CopyState::new(env.view().member(it)?, env.now.mono_ms)));
-        others.filter_map(member).collect()
+    /// What the whole ISR, this manager's disk included, has acknowledged, if that is news.
+    pub(crate) fn committable(&self, log: &Log) -> Option<LogPos> {
+        let acked = self.copies.values().map(|copy| copy.flow.acked);
+        let at = acked.fold(log.replica.durable, LogPos::min);
+        (at.pe == self.pe && at > log.replica.committed).then_some(at)
+    }
+
+    /// Whether everybody took the difference.
+    pub(crate) fn is_synced(&self, committed: LogPos) -> bool {
+        matches!(&self.phase, Phase::Sync(sync) if sync.at.is_some_and(|at| at <= committed))
+    }
+
+    /// The partition serves from now on.
+    pub(crate) fn serve(&mut self, now_ms: u64) {
+        self.phase = Phase::Serving;
+        self.since_ms = now_ms;
+        for copy in self.copies.values_mut() {
+            (copy.behind_ms, copy.difference) = (None, None);
+        }
     }
 }

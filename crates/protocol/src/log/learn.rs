@@ -8,10 +8,10 @@
 
 use crate::log::desire::Desire;
 use crate::log::env::{Env, NameOf, ReadFor};
+use crate::log::lead::{Lead, Next, Phase};
 use crate::log::learner::{Learner, WEDGE_MS};
 use crate::log::progress::{Flow, Pieces};
-use crate::partition::leading::Phase;
-use crate::partition::state::Partition;
+use crate::log::state::Log;
 use crate::ports::note::Transition;
 use rota_messages::{Chunk, Message};
 use rota_model::{Epoch, ManagerNumber, MemberId};
@@ -20,42 +20,36 @@ use std::collections::VecDeque;
 /// How long after that no other wedge begins, so that requests get their turn.
 const WEDGE_PAUSE_MS: u64 = 2_000;
 
-impl Partition {
+impl Lead {
     /// Begins, goes on with, or gives up copying, as the View wants it.
-    pub fn tick_learners(&mut self, env: &mut Env) {
-        let (number, me, now) = (self.number, env.me.number, env.now.mono_ms);
-        let view = env.view.clone();
-        let (Some(view), Some(leading)) = (view, &mut self.leading) else {
-            return;
-        };
-        leading.lead.wedge.to_split = view.unsplit(number);
-        leading.lead.wedge.lets_go = view.may_let_go(number);
-        let is_absent = |it: &ManagerNumber| {
-            *it != me && !leading.lead.copies.contains_key(it) && view.is_up(*it)
-        };
+    pub fn tick_learners(&mut self, env: &mut Env, log: &Log) -> Next {
+        let (number, me, now) = (log.number, env.me.number, env.now.mono_ms);
+        let Some(view) = env.view.clone() else { return Next::Nothing };
+        self.wedge.to_split = view.unsplit(number);
+        self.wedge.lets_go = view.may_let_go(number);
+        let is_absent =
+            |it: &ManagerNumber| *it != me && !self.copies.contains_key(it) && view.is_up(*it);
         let wanted = view.wanted(number);
         let missing: Vec<ManagerNumber> =
             wanted.iter().copied().filter(|it| is_absent(it)).collect();
-        let overdue = leading.lead.newcomers.on_missing(&missing, now, env.config.timing.repair_ms);
+        let overdue = self.newcomers.on_missing(&missing, now, env.config.timing.repair_ms);
         let others = view.ring_from(number).filter(|it| view.is_up(*it) && !wanted.contains(it));
         let stand_ins: Vec<ManagerNumber> =
             others.take(overdue).filter(|it| is_absent(it)).collect();
         let absent: Vec<ManagerNumber> =
             missing.into_iter().chain(stand_ins.iter().copied()).collect();
-        leading
-            .lead
-            .newcomers
+        self.newcomers
             .learners
             .retain(|it, learner| absent.contains(it) && view.member(*it) == Some(learner.member));
-        let copies = &leading.lead.copies;
+        let copies = &self.copies;
         let is_wanted = |it: &ManagerNumber| absent.contains(it) || copies.contains_key(it);
-        leading.lead.newcomers.on_wanted(is_wanted, now);
+        self.newcomers.on_wanted(is_wanted, now);
         let abandon_ms = env.config.timing.abandon_ms;
-        let mut unwanted = leading.lead.newcomers.begun.values().flatten();
-        leading.lead.newcomers.drops_abandoned =
-            leading.lead.is_open() && unwanted.any(|since| now >= *since + abandon_ms);
+        let mut unwanted = self.newcomers.begun.values().flatten();
+        self.newcomers.drops_abandoned =
+            self.is_open() && unwanted.any(|since| now >= *since + abandon_ms);
         for it in absent {
-            if leading.lead.is_open() && !leading.lead.newcomers.learners.contains_key(&it) {
+            if self.is_open() && !self.newcomers.learners.contains_key(&it) {
                 let Some(member) = view.member(it) else {
                     continue;
                 };
@@ -66,8 +60,8 @@ impl Partition {
                 let learner = Learner {
                     member,
                     learn: env.next_id(NameOf::Copying),
-                    start: self.replica.committed,
-                    flow: Flow::new(self.replica.committed, now),
+                    start: log.replica.committed,
+                    flow: Flow::new(log.replica.committed, now),
                     begun: false,
                     cursor: None,
                     all_sent: false,
@@ -75,35 +69,32 @@ impl Partition {
                     in_flight: VecDeque::new(),
                     progress: Pieces::new(now),
                 };
-                leading.lead.newcomers.learners.insert(it, learner);
-                leading.lead.newcomers.begun.insert(it, None);
+                self.newcomers.learners.insert(it, learner);
+                self.newcomers.begun.insert(it, None);
             }
         }
-        self.resend_to_learners(env);
-        let fresh = self.leading.iter().flat_map(|it| it.lead.newcomers.learners.iter());
+        self.resend_to_learners(env, log);
+        let fresh = self.newcomers.learners.iter();
         let fresh = fresh.filter(|(_, it)| it.next_chunk == 0).map(|(to, _)| *to);
         for to in fresh.collect::<Vec<_>>() {
-            self.send_chunks(env, to, env.config.sizes.chunks_in_flight);
+            self.send_chunks(env, log, to, env.config.sizes.chunks_in_flight);
         }
-        self.drive_wedge(env);
+        Next::Wedge
     }
 
-    fn resend_to_learners(&mut self, env: &mut Env) {
+    fn resend_to_learners(&mut self, env: &mut Env, log: &Log) {
         let (now, resend_ms) = (env.now.mono_ms, env.config.timing.resend_ms * 2);
-        let (part, base) = (self.number, self.replica.base);
-        let committed = self.replica.committed;
-        let Some(leading) = &mut self.leading else {
-            return;
-        };
+        let (part, base) = (log.number, log.replica.base);
+        let committed = log.replica.committed;
         // What the window no longer reaches is begun anew.
-        let before = leading.lead.newcomers.learners.len();
-        leading.lead.newcomers.learners.retain(|_, it| it.flow.acked.max(it.start) >= base);
-        for _ in leading.lead.newcomers.learners.len()..before {
+        let before = self.newcomers.learners.len();
+        self.newcomers.learners.retain(|_, it| it.flow.acked.max(it.start) >= base);
+        for _ in self.newcomers.learners.len()..before {
             env.note(Transition::LearnRestarted, Some(part));
         }
-        let pe = leading.lead.pe;
+        let pe = self.pe;
         let mut silent = Vec::new();
-        for (to, learner) in &mut leading.lead.newcomers.learners {
+        for (to, learner) in &mut self.newcomers.learners {
             if !learner.in_flight.is_empty() && learner.progress.rewind(now, resend_ms) {
                 silent.push(*to);
             }
@@ -115,18 +106,15 @@ impl Partition {
             }
         }
         for to in silent {
-            self.send_chunks(env, to, 1);
+            self.send_chunks(env, log, to, 1);
         }
     }
 
     /// Sends chunks to a learner, as long as fewer than `most` are under way.
-    fn send_chunks(&mut self, env: &mut Env, to: ManagerNumber, most: usize) {
-        let (part, upto, sizes) = (self.number, self.replica.last, env.config.sizes);
-        let Some(leading) = &mut self.leading else {
-            return;
-        };
-        let (pe, forgotten) = (leading.lead.pe, env.stamps.forgotten);
-        let Some(learner) = leading.lead.newcomers.learners.get_mut(&to) else {
+    fn send_chunks(&mut self, env: &mut Env, log: &Log, to: ManagerNumber, most: usize) {
+        let (part, upto, sizes) = (log.number, log.replica.last, env.config.sizes);
+        let (pe, forgotten) = (self.pe, env.stamps.forgotten);
+        let Some(learner) = self.newcomers.learners.get_mut(&to) else {
             return;
         };
         loop {
@@ -141,7 +129,7 @@ impl Partition {
                 return;
             }
             let after = learner.cursor.clone();
-            let (docs, through) = self.replica.page(after.as_ref(), &sizes);
+            let (docs, through) = log.replica.page(after.as_ref(), &sizes);
             learner.all_sent = through.is_none();
             learner.cursor.clone_from(&through);
             let (learn, number, start) = (learner.learn, learner.next_chunk, learner.start);
@@ -155,24 +143,25 @@ impl Partition {
     pub fn on_snapshot_ack(
         &mut self,
         env: &mut Env,
+        log: &Log,
         from: MemberId,
         pe: Epoch,
         learn: u64,
         chunk: u64,
-    ) {
-        let (part, now) = (self.number, env.now.mono_ms);
-        let committed = self.replica.committed;
-        let Some(leading) = self.leading.as_mut().filter(|it| it.lead.pe == pe) else {
-            return;
-        };
-        let learner = leading.lead.newcomers.learners.get_mut(&from.number);
+    ) -> Next {
+        let (part, now) = (log.number, env.now.mono_ms);
+        let committed = log.replica.committed;
+        if self.pe != pe {
+            return Next::Nothing;
+        }
+        let learner = self.newcomers.learners.get_mut(&from.number);
         let Some(learner) = learner.filter(|it| it.member == from && it.learn == learn) else {
-            return;
+            return Next::Nothing;
         };
         let taken = chunk.saturating_add(1).min(learner.next_chunk);
         let known = learner.progress.taken;
         if !learner.progress.on_taken(taken, now) {
-            return;
+            return Next::Nothing;
         }
         for _ in known..taken {
             learner.in_flight.pop_front();
@@ -181,104 +170,86 @@ impl Partition {
             // The learner's log has begun: send what was written since. If that is nothing, an
             // empty Prepare asks for the first acknowledgement.
             learner.begun = true;
-            leading.lead.unsent.dirty = true;
+            self.unsent.dirty = true;
             let (after, entries) = (learner.start, Vec::new());
             env.send(from.number, Message::Prepare { part, pe, committed, after, entries });
         }
-        self.send_chunks(env, from.number, env.config.sizes.chunks_in_flight);
-        self.drive_wedge(env);
+        self.send_chunks(env, log, from.number, env.config.sizes.chunks_in_flight);
+        Next::Wedge
     }
 
     /// The config store was asked for, or did not answer, before a wedge: only a compare-and-set ends one
     /// well, and with the store away all writes would wait for that.
-    pub fn on_wedge_read(&mut self, env: &mut Env, reached: bool) {
-        let (now, last) = (env.now.mono_ms, self.replica.last);
-        let Some(leading) = &mut self.leading else {
-            return;
-        };
-        if !std::mem::take(&mut leading.lead.wedge.asks) {
+    pub fn on_wedge_read(&mut self, env: &mut Env, log: &Log, reached: bool) {
+        let (now, last) = (env.now.mono_ms, log.replica.last);
+        if !std::mem::take(&mut self.wedge.asks) {
             return;
         }
         if !reached {
-            leading.lead.wedge.next_ms = now + WEDGE_PAUSE_MS;
-        } else if leading.lead.phase == Phase::Serving
-            && leading.lead.wants_wedge(last, &env.config.sizes)
-        {
-            leading.lead.phase = Phase::Wedged { since_ms: now, asked: false };
-            env.note(Transition::Wedged, Some(self.number));
+            self.wedge.next_ms = now + WEDGE_PAUSE_MS;
+        } else if self.phase == Phase::Serving && self.wants_wedge(last, &env.config.sizes) {
+            self.phase = Phase::Wedged { since_ms: now, asked: false };
+            env.note(Transition::Wedged, Some(log.number));
         }
     }
 
-    /// Wedges when a learner is close; gives a wedge up that leads nowhere.
-    pub fn drive_wedge(&mut self, env: &mut Env) {
-        let (number, now, last) = (self.number, env.now.mono_ms, self.replica.last);
-        let Some(leading) = &mut self.leading else {
-            return;
-        };
-        let close = leading.lead.has_close_learner(last, &env.config.sizes);
-        let wanted = leading.lead.wants_wedge(last, &env.config.sizes);
-        match leading.lead.phase {
-            Phase::Serving if wanted && now >= leading.lead.wedge.next_ms => {
-                if !std::mem::replace(&mut leading.lead.wedge.asks, true) {
+    /// Wedges when a learner is close; gives a wedge up that leads nowhere. True when one was given up.
+    pub fn drive_wedge(&mut self, env: &mut Env, log: &Log) -> bool {
+        let (number, now, last) = (log.number, env.now.mono_ms, log.replica.last);
+        let close = self.has_close_learner(last, &env.config.sizes);
+        let wanted = self.wants_wedge(last, &env.config.sizes);
+        match self.phase {
+            Phase::Serving if wanted && now >= self.wedge.next_ms => {
+                if !std::mem::replace(&mut self.wedge.asks, true) {
                     env.store.reads_wanted.push((number, ReadFor::Wedge));
                 }
+                false
             }
             Phase::Wedged { since_ms, asked: false } if !wanted || now > since_ms + WEDGE_MS => {
-                leading.lead.phase = Phase::Serving;
+                self.phase = Phase::Serving;
                 if close {
                     // It stays close and yet does not get there: begin anew, and not at once. Who
                     // has everything waits for a slow copy, and keeps what it has.
-                    leading.lead.newcomers.learners.retain(|_, it| it.is_complete(last));
+                    self.newcomers.learners.retain(|_, learner| learner.is_complete(last));
                 }
                 if wanted {
-                    leading.lead.wedge.next_ms = now + WEDGE_PAUSE_MS;
+                    self.wedge.next_ms = now + WEDGE_PAUSE_MS;
                 }
-                // What nodes answered meanwhile was not taken: they are asked once more.
-                leading
-                    .residents
-                    .sessions
-                    .work
-                    .values_mut()
-                    .for_each(|it| it.ask_ms = it.ask_ms.min(now));
-                // What the registry said meanwhile could not be written.
-                self.sweep_lost(env);
-                self.tick_work(env);
-                self.drain_queue(env);
+                true
             }
-            Phase::Scan(_)
+            Phase::Scan
             | Phase::Recover(_)
             | Phase::Sync(_)
             | Phase::Serving
-            | Phase::Wedged { .. } => {}
+            | Phase::Wedged { .. } => false,
         }
     }
 
     /// What the owner wants changed in the View now.
-    pub fn desire(&self, me: MemberId) -> Option<Desire> {
-        let leading = self.leading.as_ref()?;
-        if let Phase::Recover(recovery) = &leading.lead.phase {
-            return recovery.desire(me, self.replica.committed);
+    pub fn desire(&self, log: &Log, me: MemberId) -> Option<Desire> {
+        if let Phase::Recover(recovery) = &self.phase {
+            return recovery.desire(me, log.replica.committed);
         }
-        if let Some(copy) = leading.lead.copies.values().find(|it| it.too_old) {
+        if let Some(copy) = self.copies.values().find(|it| it.too_old) {
             return Some(Desire::Shrink(copy.member));
         }
-        let Phase::Wedged { asked, .. } = leading.lead.phase else {
+        let Phase::Wedged { asked, .. } = self.phase else {
             // Only a new epoch lets them drop what they have.
-            return leading.lead.newcomers.drops_abandoned.then_some(Desire::Bump);
+            return self.newcomers.drops_abandoned.then_some(Desire::Bump);
         };
-        let last = self.replica.last;
-        if !self.replica.tail.entries.is_empty() {
+        let last = log.replica.last;
+        if !log.replica.tail.entries.is_empty() {
             return None;
         }
-        if let Some(newcomer) = leading.lead.wedge.to_split {
+        if let Some(newcomer) = self.wedge.to_split {
             return Some(Desire::Split(newcomer));
         }
-        let complete = leading.lead.newcomers.learners.values().filter(|it| it.is_complete(last));
+        let complete = self.newcomers.learners.values().filter(|it| it.is_complete(last));
         let complete: Vec<MemberId> = complete.map(|it| it.member).collect();
         if !complete.is_empty() {
             return Some(Desire::Add(complete));
         }
-        if leading.lead.wedge.lets_go {
+        if self.wedge.lets_go {
             return Some(Desire::LetGo);
         }
         asked.then_some(Desire::Bump)
@@ -288,30 +259,24 @@ impl Partition {
     /// unless it is known to have failed. The copies are told once more what is committed: a
     /// newcomer keeps no entries from before its snapshot, and if it is the next owner, a copy that
     /// knew of less could only be dropped and copied anew.
-    pub fn on_desire_asked(&mut self, env: &mut Env) {
-        let (told, last) = ((self.number, self.replica.committed), self.replica.last);
-        if let Some(leading) = &mut self.leading
-            && let Phase::Wedged { since_ms, .. } = leading.lead.phase
-        {
-            leading.lead.phase = Phase::Wedged { since_ms, asked: true };
-            let added =
-                leading.lead.newcomers.learners.iter().filter(|(_, it)| it.is_complete(last));
-            leading.lead.wedge.adding.extend(added.map(|(number, it)| (*number, it.member)));
-            for to in leading.lead.copies.keys().chain(leading.lead.newcomers.learners.keys()) {
-                env.send(*to, Message::Heartbeat { committed: vec![told] });
-            }
+    pub fn on_desire_asked(&mut self, env: &mut Env, log: &Log) {
+        let (told, last) = ((log.number, log.replica.committed), log.replica.last);
+        let Phase::Wedged { since_ms, .. } = self.phase else { return };
+        self.phase = Phase::Wedged { since_ms, asked: true };
+        let learners = &self.newcomers.learners;
+        let added = learners.iter().filter(|(_, learner)| learner.is_complete(last));
+        self.wedge.adding.extend(added.map(|(number, learner)| (*number, learner.member)));
+        for to in self.copies.keys().chain(learners.keys()) {
+            env.send(*to, Message::Heartbeat { committed: vec![told] });
         }
     }
 
-    /// It certainly did not happen and never will.
-    pub fn on_desire_failed(&mut self, env: &mut Env) {
-        let now = env.now.mono_ms;
-        if let Some(leading) = &mut self.leading
-            && matches!(leading.lead.phase, Phase::Wedged { asked: true, .. })
-        {
-            leading.lead.phase = Phase::Wedged { since_ms: now, asked: false };
-            self.on_nobody_added(env);
+    /// It certainly did not happen and never will. True when nobody was added by it.
+    pub fn on_desire_failed(&mut self, now_ms: u64) -> bool {
+        if !matches!(self.phase, Phase::Wedged { asked: true, .. }) {
+            return false;
         }
-        self.drive_wedge(env);
+        self.phase = Phase::Wedged { since_ms: now_ms, asked: false };
+        true
     }
 }

@@ -1,10 +1,13 @@
 //! A snapshot under way: as the owner sees its receiver, and as the receiver sees itself.
 
+use crate::log::env::Env;
 use crate::log::progress::{Flow, Pieces};
+use crate::log::state::Log;
 use crate::settings::sizes::Sizes;
-use rota_messages::{DocKey, Message};
+use rota_messages::{Chunk, Doc, DocKey, Entry, Message};
 use rota_model::{LogPos, MemberId};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 /// A wedge that gets no further is given up after this time, if nothing was asked yet.
 pub(crate) const WEDGE_MS: u64 = 1_000;
@@ -50,4 +53,56 @@ pub(crate) struct Learning {
     pub next_chunk: u64,
     /// Last position at which an entry wrote each document since the start.
     pub touched: BTreeMap<DocKey, LogPos>,
+}
+
+impl Learning {
+    /// An entry arrives while the snapshot is under way: what it writes is newer than any chunk.
+    pub(crate) fn note(&mut self, entry: &Entry) {
+        let keys = entry.writes.iter().map(|write| &write.key);
+        self.touched.extend(keys.map(|key| (key.clone(), entry.at)));
+    }
+}
+
+impl Log {
+    /// A snapshot begins. Gives what was written since, which is newer than its chunks.
+    pub(crate) fn begin_learning(&mut self, start: LogPos) -> BTreeMap<DocKey, LogPos> {
+        let replica = &mut self.replica;
+        let mut touched = BTreeMap::new();
+        if replica.last.pe == start.pe && replica.last >= start {
+            // The same owner's log is here already: positions never go back within an epoch, since
+            // acknowledgements of it may be on their way.
+            for entry in replica.window.entries.iter().chain(&replica.tail.entries) {
+                touched.extend(entry.writes.iter().map(|write| (write.key.clone(), entry.at)));
+            }
+        } else {
+            replica.restart_at(start);
+        }
+        replica.whole = false;
+        replica.found_from = None;
+        touched
+    }
+
+    pub(crate) fn take_chunk(&mut self, env: &mut Env, learning: &Learning, chunk: &Chunk) {
+        use std::ops::Bound::{Excluded, Included, Unbounded};
+        let newer = |key: &DocKey| learning.touched.get(key).is_some_and(|at| *at > chunk.upto);
+        let from = chunk.after.as_ref().map_or(Unbounded, Excluded);
+        let to = chunk.through.as_ref().map_or(Unbounded, Included);
+        let keep: BTreeMap<&DocKey, &Arc<Doc>> = chunk.docs.iter().map(|(k, d)| (k, d)).collect();
+        let old = self.replica.docs.range::<DocKey, _>((from, to)).map(|(key, _)| key);
+        let gone: Vec<DocKey> =
+            old.filter(|key| !keep.contains_key(key) && !newer(key)).cloned().collect();
+        for key in gone {
+            self.replica.set(&key, None);
+            env.persist_doc(key, None);
+        }
+        for (key, doc) in &chunk.docs {
+            if !newer(key) && self.replica.docs.get(key) != Some(doc) {
+                self.replica.set(key, Some(doc.clone()));
+                env.persist_doc(key.clone(), Some(doc.clone()));
+            }
+        }
+        if chunk.through.is_none() {
+            self.replica.whole = true;
+        }
+    }
 }

@@ -3,6 +3,7 @@
 //! Invariant: what is committed is on the disk of every member of the ISR.
 
 pub(crate) mod answered;
+pub(crate) mod at;
 pub(crate) mod backlog;
 pub(crate) mod bodies;
 pub(crate) mod copies;
@@ -10,8 +11,8 @@ pub(crate) mod desire;
 pub(crate) mod drop_replica;
 pub(crate) mod env;
 pub(crate) mod flow;
-pub(crate) mod follower;
 pub(crate) mod inbox;
+pub(crate) mod internal;
 pub(crate) mod lead;
 pub(crate) mod learn;
 pub(crate) mod learner;
@@ -20,9 +21,11 @@ pub(crate) mod origin;
 pub(crate) mod pending_replies;
 pub(crate) mod progress;
 pub(crate) mod read_index;
+pub(crate) mod recovery;
 pub(crate) mod replica;
 pub(crate) mod requests;
-pub(crate) mod rounds;
+pub(crate) mod resident;
 pub(crate) mod split;
+pub(crate) mod state;
 pub(crate) mod sync;
 pub(crate) mod wedge;

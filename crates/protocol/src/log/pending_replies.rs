@@ -5,15 +5,14 @@
 //! commit, and still names it; unless a node took part, whose fence refuses a former owner. A lone owner that
 //! cannot reach the store therefore opens and closes sessions, and refuses the rest as CONFIG_STORE_AWAY.
 
-use crate::log::backlog::LOST_AFTER;
-use crate::log::env::Env;
+use crate::log::at::At;
+use crate::log::inbox::Inbox;
 use crate::log::origin::Origin;
 use crate::log::requests::Promised;
-use crate::partition::state::Partition;
-use rota_messages::{DocKey, OpResult};
-use rota_model::{Changed, LogPos, Refusal, RefusalKind, Retry};
+use rota_messages::OpResult;
+use rota_model::LogPos;
 
-impl Partition {
+impl At<'_> {
     /// Keeps an answer until `at` is committed. Now somebody waits for everything up to there.
     pub fn promise(&mut self, at: LogPos, origin: Origin, result: OpResult) {
         self.keep(Promised { at, origin, result, is_fenced: false });
@@ -25,98 +24,45 @@ impl Partition {
     }
 
     fn keep(&mut self, promised: Promised) {
-        if let Some(leading) = &mut self.leading {
-            leading.inbox.promised.push_back(promised);
-            leading.lead.unsent.dirty = true;
-        }
+        self.inbox.promised.push_back(promised);
+        self.lead.unsent.dirty = true;
     }
 
-    /// Whether this owner is the only copy.
-    pub fn has_no_copies(&self) -> bool {
-        self.leading.as_ref().is_some_and(|it| it.lead.copies.is_empty())
+    /// Takes the answers that may be let go when everything up to `at` is committed. Answers of a lone owner in
+    /// which no node took part stay for [`Self::take_unproven`].
+    pub(crate) fn take_promised(&mut self, at: LogPos) -> Vec<Promised> {
+        let is_lone = self.lead.is_lone();
+        let waiting = &mut self.inbox.promised;
+        let upto = waiting.partition_point(|promised| promised.at <= at);
+        let committed = waiting.drain(..upto);
+        let (now, later): (Vec<_>, Vec<_>) =
+            committed.partition(|promised| promised.is_fenced || !is_lone);
+        for waits in later.into_iter().rev() {
+            waiting.push_front(waits);
+        }
+        now
     }
 
-    /// Everything up to there is committed. Answers of a lone owner in which no node took part stay for
-    /// [`Self::keep_proven`].
-    pub fn keep_promises(&mut self, env: &mut Env, at: LogPos) {
-        let Some(leading) = &mut self.leading else { return };
-        for promised in leading.take_promised(at) {
-            self.let_go(env, promised);
-        }
+    /// Whether answers are committed and wait for the config store.
+    pub fn has_unproven(&self, committed: LogPos) -> bool {
+        let first = self.inbox.promised.front();
+        self.lead.is_lone() && first.is_some_and(|promised| promised.at <= committed)
     }
 
-    /// The config store was read since everything up to there was committed, and names this owner.
-    pub fn keep_proven(&mut self, env: &mut Env, upto: LogPos) {
-        for promised in self.take_unproven(upto) {
-            self.let_go(env, promised);
-        }
-    }
-
-    /// The config store could not be read. It may be back in a moment, so answers wait a little: for as
-    /// long as new work does where a copy is lost.
-    pub fn on_unread(&mut self, env: &mut Env) {
-        let (now, timing) = (env.now.mono_ms, &env.config.timing);
-        let (retry_ms, patience_ms) = (timing.retry_ms, timing.suspect_ms * LOST_AFTER);
-        let Some(leading) = &mut self.leading else { return };
-        // Where nothing was asked of it for so long, it may have been back in between.
-        let is_over = now >= leading.rounds.again_ms + patience_ms;
-        leading.rounds.unread_since_ms.take_if(|_| is_over);
-        leading.rounds.again_ms = now + retry_ms;
-        let since = *leading.rounds.unread_since_ms.get_or_insert(now);
-        let proves = leading.rounds.proves;
-        if now < since + patience_ms {
-            return;
-        }
-        for mut promised in self.take_unproven(proves) {
-            let retry = Retry::AfterMs(retry_ms);
-            let text = "it is written, but the only copy must read the config store before it says so, and \
-                        cannot reach it";
-            let refusal = Refusal::new(RefusalKind::ConfigStoreAway, retry, text);
-            promised.result = Err(Refusal { changed: Changed::Unknown, ..refusal });
-            self.let_go(env, promised);
-        }
-    }
-
-    fn take_unproven(&mut self, upto: LogPos) -> Vec<Promised> {
-        let Some(leading) = self.leading.as_mut().filter(|it| it.has_unproven(upto)) else {
+    /// Takes the answers that wait for the config store alone.
+    pub(crate) fn take_unproven(&mut self, upto: LogPos) -> Vec<Promised> {
+        if !self.has_unproven(upto) {
             return Vec::new();
-        };
-        let upto = leading.inbox.promised.partition_point(|it| it.at <= upto);
-        leading.inbox.promised.drain(..upto).collect()
-    }
-
-    pub(crate) fn let_go(&mut self, env: &mut Env, promised: Promised) {
-        let Some(leading) = &mut self.leading else { return };
-        let Promised { origin, result, .. } = promised;
-        if let Some(asked) = leading.inbox.live.remove(&origin) {
-            leading.residents.documents.runs.remove(&origin);
-            self.settled.insert(env, origin, &asked.op, &result);
-            env.answer(origin, result);
         }
+        let upto = self.inbox.promised.partition_point(|promised| promised.at <= upto);
+        self.inbox.promised.drain(..upto).collect()
     }
 }
 
-impl Partition {
-    /// Lets a request wait until the partition serves, or has enough copies.
-    pub fn enqueue(&mut self, origin: Origin) {
-        if let Some(leading) = &mut self.leading {
-            leading.inbox.queue.push_back(origin);
-        }
-    }
-
-    /// Answers once the newest write of a document is committed.
-    pub fn reply_when_committed(
-        &mut self,
-        env: &mut Env,
-        key: &DocKey,
-        origin: Origin,
-        result: OpResult,
-    ) {
-        if self.replica.latest.contains_key(key) || self.has_no_copies() {
-            // Promises are kept in order of position: wait for everything that was appended.
-            self.promise(self.replica.last, origin, result);
-        } else {
-            self.reply(env, origin, result);
-        }
+impl Inbox {
+    /// Takes the answer to a request that waits elsewhere from now on.
+    pub fn take_promise(&mut self, origin: Origin) -> Option<Promised> {
+        let at = self.promised.iter().position(|promised| promised.origin == origin)?;
+        self.promised.remove(at)
     }
 }

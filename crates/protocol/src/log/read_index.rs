@@ -1,5 +1,5 @@
 //! Reads that wait until the copies have said that nobody else owns the partition; their rounds stand in
-//! [`crate::log::rounds`].
+//! [`crate::partition::rounds`].
 
 use crate::log::origin::Origin;
 use rota_model::{LogPos, ManagerNumber};
@@ -28,5 +28,14 @@ impl Rounds {
     pub fn forget(&mut self, is_there: impl Fn(&Origin) -> bool) {
         self.next.retain(&is_there);
         self.now.retain(&is_there);
+    }
+
+    /// A round that stays unanswered is asked for again. Gives the peers to ask.
+    pub fn repeat(&mut self, now_ms: u64, resend_ms: u64) -> Option<(u64, Vec<ManagerNumber>)> {
+        let due = now_ms >= self.sent_ms + resend_ms;
+        let (round, missing) = self.round.as_ref().filter(|_| due)?;
+        let again = (*round, missing.iter().copied().collect());
+        self.sent_ms = now_ms;
+        Some(again)
     }
 }

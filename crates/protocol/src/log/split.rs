@@ -15,9 +15,7 @@
 
 use crate::contents::fills::fills;
 use crate::log::replica::{Replica, Run};
-use crate::partition::state::Partition;
 use rota_messages::{DocKey, Entry, Write};
-use rota_model::ManagerNumber;
 use rota_model::node_msg::SlotRange;
 use std::collections::VecDeque;
 
@@ -71,18 +69,6 @@ impl Replica {
                 taken.latest.insert(key, latest);
             }
         }
-        taken
-    }
-}
-
-impl Partition {
-    /// Takes out the partition of an arc.
-    pub(crate) fn cut(&mut self, number: ManagerNumber, arc: SlotRange) -> Partition {
-        let replica = self.replica.cut(arc);
-        let mut taken = Partition::new(number, arc);
-        taken.replica = replica;
-        taken.durable_due = self.durable_due.clone();
-        taken.settled = self.settled.clone();
         taken
     }
 }

@@ -1,6 +1,7 @@
 //! A manager: takes one input at a time, hands it to its room, and gives the effects of a batch out.
 
 use crate::log::env::{Env, NameOf, ReadFor};
+use crate::log::internal::Inner;
 use crate::log::origin::Origin;
 use crate::manager::restart;
 use crate::membership::leave::is_for_the_last_calls;
@@ -8,13 +9,12 @@ use crate::membership::standing::Standing;
 use crate::membership::state::{FailureDetector, Membership, Orders, RingProgress, ViewChanges};
 use crate::node_lease::state::Renewal;
 use crate::nodes::calls::NodesWanted;
+use crate::partition::led::Led;
 use crate::partition::partitions::Parts;
-use crate::partition::state::Partition;
 use crate::ports::bodies::Bodies;
 use crate::ports::io::{Effect, Input};
 use crate::router::following::Following;
 use crate::router::forward::{Entrance, ForHere};
-use crate::router::internal::Inner;
 use crate::settings::config::ManagerConfig;
 use rota_docstore::{Checker, FieldError, Operations, Schema};
 use rota_messages::{Disk, Envelope, Message, OpResult};
@@ -161,8 +161,9 @@ impl Manager {
                 }
             }
             Inner::Fetch { part, origin, name, asked } => {
-                if let Some(part) = self.parts.get_mut(&part) {
-                    part.on_fetched(&mut self.env, origin, &name, asked, result);
+                if let Some(mut led) = self.parts.led(&part, &mut self.env) {
+                    let documents = &mut led.residents.documents;
+                    documents.on_fetched(&mut led.at, origin, &name, asked, result);
                 }
             }
         }
@@ -261,7 +262,7 @@ impl Manager {
             | Message::SnapshotChunk { part, .. }
             | Message::SnapshotAck { part, .. } => {
                 let Some(part) = self.parts.get_mut(&part) else { return };
-                if let Some(message) = part.with_bodies(&mut self.env, message) {
+                if let Some(message) = part.log.with_bodies(&mut self.env, message) {
                     part.on_message(&mut self.env, from, message);
                 }
             }
@@ -279,13 +280,11 @@ impl Manager {
         self.orders.on_order_read(&mut self.env, read, reached);
         self.on_node_order_read(read, reached);
         for (number, pe, what) in waiting {
-            let part = self.parts.get_mut(&number);
-            let leads =
-                |part: &&mut Partition| part.leading.as_ref().is_some_and(|it| it.lead.pe == pe);
-            let Some(part) = part.filter(leads) else { continue };
+            let Some(mut led) = self.parts.led(&number, &mut self.env) else { continue };
             match what {
-                ReadFor::Round(round) => part.on_config_read(&mut self.env, round, reached),
-                ReadFor::Wedge => part.on_wedge_read(&mut self.env, reached),
+                _ if led.at.lead.pe != pe => {}
+                ReadFor::Round(round) => led.on_config_read(round, reached),
+                ReadFor::Wedge => led.at.lead.on_wedge_read(led.at.env, led.at.log, reached),
             }
         }
         let Standing::Outside { read: mine, .. } = &mut self.membership.standing else {
@@ -321,9 +320,12 @@ impl Manager {
         for part in self.parts.awake_mut() {
             part.tick(&mut self.env);
         }
-        let again: Vec<_> = (self.parts.awake_mut())
-            .filter_map(|part| Some((part.repeat_round(&self.env)?, part.number, part.replica.pe)))
-            .collect();
+        let resend_ms = self.env.config.timing.resend_ms;
+        let again = self.parts.awake_mut().filter_map(|part| {
+            let (number, pe) = (part.log.number, part.log.replica.pe);
+            Some((part.lead_mut()?.rounds.repeat(now, resend_ms)?, number, pe))
+        });
+        let again: Vec<_> = again.collect();
         for ((round, peers), number, pe) in again {
             for peer in peers {
                 self.env.send(peer, Message::Confirm { round, parts: vec![(number, pe)] });
@@ -347,17 +349,17 @@ impl Manager {
         self.env.now = now;
         self.parts.begin_rounds(&mut self.env);
         for part in self.parts.awake_mut() {
-            part.flush(&mut self.env);
+            if let Some(Led { at, .. }) = part.led(&mut self.env) {
+                at.lead.flush(at.env, at.log);
+            }
         }
         self.settle();
-        self.env.desks.filled = self.parts.awake().map(|part| part.replica.filled()).sum();
-        self.env.session_bytes = self.parts.awake().map(|it| it.replica.session_bytes()).sum();
+        self.env.desks.filled = self.parts.awake().map(|part| part.log.replica.filled()).sum();
+        self.env.session_bytes = self.parts.awake().map(|it| it.log.replica.session_bytes()).sum();
         if !self.env.store.reads_wanted.is_empty() || self.env.store.refresh {
             let wanted = std::mem::take(&mut self.env.store.reads_wanted);
             let waiting: Vec<_> = (wanted.into_iter())
-                .filter_map(|(it, what)| {
-                    Some((it, self.parts.get(&it)?.leading.as_ref()?.lead.pe, what))
-                })
+                .filter_map(|(it, what)| Some((it, self.parts.get(&it)?.leader()?.lead.pe, what)))
                 .collect();
             // One refresh at a time is enough; a partition's confirmation needs a read of its own.
             if !waiting.is_empty() || self.changes.reads.is_empty() {
@@ -389,11 +391,11 @@ impl Manager {
         }
         let view = self.env.view.clone().filter(|_| self.membership.standing == Standing::Inside);
         let part = view.map(|view| view.part_of(slot_of_node(node, view.m)).0);
-        let part = part.and_then(|number| self.parts.get_mut(&number));
-        match part.filter(|part| part.leading.is_some()) {
-            Some(part) => {
-                let until_ms = self.env.now.mono_ms + self.env.config.timing.renew_ms;
-                part.on_renew(&mut self.env, Renewal { call, renew, until_ms });
+        let until_ms = self.env.now.mono_ms + self.env.config.timing.renew_ms;
+        match part.and_then(|number| self.parts.led(&number, &mut self.env)) {
+            Some(mut led) => {
+                let renewal = Renewal { call, renew, until_ms };
+                led.residents.leases.on_renew(&mut led.at, renewal);
             }
             None => crate::node_lease::reply::not_judge(&mut self.env, call, &renew.node),
         }

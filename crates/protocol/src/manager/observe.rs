@@ -2,11 +2,13 @@
 //! know what it has seen and must not tell apart what behaves alike.
 
 use crate::log::env::Env;
+use crate::log::lead::Phase;
 use crate::manager::inputs::Manager;
 use crate::membership::standing::Standing;
-use crate::partition::leading::Phase;
 use crate::partition::state::Partition;
 use crate::ports::wait::Wait;
+use crate::sessions::drain::sessions_on_nodes;
+use crate::sessions::placements::placements;
 use rota_docstore::Spaces;
 use rota_messages::placements::{Placements, PlacementsAsk};
 use rota_messages::{PartStats, Stats};
@@ -21,7 +23,8 @@ impl Manager {
     /// Where sessions of a partition are; `None` when this manager does not serve it. What it says was
     /// committed, and is not confirmed with the copies.
     pub fn placements(&self, ask: &PlacementsAsk) -> Option<Placements> {
-        self.parts.get(&ask.part)?.placements(self, &ask.which)
+        let part = self.parts.get(&ask.part)?;
+        placements(&self.env, &part.log, &part.leader()?.lead, &ask.which)
     }
 
     /// What an operator sees of this manager.
@@ -75,7 +78,7 @@ impl Manager {
 
     /// When the next [`crate::Input::Tick`] is due, on the monotonic clock.
     pub fn wake_at(&self) -> Option<u64> {
-        let unhurried = self.parts.awake().filter_map(|it| it.leading.as_ref()?.lead.unsent.due_ms);
+        let unhurried = self.parts.awake().filter_map(|it| it.leader()?.lead.unsent.due_ms);
         unhurried.chain([self.next_tick_ms]).min()
     }
 
@@ -114,7 +117,9 @@ impl Manager {
             Wait::new("places asked for", now_ms, self.env.nodes.asked_until()),
         ];
         for part in self.parts.awake() {
-            waits.extend(part.waits(&self.env, now_ms));
+            waits.push(Wait::new("settled refusals", now_ms, part.answered.deadlines()));
+            let leader = part.leader().into_iter();
+            waits.extend(leader.flat_map(|it| it.waits(&self.env, &part.log, now_ms)));
         }
         waits
     }
@@ -161,32 +166,32 @@ impl Manager {
 pub(crate) fn of_part(env: &Env, part: &Partition) -> PartStats {
     let view = env.view.as_ref();
     let member =
-        view.and_then(|it| it.parts.get(&part.number)).is_some_and(|it| it.has(env.me.number));
-    let last = part.replica.last;
+        view.and_then(|it| it.parts.get(&part.log.number)).is_some_and(|it| it.has(env.me.number));
+    let last = part.log.replica.last;
     let behind = |acked: rota_model::LogPos| last.seq.0.saturating_sub(acked.seq.0);
-    let lag = part.leading.iter().flat_map(|it| it.lead.copies.iter());
-    let role = match part.leading.as_ref().map(|it| &it.lead.phase) {
-        Some(Phase::Scan(_)) => "scanning",
+    let lag = part.leader().into_iter().flat_map(|it| it.lead.copies.iter());
+    let role = match part.leader().map(|it| &it.lead.phase) {
+        Some(Phase::Scan) => "scanning",
         Some(Phase::Recover(_)) => "recovering",
         Some(Phase::Sync(_)) => "syncing",
         Some(Phase::Serving) => "serving",
         Some(Phase::Wedged { .. }) => "wedged",
-        None if part.learning.is_some() => "learning",
+        None if part.is_learning() => "learning",
         None if member => "copy",
-        None if !part.replica.docs.is_empty() => "former copy",
+        None if !part.log.replica.docs.is_empty() => "former copy",
         None => "idle",
     };
     PartStats {
-        part: part.number,
+        part: part.log.number,
         role,
         last,
-        committed: part.replica.committed,
-        sessions: part.replica.counts.census.by_state().clone(),
-        documents: part.replica.docs.len() as u64,
+        committed: part.log.replica.committed,
+        sessions: part.log.replica.counts.census.by_state().clone(),
+        documents: part.log.replica.docs.len() as u64,
         lag: lag.map(|(number, copy)| (*number, behind(copy.flow.acked))).collect(),
-        digest: part.replica.digest,
-        marks: part.replica.marks.iter().copied().collect(),
-        on_nodes: part.sessions_on_nodes(),
+        digest: part.log.replica.digest,
+        marks: part.log.replica.marks.iter().copied().collect(),
+        on_nodes: sessions_on_nodes(&part.log),
     }
 }
 

@@ -15,16 +15,16 @@ pub(crate) fn parts_of(env: &mut Env, disk: &Disk) -> Parts {
         // The range follows from the View; until then only the number counts.
         let range = SlotRange { first: SlotId(number.0), last: SlotId(number.0) };
         let mut part = Partition::new(*number, range);
-        part.replica.pe = meta.pe;
-        part.replica.last = meta.last;
-        part.replica.durable = meta.last;
+        part.log.replica.pe = meta.pe;
+        part.log.replica.last = meta.last;
+        part.log.replica.durable = meta.last;
         // A disk is taken up either as the only copy (then all of it counts) or as the base of a
         // snapshot: nothing above a committed position needs to be told apart.
-        part.replica.committed = meta.last;
-        part.replica.base = meta.last;
-        part.replica.whole = meta.whole;
-        part.replica.found_from = meta.found_from;
-        part.replica.raise_water(meta.forgotten);
+        part.log.replica.committed = meta.last;
+        part.log.replica.base = meta.last;
+        part.log.replica.whole = meta.whole;
+        part.log.replica.found_from = meta.found_from;
+        part.log.replica.raise_water(meta.forgotten);
         env.stamps.forgotten = env.stamps.forgotten.max(meta.forgotten);
         parts.insert(*number, part);
     }
@@ -32,7 +32,7 @@ pub(crate) fn parts_of(env: &mut Env, disk: &Disk) -> Parts {
         if let Some(number) = rota_ring::place::home(&parts, key.slot)
             && let Some(part) = parts.get_mut(&number)
         {
-            part.replica.set(key, Some(doc.clone()));
+            part.log.replica.set(key, Some(doc.clone()));
         }
     }
     parts.into_values().collect()

@@ -44,7 +44,7 @@ impl Manager {
         for number in view.parts.keys() {
             let range = view.range(*number);
             let part = self.parts.get_or_insert_with(*number, || Partition::new(*number, range));
-            part.range = range;
+            part.log.range = range;
         }
         if self.membership.standing == Standing::Inside {
             if is_inside(&self.env, view) {
@@ -80,8 +80,8 @@ impl Manager {
         self.env.forget_verdicts(&state.nodes);
         if state.epoch() <= self.env.epoch() {
             for part in self.parts.awake_mut() {
-                part.sweep_lost(&mut self.env);
-                part.drive_scan(&mut self.env);
+                part.nodes_changed(&mut self.env);
+                part.find_out(&mut self.env);
             }
         }
     }
@@ -108,21 +108,21 @@ impl Manager {
             let Some(part) = self.parts.get_mut(number) else {
                 continue;
             };
-            let led = part.leading.as_ref().map(|it| it.lead.pe);
-            let known = part.replica.pe;
+            let led = part.leader().map(|it| it.lead.pe);
+            let known = part.log.replica.pe;
             part.learn_epoch(&mut self.env, entry.pe);
             if entry.state == PartState::Active && entry.has(me) {
-                part.forget_base(&mut self.env);
+                part.log.forget_base(&mut self.env);
             }
             if entry.owner == me {
                 if led == Some(entry.pe) {
-                    part.on_first_starts(view);
+                    part.lead_mut().into_iter().for_each(|it| it.lead.on_first_starts(view));
                 } else if entry.state == PartState::Recovering {
                     part.recover(&mut self.env, entry.pe);
                 } else if part.halted.is_some() {
                     part.stay_halted(&mut self.env, entry.pe);
                 } else {
-                    part.replica.whole = true;
+                    part.log.replica.whole = true;
                     part.lead(&mut self.env, entry.pe);
                 }
                 continue;
@@ -132,13 +132,13 @@ impl Manager {
             if led.is_some() {
                 part.step_down(&mut self.env);
             }
-            if entry.has(me) && (entry.pe > known || part.replica.last.pe < entry.pe) {
-                part.replica.whole = true;
-                part.send_sync_report(&mut self.env);
+            if entry.has(me) && (entry.pe > known || part.log.replica.last.pe < entry.pe) {
+                part.log.replica.whole = true;
+                part.log.send_sync_report(&mut self.env);
             }
         }
         for part in self.parts.awake_mut() {
-            part.sweep_lost(&mut self.env);
+            part.nodes_changed(&mut self.env);
         }
     }
 }

@@ -124,8 +124,8 @@ impl Membership {
         let config = &env.config;
         let held = [self.identity.taken, self.identity.intended].into_iter().flatten().collect();
         let disk: BTreeMap<ManagerNumber, Epoch> = (parts.all())
-            .filter(|it| it.replica.whole)
-            .map(|it| (it.number, it.replica.pe))
+            .filter(|it| it.log.replica.whole)
+            .map(|it| (it.log.number, it.log.replica.pe))
             .collect();
         Claim {
             number: config.number,

@@ -3,6 +3,7 @@
 use crate::log::env::Env;
 use crate::membership::state::FailureDetector;
 use crate::partition::partitions::Parts;
+use crate::partition::state::Leader;
 use rota_messages::Message;
 use rota_model::{LogPos, ManagerNumber, ManagerStatus, MemberId};
 use rota_ring::View;
@@ -46,8 +47,8 @@ impl FailureDetector {
         if gap > timing.heartbeat_ms * 2 {
             // Who was heard since it goes on was heard now, and not later than that.
             self.heard.values_mut().for_each(|(_, at)| *at = now.min(*at + gap));
-            let led = parts.awake_mut().filter_map(|part| part.leading.as_mut());
-            led.for_each(|leading| leading.lead.on_gap(gap, now));
+            let leaders = parts.awake_mut().filter_map(|part| part.lead_mut());
+            leaders.for_each(|leader| leader.lead.on_gap(gap, now));
         }
         self.ticked_ms = now;
         let peers = self.sharing.clone();
@@ -93,11 +94,9 @@ impl FailureDetector {
 fn beat(env: &mut Env, parts: &Parts, view: &View, peers: &BTreeSet<ManagerNumber>) {
     let mut committed: BTreeMap<ManagerNumber, Vec<(ManagerNumber, LogPos)>> = BTreeMap::new();
     for part in parts.awake() {
-        let Some(leading) = &part.leading else {
-            continue;
-        };
-        for copy in leading.lead.copies.keys().chain(leading.lead.newcomers.learners.keys()) {
-            let at = (part.number, part.replica.committed);
+        let Some(Leader { lead, .. }) = part.leader() else { continue };
+        for copy in lead.copies.keys().chain(lead.newcomers.learners.keys()) {
+            let at = (part.log.number, part.log.replica.committed);
             committed.entry(*copy).or_default().push(at);
         }
     }

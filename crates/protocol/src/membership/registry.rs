@@ -4,6 +4,7 @@ use crate::log::env::Env;
 use crate::manager::inputs::Manager;
 use crate::membership::purpose::Purpose;
 use crate::membership::standing::Standing;
+use crate::node_lease::judge::long_gone;
 use crate::ports::io::Effect;
 use crate::ports::note::Transition;
 use rota_model::node_msg::{Register, Registered};
@@ -128,7 +129,10 @@ impl Manager {
             return;
         }
         let env = &mut self.env;
-        let verdict = self.parts.awake_mut().find_map(|part| part.verdict(env));
+        let verdict = self.parts.awake_mut().find_map(|part| {
+            let mut led = part.led(env)?;
+            led.residents.leases.verdict(&mut led.at)
+        });
         let node = verdict.as_ref().and_then(|it| it.node.as_ref()).map(|it| it.to.node.clone());
         if let (Some(change), Some(node)) = (verdict, node) {
             self.ask_view(Purpose::Verdict(node), change);
@@ -143,7 +147,9 @@ impl Manager {
             return;
         }
         let env = &self.env;
-        let gone = self.parts.awake().find_map(|part| part.long_gone(env));
+        let open =
+            self.parts.awake().filter(|part| part.leader().is_some_and(|it| it.lead.is_open()));
+        let gone = open.map(|part| &part.log).find_map(|log| long_gone(env, log));
         if let Some(node) = gone {
             let change = Change { expect_epoch: None, view: None, node: Some(node) };
             self.ask_view(Purpose::Forget, change);

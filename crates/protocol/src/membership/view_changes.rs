@@ -7,6 +7,7 @@ use crate::manager::inputs::Manager;
 use crate::membership::purpose::Purpose;
 use crate::membership::standing::Standing;
 use crate::membership::state::ViewChanges;
+use crate::partition::led::Led;
 use crate::ports::io::{CasOutcome, Effect};
 use crate::ports::note::Transition;
 use rota_model::{ManagerStatus, MemberId, Refusal, RefusalKind};
@@ -17,9 +18,9 @@ impl Manager {
     pub(crate) fn ask_view(&mut self, purpose: Purpose, change: Change) {
         let cas = self.env.next_id(NameOf::Change);
         if let Purpose::Part(number, _) = &purpose
-            && let Some(part) = self.parts.get_mut(number)
+            && let Some(Led { at, .. }) = self.parts.led(number, &mut self.env)
         {
-            part.on_desire_asked(&mut self.env);
+            at.lead.on_desire_asked(at.env, at.log);
         }
         self.changes.asked.insert(cas, purpose);
         self.env.effects.push(Effect::Cas { cas, change: Box::new(change) });
@@ -122,8 +123,8 @@ impl Manager {
         match purpose {
             Purpose::Claim => self.membership.standing = Standing::outside(),
             Purpose::Part(number, _) => {
-                if let Some(part) = self.parts.get_mut(&number) {
-                    part.on_desire_failed(&mut self.env);
+                if let Some(mut led) = self.parts.led(&number, &mut self.env) {
+                    led.on_desire_failed();
                 }
             }
             Purpose::Register { call, register, tries } => {
@@ -164,7 +165,10 @@ impl Manager {
             return;
         }
         let me = self.env.me;
-        let wish = self.parts.awake().find_map(|part| Some((part.number, part.desire(me)?)));
+        let wish = self.parts.awake().find_map(|part| {
+            let desire = part.leader()?.lead.desire(&part.log, me)?;
+            Some((part.log.number, desire))
+        });
         let Some((number, desire)) = wish else { return self.drive_release(&view) };
         let (next, step) = match desire {
             Desire::Add(members) => (view.with_members(number, &members), Transition::MemberAdded),

@@ -7,9 +7,15 @@
 //! nothing but a later dtime, and only if items were forgotten: one that moved for nothing would
 //! make caches that were away ask for all names.
 
+use crate::contents::fills::of_application;
+use crate::documents::copies::write_of;
+use crate::documents::operate::slots_of;
+use crate::log::at::At;
 use crate::log::env::Env;
-use crate::partition::state::Partition;
+use crate::log::lead::Phase;
+use crate::log::resident::{Resident, Turn};
 use crate::ports::note::Transition;
+use rota_docstore::attempt::floors;
 use rota_docstore::attempt::remembers;
 use rota_docstore::{Aged, Rules};
 use rota_messages::{Doc, DocKey, Write};
@@ -62,69 +68,105 @@ fn cost(doc: &Doc) -> usize {
     1 + doc.of_application().map_or(0, |it| it.items().len())
 }
 
-impl Partition {
+/// How far looking for what is old has come.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Aging {
+    next_ms: u64,
+    /// The document after which it goes on.
+    after: Option<DocKey>,
+}
+
+impl Resident for Aging {
+    fn begin(env: &Env, _: &Phase) -> Self {
+        Self { next_ms: env.now.mono_ms, after: None }
+    }
+
+    fn tick(&mut self, led: &mut At<'_>, turn: Turn) {
+        if turn == Turn::Last {
+            self.forget_old(led);
+        }
+    }
+}
+
+impl Aging {
     /// The next step, if it is time for one.
-    pub fn forget_old(&mut self, env: &mut Env) {
-        let now = env.now.mono_ms;
-        let due = |it: &&mut Box<crate::partition::leading::Leading>| {
-            it.lead.is_open() && now >= it.residents.aging.next_ms
-        };
-        let Some(leading) = self.leading.as_mut().filter(due) else { return };
-        let after = leading.residents.aging.after.take();
-        let (mut writes, rest) = self.old_after(env, after.as_ref());
-        let memories = self.old_memories(env, &env.desks.rules(self.slots(env)));
-        let goes_on = rest.is_some() || memories.len() >= env.config.sizes.purge_docs;
+    fn forget_old(&mut self, led: &mut At<'_>) {
+        let now = led.env.now.mono_ms;
+        if !led.lead.is_open() || now < self.next_ms {
+            return;
+        }
+        let after = self.after.take();
+        let (mut writes, rest) = old_after(led, after.as_ref());
+        let memories = old_memories(led, &led.env.desks.rules(slots_of(led)));
+        let goes_on = rest.is_some() || memories.len() >= led.env.config.sizes.purge_docs;
         // One entry holds one write of a document: what is forgotten up to when may have been old itself.
         writes.retain(|it| memories.iter().all(|memory| memory.key != it.key));
         writes.extend(memories);
-        if let Some(leading) = &mut self.leading {
-            let pause_ms = if goes_on { STEP_MS } else { ROUND_MS };
-            (leading.residents.aging.next_ms, leading.residents.aging.after) =
-                (now + pause_ms, rest);
-        }
+        let pause_ms = if goes_on { STEP_MS } else { ROUND_MS };
+        (self.next_ms, self.after) = (now + pause_ms, rest);
         if writes.is_empty() {
             return;
         }
         for Write { doc, .. } in &writes {
             let gone = doc.is_none();
             let kind = if gone { Transition::TombstonePurged } else { Transition::ItemsForgotten };
-            env.note(kind, Some(self.number));
+            led.env.note(kind, Some(led.log.number));
         }
-        self.write(env, writes, None);
+        led.write(writes, None);
     }
+}
 
-    /// What is to be forgotten of the documents after one, and where to go on, unless those were
-    /// the last ones. What was appended and is not committed yet is new.
-    fn old_after(&self, env: &Env, after: Option<&DocKey>) -> (Vec<Write>, Option<DocKey>) {
-        let (wall_ms, sizes) = (env.now.wall_ms, &env.config.sizes);
-        let ended_ms = wall_ms.saturating_sub(env.config.timing.tombstone_ms);
-        let ages = Ages {
-            now: Stamp::from_epoch_ms(wall_ms),
-            sessions: Stamp::from_epoch_ms(ended_ms),
-            unplaced: Stamp::from_epoch_ms(wall_ms.saturating_sub(UNPLACED_MEMORY_MS)),
-            rules: env.desks.rules(self.slots(env)),
+/// What is to be forgotten of the documents after one, and where to go on, unless those were
+/// the last ones. What was appended and is not committed yet is new.
+fn old_after(led: &At<'_>, after: Option<&DocKey>) -> (Vec<Write>, Option<DocKey>) {
+    let (wall_ms, sizes) = (led.env.now.wall_ms, &led.env.config.sizes);
+    let ended_ms = wall_ms.saturating_sub(led.env.config.timing.tombstone_ms);
+    let ages = Ages {
+        now: Stamp::from_epoch_ms(wall_ms),
+        sessions: Stamp::from_epoch_ms(ended_ms),
+        unplaced: Stamp::from_epoch_ms(wall_ms.saturating_sub(UNPLACED_MEMORY_MS)),
+        rules: led.env.desks.rules(slots_of(led)),
+    };
+    let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+    let (mut writes, mut bytes, mut looked_at) = (Vec::new(), 0, 0);
+    for (key, doc) in led.log.replica.docs.range::<DocKey, _>((from, Bound::Unbounded)) {
+        looked_at += cost(doc);
+        let left = match ages.of(doc) {
+            _ if led.log.replica.latest.contains_key(key) => None,
+            Aged::Same => None,
+            Aged::Gone => Some(None),
+            // It was taken as it was, so it is taken with less.
+            Aged::Shortened(document) => Doc::new(Arc::new(document)).ok().map(Some),
         };
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let (mut writes, mut bytes, mut looked_at) = (Vec::new(), 0, 0);
-        for (key, doc) in self.replica.docs.range::<DocKey, _>((from, Bound::Unbounded)) {
-            looked_at += cost(doc);
-            let left = match ages.of(doc) {
-                _ if self.replica.latest.contains_key(key) => None,
-                Aged::Same => None,
-                Aged::Gone => Some(None),
-                // It was taken as it was, so it is taken with less.
-                Aged::Shortened(document) => Doc::new(Arc::new(document)).ok().map(Some),
-            };
-            if let Some(left) = left {
-                let doc = left.map(Arc::new);
-                bytes += doc.as_ref().map_or(0, |it| it.bytes());
-                writes.push(Write { key: key.clone(), doc });
-            }
-            let is_full = writes.len() >= sizes.purge_docs || bytes >= sizes.message_bytes;
-            if is_full || looked_at >= LOOKED_AT_MAX {
-                return (writes, Some(key.clone()));
-            }
+        if let Some(left) = left {
+            let doc = left.map(Arc::new);
+            bytes += doc.as_ref().map_or(0, |it| it.bytes());
+            writes.push(Write { key: key.clone(), doc });
         }
-        (writes, None)
+        let is_full = writes.len() >= sizes.purge_docs || bytes >= sizes.message_bytes;
+        if is_full || looked_at >= LOOKED_AT_MAX {
+            return (writes, Some(key.clone()));
+        }
     }
+    (writes, None)
+}
+
+/// What is to be forgotten now, with what says how much that was: at most so many. What was appended
+/// and is not committed yet is new.
+fn old_memories(led: &At<'_>, rules: &Rules) -> Vec<Write> {
+    let replica = &led.log.replica;
+    let now = Stamp::from_epoch_ms(led.env.now.wall_ms);
+    let answers_ms = led.env.config.timing.answers_ms();
+    let old = replica.counts.memories.old(now, answers_ms, rules, led.env.config.sizes.purge_docs);
+    let old: Vec<&DocKey> = old.filter(|it| !replica.latest.contains_key(*it)).collect();
+    let docs = old.iter().filter_map(|key| replica.docs.get(*key));
+    let documents = docs.filter_map(|doc| of_application(doc));
+    let m = led.env.view().m;
+    let found = |name: &rota_docstore::DocName| {
+        let key = DocKey::new(crate::ports::slots::slot_of(name, m), name.clone());
+        replica.get(&key).map(|doc| doc.document().clone())
+    };
+    let floors = floors(documents, found).into_iter().map(|it| write_of(it, m));
+    let gone = old.iter().map(|key| Write { key: (*key).clone(), doc: None });
+    floors.chain(gone).collect()
 }

@@ -1,36 +1,48 @@
 //! A copy that is known to lack what was acknowledged answers nobody until it is found again.
 
-use crate::log::copies::Report;
 use crate::log::env::Env;
-use crate::partition::leading::{Leading, Phase};
-use crate::partition::state::Partition;
+use crate::log::lead::{Lead, Phase};
+use crate::log::recovery::{Looking, Recovery, Step};
+use crate::log::resident::RequestHandler;
+use crate::partition::state::{Leader, Partition, Role};
 use crate::ports::note::Transition;
-use crate::sessions::scan_state::{Looking, Recovery, Scan, Step};
-use rota_model::{Epoch, MemberId, Refusal, RefusalKind, Retry};
+use rota_model::Epoch;
 
-impl Partition {
+impl<R: RequestHandler> Partition<R> {
     /// The View says that this manager finds the partition again, under `pe`.
     pub fn recover(&mut self, env: &mut Env, pe: Epoch) {
         let why = self.halted.take().unwrap_or_else(|| {
             format!(
                 "partition {} lost its last copy: the disk of manager {} lacks what was acknowledged",
-                self.number, env.me.number
+                self.log.number, env.me.number
             )
         });
         let text = format!("{why}; sessions are found again from the nodes");
-        env.note_text(Transition::LastCopyLost, Some(self.number), text);
+        env.note_text(Transition::LastCopyLost, Some(self.log.number), text);
         let until_ms = env.now.mono_ms + env.config.timing.recover_after_ms;
-        let scan = Scan::new(&env.nodes.reg);
-        let looking = Looking { scan, until_ms, asked_ms: None, better: None, has_waited: false };
+        let looking = Looking { until_ms, asked_ms: None, better: None, has_waited: false };
         self.lead_recovery(env, pe, Recovery { why, step: Step::Looking(looking) });
-        self.drive_scan(env);
+        self.find_out(env);
     }
 
-    /// What is here is not all that was acknowledged. Nobody is answered from it any more.
-    pub fn halt(&mut self, env: &mut Env, text: String) {
-        env.note_text(Transition::LastCopyLost, Some(self.number), text.clone());
+    /// Goes on with finding out what must be known before the log may begin. That may show that this copy lacks
+    /// something.
+    pub fn find_out(&mut self, env: &mut Env) {
+        if let Some(mut led) = self.led(env) {
+            led.find_out();
+        }
+        self.heed_halt(env);
+    }
+
+    /// A resident may have found that what is here is not all that was acknowledged. Then nobody is answered
+    /// from it any more.
+    pub fn heed_halt(&mut self, env: &mut Env) {
+        let Some(text) = self.lead_mut().and_then(|leader| leader.lead.halts.take()) else {
+            return;
+        };
+        env.note_text(Transition::LastCopyLost, Some(self.log.number), text.clone());
         self.halted = Some(text);
-        self.stay_halted(env, self.replica.pe);
+        self.stay_halted(env, self.log.replica.pe);
     }
 
     /// The same under a later epoch, as long as the View does not say that it is given up.
@@ -41,38 +53,11 @@ impl Partition {
 
     fn lead_recovery(&mut self, env: &mut Env, pe: Epoch, recovery: Recovery) {
         self.step_down(env);
-        let copies = self.other_copies(env);
+        let copies = self.log.other_copies(env);
         let phase = Phase::Recover(Box::new(recovery));
-        env.found(self.replica.high_water);
-        self.leading = Some(Box::new(Leading::new(pe, phase, copies, env.now.mono_ms)));
-    }
-
-    /// What everybody is told while the partition is being found again.
-    pub fn recovering(&self) -> Option<Refusal> {
-        let why = match &self.leading.as_ref()?.lead.phase {
-            Phase::Recover(recovery) => &recovery.why,
-            Phase::Scan(_) | Phase::Sync(_) | Phase::Serving | Phase::Wedged { .. } => return None,
-        };
-        let text = format!("{why}; sessions are being found again from the nodes");
-        Some(Refusal::new(RefusalKind::Recovering, Retry::AfterMs(1_000), text))
-    }
-
-    pub(crate) fn recovery(&mut self) -> Option<&mut Recovery> {
-        match &mut self.leading.as_mut()?.lead.phase {
-            Phase::Recover(recovery) => Some(recovery),
-            Phase::Scan(_) | Phase::Sync(_) | Phase::Serving | Phase::Wedged { .. } => None,
-        }
-    }
-
-    /// A manager says what it holds. True when that was asked for a recovery.
-    pub fn on_copy_offered(&mut self, from: MemberId, report: &Report) -> bool {
-        let (mine, theirs) = (self.holding(), (report.committed, report.last));
-        let Some(recovery) = self.recovery() else { return false };
-        if let Step::Looking(looking) = &mut recovery.step
-            && theirs > looking.better.map_or(mine, |it| it.0.max(mine))
-        {
-            looking.better = Some((theirs, from));
-        }
-        true
+        env.found(self.log.replica.high_water);
+        let residents = R::begin(env, &phase);
+        let leader = Leader::new(Lead::new(pe, phase, copies, env.now.mono_ms), residents);
+        self.role = Role::Leader(Box::new(leader));
     }
 }

@@ -3,9 +3,12 @@
 
 use crate::log::env::{Env, NameOf};
 use crate::nodes::calls::{CallFor, CallWhat, NodesWanted};
+use crate::partition::led::Led;
 use crate::partition::partitions::Parts;
+use crate::partition::state::Partition;
 use crate::ports::note::Transition;
 use crate::ports::work::Worked;
+use crate::sessions::withdraw::end_earlier;
 use rota_messages::{Message, PartMeta};
 use rota_model::node_msg::{FromNode, NodeAnswer};
 use rota_model::{Epoch, LogPos, ManagerNumber, MemberId, NodeId};
@@ -13,6 +16,15 @@ use rota_ring::View;
 use std::collections::BTreeMap;
 
 impl Parts {
+    /// What only an owner does, where this manager owns that partition.
+    pub(crate) fn led<'a>(
+        &'a mut self,
+        number: &ManagerNumber,
+        env: &'a mut Env,
+    ) -> Option<Led<'a>> {
+        self.get_mut(number)?.led(env)
+    }
+
     pub(crate) fn on_heartbeat(
         &mut self,
         env: &Env,
@@ -22,7 +34,7 @@ impl Parts {
         for (number, at) in committed {
             let owner = env.view().parts.get(number).map(|part| part.owner);
             if let Some(part) = self.get_mut(number).filter(|_| owner == Some(from.number)) {
-                part.commit_here(env, *at);
+                part.log.commit_here(env, *at);
             }
         }
     }
@@ -36,14 +48,14 @@ impl Parts {
     ) {
         let view = env.view.clone();
         let holds = |(number, pe): &(ManagerNumber, Epoch)| {
-            let known = self.get(number).map(|it| it.replica.pe);
+            let known = self.get(number).map(|it| it.log.replica.pe);
             let entry = view.as_ref().and_then(|view| view.parts.get(number));
             known == Some(*pe) && entry.is_some_and(|it| it.pe == *pe && it.owner == from.number)
         };
         let held: Vec<(ManagerNumber, Epoch)> = asked.iter().copied().filter(holds).collect();
         if asked
             .iter()
-            .any(|(number, pe)| self.get(number).is_some_and(|part| part.replica.pe < *pe))
+            .any(|(number, pe)| self.get(number).is_some_and(|part| part.log.replica.pe < *pe))
         {
             env.store.refresh = true;
         }
@@ -61,24 +73,25 @@ impl Parts {
             let Some(part) = self.get_mut(number) else {
                 continue;
             };
-            let leading = part.leading.as_ref().filter(|it| it.lead.pe == *pe);
-            if leading.is_some_and(|it| it.lead.has_or_adds(from)) {
-                part.on_confirmed(env, from.number, round);
+            let Some(mut led) = part.led(env) else { continue };
+            if led.at.lead.pe == *pe && led.at.lead.has_or_adds(from) {
+                led.on_confirmed(from.number, round);
             }
         }
     }
 
     pub(crate) fn begin_rounds(&mut self, env: &mut Env) {
         let mut asked: BTreeMap<ManagerNumber, Vec<(ManagerNumber, Epoch)>> = BTreeMap::new();
-        let now_ms = env.now.mono_ms;
-        let wants = self.awake().any(|it| it.wants_round(now_ms));
-        if !wants {
+        let wants = |part: &mut Partition| part.led(env).is_some_and(|led| led.wants_round());
+        if !self.awake_mut().any(wants) {
             return;
         }
         let round = env.next_id(NameOf::Round);
         for part in self.awake_mut() {
-            for peer in part.begin_round(env, round) {
-                asked.entry(peer).or_default().push((part.number, part.replica.pe));
+            let Some(mut led) = part.led(env) else { continue };
+            for peer in led.begin_round(round) {
+                let named = (led.at.log.number, led.at.log.replica.pe);
+                asked.entry(peer).or_default().push(named);
             }
         }
         for (peer, parts) in asked {
@@ -91,8 +104,8 @@ impl Parts {
             return;
         };
         let number = view.home(rota_ring::slot_of_pool(&wanted.pool, view.m));
-        if let Some(part) = self.get_mut(&number) {
-            part.on_node_wanted(env, wanted);
+        if let Some(mut led) = self.led(&number, env) {
+            led.residents.pools.on_node_wanted(&mut led.at, wanted);
         }
     }
 
@@ -112,24 +125,32 @@ impl Parts {
         let Some(part) = self.get_mut(&asked.part) else {
             return;
         };
+        let Some(mut led) = part.led(env) else { return };
+        let sessions = &mut led.residents.sessions;
         match asked.what {
             CallWhat::Create { key, token } | CallWhat::Destroy { key, token } => {
                 if matches!(answer, NodeAnswer::Running { .. }) {
-                    part.end_earlier(env, (&key, token), (&node, boot));
+                    end_earlier(&mut led.at, (&key, token), (&node, boot));
                 }
-                part.on_node_answer(env, &key, token, answer);
+                sessions.on_node_answer(&mut led.at, &key, token, answer);
             }
             // What an earlier epoch asked raised no fence to this one.
-            CallWhat::Scan if part.replica.pe != asked.pe => {}
-            CallWhat::Scan => part.on_scanned(env, &node, asked.boot, answer),
+            CallWhat::Scan if led.at.log.replica.pe != asked.pe => {}
+            CallWhat::Scan => {
+                let next = sessions.scanning.on_scanned(&mut led.at, &node, asked.boot, answer);
+                led.go_on(next);
+            }
         }
+        part.heed_halt(env);
     }
 
     /// A connection to a node was opened: what was sent before may be lost.
     pub(crate) fn on_node_connected(&mut self, env: &mut Env, node: &NodeId) {
         env.nodes.on_connection(node, false);
         for part in self.awake_mut() {
-            part.on_node_connected(env, node);
+            if let Some(mut led) = part.led(env) {
+                led.residents.sessions.on_node_connected(&mut led.at, node);
+            }
         }
     }
 
@@ -150,8 +171,8 @@ impl Parts {
                 continue;
             };
             let CallWhat::Create { key, token } = what else { continue };
-            if let Some(part) = self.get_mut(&part) {
-                part.on_unsent(env, &key, token, call);
+            if let Some(mut led) = self.led(&part, env) {
+                led.residents.sessions.on_unsent(&mut led.at, &key, token, call);
             }
         }
     }
@@ -159,8 +180,10 @@ impl Parts {
     /// What an operation worked for came back.
     pub(crate) fn on_worked(&mut self, env: &mut Env, work: u64, worked: &Worked) {
         let Some(it) = env.desks.works.running.remove(&work) else { return };
-        let part = self.get_mut(&it.part);
-        if !part.is_some_and(|part| part.on_worked(env, it.origin, work, worked)) {
+        let is_waited_for = self.led(&it.part, env).is_some_and(|mut led| {
+            led.residents.documents.on_worked(&mut led.at, it.origin, work, worked)
+        });
+        if !is_waited_for {
             let took_ms = env.now.mono_ms.saturating_sub(it.since_ms);
             let text = format!(
                 "operation {} has worked for {took_ms} ms, and nobody waits for it any more: it changes \
@@ -177,8 +200,8 @@ impl Parts {
         while env.has_worker()
             && let Some((part, origin)) = env.desks.works.queue.pop_front()
         {
-            if let Some(part) = self.get_mut(&part) {
-                part.on_worker(env, origin);
+            if let Some(mut led) = self.led(&part, env) {
+                led.residents.documents.on_worker(&mut led.at, origin);
             }
         }
     }
@@ -186,7 +209,8 @@ impl Parts {
     /// Forgets those that do not wait for a worker any more.
     pub(crate) fn tick_works(&mut self, env: &mut Env) {
         env.desks.works.queue.retain(|(part, origin)| {
-            self.get_mut(part).is_some_and(|it| it.waits_for_worker(*origin))
+            let leader = self.get_mut(part).and_then(|it| it.lead_mut());
+            leader.is_some_and(|it| it.residents.documents.waits_for_worker(*origin))
         });
     }
 
@@ -194,9 +218,9 @@ impl Parts {
     pub(crate) fn let_go(&mut self, env: &mut Env) {
         for part in self.awake_mut() {
             part.step_down(env);
-            part.learning = None;
-            part.syncing = None;
-            part.chunk_acks.clear();
+            part.stop_learning();
+            part.log.syncing = None;
+            part.log.chunk_acks.clear();
         }
     }
 
@@ -214,8 +238,8 @@ impl Parts {
                 };
                 env.persist_part(*number, meta);
                 if let Some(part) = self.get_mut(number) {
-                    part.replica.whole = true;
-                    part.replica.pe = part.replica.pe.max(entry.pe);
+                    part.log.replica.whole = true;
+                    part.log.replica.pe = part.log.replica.pe.max(entry.pe);
                 }
             }
         }
@@ -226,8 +250,8 @@ impl Parts {
     pub(crate) fn intend_epoch(&mut self, env: &mut Env, part: ManagerNumber, pe: Epoch) {
         if let Some(partition) = self.get_mut(&part) {
             // Here too: this run may be taken out before it hears that it was in, and claims again.
-            partition.replica.pe = pe;
-            let meta = partition.meta(env);
+            partition.log.replica.pe = pe;
+            let meta = partition.log.meta(env);
             env.persist_part(part, meta);
         }
     }

@@ -1,41 +1,31 @@
-//! Ownership comes and goes; commits, and what they set going.
+//! Ownership comes and goes.
 
 use crate::log::copies::SyncState;
 use crate::log::env::Env;
 use crate::log::inbox::Inbox;
+use crate::log::lead::{Lead, Phase};
 use crate::log::origin::Origin;
-use crate::partition::leading::{Leading, Phase};
-use crate::partition::state::Partition;
+use crate::log::resident::RequestHandler;
+use crate::partition::state::{Leader, Partition, Role};
 use crate::ports::note::Transition;
-use crate::sessions::scan_state::Scan;
-use rota_messages::{DocKey, Op};
-use rota_model::node_msg::Renewed;
+use rota_messages::Op;
 use rota_model::{Changed, Epoch, Refusal, RefusalKind, Retry};
 use std::collections::{BTreeSet, VecDeque};
 
-impl Leading {
-    /// Nodes whose renewals wait for a round that will never end ask again at once.
-    fn give_up_renewals(mut self: Box<Self>, env: &mut Env) -> Box<Self> {
-        let now = std::mem::take(&mut self.residents.leases.renewals_now);
-        let next = std::mem::take(&mut self.residents.leases.renewals_next);
-        for renewal in now.into_iter().chain(next) {
-            crate::node_lease::reply::answer(env, renewal.call, Renewed::NotServing);
-        }
-        self
-    }
-}
-
-impl Partition {
+impl<R: RequestHandler> Partition<R> {
     /// The View says that this manager owns the partition under `pe`.
     pub fn lead(&mut self, env: &mut Env, pe: Epoch) {
-        let Some(part) = self.entry(env) else { return };
+        let Some(part) = self.log.entry(env) else { return };
         let lone_take_over = part.base_pe == pe && part.is_lone(env.me.number);
-        let copies = self.other_copies(env);
-        let before = self.leading.take();
+        let copies = self.log.other_copies(env);
         // Requests stay; everything that was known about the ring or the nodes may be outdated.
-        let (mut live, mut promised) = before
-            .map(|before| before.give_up_renewals(env))
-            .map_or_else(Default::default, |it| (it.inbox.live, it.inbox.promised));
+        let (mut live, mut promised) = match self.take_leader() {
+            Some(mut before) => {
+                before.residents.step_down(env);
+                (before.inbox.live, before.inbox.promised)
+            }
+            None => Default::default(),
+        };
         for (origin, (asked, promise)) in std::mem::take(&mut self.inherited) {
             live.insert(origin, asked);
             // The arc was cut out while the log was at rest, so all of them lie below its first entry.
@@ -43,42 +33,43 @@ impl Partition {
         }
         // Operations that were appended are not begun again: their entries are in this log, and
         // are committed with the first one of this epoch.
-        let is_operation =
-            |origin: &Origin| live.get(origin).is_some_and(|it| matches!(it.op, Op::Documents(_)));
+        let is_operation = |origin: &Origin| {
+            live.get(origin).is_some_and(|asked| matches!(asked.op, Op::Documents(_)))
+        };
         let promised: VecDeque<_> =
             promised.into_iter().filter(|it| is_operation(&it.origin)).collect();
         let kept: BTreeSet<Origin> = promised.iter().map(|it| it.origin).collect();
         let phase = if lone_take_over && pe.0 > 1 {
-            env.note(Transition::LoneTakeOver, Some(self.number));
-            Phase::Scan(Scan::new(&env.nodes.reg))
+            env.note(Transition::LoneTakeOver, Some(self.log.number));
+            Phase::Scan
         } else {
-            env.note(Transition::SyncStarted, Some(self.number));
+            env.note(Transition::SyncStarted, Some(self.log.number));
             Phase::Sync(SyncState::default())
         };
-        env.found(self.replica.high_water);
-        let queue = live.keys().filter(|it| !kept.contains(it)).copied().collect();
-        self.leading = Some(Box::new(Leading {
-            inbox: Inbox { live, queue, promised },
-            ..Leading::new(pe, phase, copies, env.now.mono_ms)
-        }));
-        self.drive_scan(env);
-        self.drive_sync(env);
+        env.found(self.log.replica.high_water);
+        let queue = live.keys().filter(|origin| !kept.contains(origin)).copied().collect();
+        let residents = R::begin(env, &phase);
+        let mut leader = Leader::new(Lead::new(pe, phase, copies, env.now.mono_ms), residents);
+        leader.inbox = Inbox { live, queue, promised };
+        self.role = Role::Leader(Box::new(leader));
+        self.find_out(env);
+        if let Some(mut led) = self.led(env) {
+            led.drive_sync();
+        }
     }
 
     /// The View says that another manager owns it.
     pub fn step_down(&mut self, env: &mut Env) {
-        let Some(leading) = self.leading.take() else {
-            return;
-        };
-        env.note(Transition::SteppedDown, Some(self.number));
+        let Some(mut leader) = self.take_leader() else { return };
+        env.note(Transition::SteppedDown, Some(self.log.number));
         // Entries that nobody waited for are on no list any more.
         env.disk.persist_now = true;
-        let leading = leading.give_up_renewals(env);
+        leader.residents.step_down(env);
         let epoch = env.epoch();
-        let appended: BTreeSet<Origin> =
-            leading.inbox.promised.iter().map(|it| it.origin).collect();
-        for (origin, asked) in leading.inbox.live {
-            let text = format!("partition {} has another owner now", self.number);
+        let Inbox { live, promised, .. } = leader.inbox;
+        let appended: BTreeSet<Origin> = promised.iter().map(|it| it.origin).collect();
+        for (origin, asked) in live {
+            let text = format!("partition {} has another owner now", self.log.number);
             let (kind, retry) = (RefusalKind::NotOwner, Retry::AtOwner(epoch));
             let mut refusal = Refusal::new(kind, retry, text);
             // What was begun here may be gone, or may be finished by the next owner.
@@ -87,60 +78,8 @@ impl Partition {
                 refusal.changed = Changed::Unknown;
             }
             let result = Err(refusal);
-            self.settled.insert(env, origin, &asked.op, &result);
+            self.answered.insert(env, origin, &asked.op, &result);
             env.answer(origin, result);
         }
-    }
-
-    /// Commits what the whole ISR, this manager's disk included, has acknowledged; then answers
-    /// what was promised for it.
-    pub fn advance_commit(&mut self, env: &mut Env) {
-        let Some(leading) = &mut self.leading else {
-            return;
-        };
-        let mut at = self.replica.durable;
-        for copy in leading.lead.copies.values() {
-            at = at.min(copy.flow.acked);
-        }
-        if at.pe != leading.lead.pe || at <= self.replica.committed {
-            return;
-        }
-        let done = self.replica.commit_to(at, &env.config.sizes);
-        // What is found again is acted on when the View says that it is all.
-        if let Phase::Recover(_) = leading.lead.phase {
-            return self.write_more(env);
-        }
-        self.keep_promises(env, at);
-        let Some(leading) = &mut self.leading else { return };
-        let synced =
-            matches!(&leading.lead.phase, Phase::Sync(sync) if sync.at.is_some_and(|it| it <= at));
-        if synced {
-            self.start_serving(env);
-        }
-        let keys: BTreeSet<&DocKey> =
-            done.iter().flat_map(|entry| entry.writes.iter().map(|write| &write.key)).collect();
-        for key in keys {
-            self.on_committed(env, key);
-        }
-        self.serve_pulls(env);
-        self.serve_follows(env);
-        self.drive_wedge(env);
-    }
-
-    fn start_serving(&mut self, env: &mut Env) {
-        let Some(leading) = &mut self.leading else {
-            return;
-        };
-        leading.lead.phase = Phase::Serving;
-        leading.lead.since_ms = env.now.mono_ms;
-        // Whatever an earlier owner told is not above what it had.
-        leading.residents.documents.told = self.replica.high_water;
-        for copy in leading.lead.copies.values_mut() {
-            (copy.behind_ms, copy.difference) = (None, None);
-        }
-        env.note(Transition::Serving, Some(self.number));
-        self.start_judging(env);
-        self.redrive(env);
-        self.drain_queue(env);
     }
 }

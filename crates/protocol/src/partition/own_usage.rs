@@ -9,11 +9,11 @@ use rota_docstore::Usage;
 /// Counts what this manager's partitions hold of namespaces with limits; `None` when it knows of none.
 pub(crate) fn own(env: &Env, parts: &Parts) -> Option<Own> {
     let limited: Vec<&str> = env.desks.spaces.limited().collect();
-    let leading = parts.awake().filter(|part| part.leading.is_some());
+    let leading = parts.awake().filter(|part| part.leader().is_some());
     let holds = |part: &Partition| {
         let usages =
-            limited.iter().map(|it| ((*it).to_owned(), part.replica.counts.usages.get(it)));
-        (part.number, usages.filter(|(_, usage)| *usage != Usage::default()).collect())
+            limited.iter().map(|it| ((*it).to_owned(), part.log.replica.counts.usages.get(it)));
+        (part.log.number, usages.filter(|(_, usage)| *usage != Usage::default()).collect())
     };
     (!limited.is_empty()).then(|| leading.map(holds).collect())
 }

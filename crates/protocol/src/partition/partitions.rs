@@ -39,8 +39,8 @@ impl Parts {
     }
 
     pub fn insert(&mut self, part: Partition) {
-        self.asleep.remove(&part.number);
-        self.awake.insert(part.number, part);
+        self.asleep.remove(&part.log.number);
+        self.awake.insert(part.log.number, part);
     }
 
     /// Every partition of the ring, in no order that means anything.
@@ -65,38 +65,7 @@ impl Parts {
 
 impl FromIterator<Partition> for Parts {
     fn from_iter<T: IntoIterator<Item = Partition>>(parts: T) -> Self {
-        let awake = parts.into_iter().map(|it| (it.number, it)).collect();
+        let awake = parts.into_iter().map(|it| (it.log.number, it)).collect();
         Self { awake, asleep: BTreeMap::new() }
-    }
-}
-
-impl Partition {
-    /// Whether no time, no write to disk and no node brings it anything to do: only a View or a message
-    /// about it does.
-    fn is_idle(&self) -> bool {
-        let Self {
-            number: _,
-            range: _,
-            replica,
-            syncing,
-            learning,
-            durable_due,
-            chunk_acks,
-            leading,
-            inherited,
-            settled,
-            // That is looked at when a View comes.
-            halted: _,
-        } = self;
-        let holds_nothing = replica.docs.is_empty() && replica.latest.is_empty();
-        leading.is_none()
-            && learning.is_none()
-            && syncing.is_none()
-            && holds_nothing
-            && replica.filled() == 0
-            && durable_due.is_empty()
-            && chunk_acks.is_empty()
-            && inherited.is_empty()
-            && settled.is_empty()
     }
 }

@@ -3,6 +3,7 @@
 use crate::log::env::Env;
 use crate::log::requests::Asked;
 use crate::partition::partitions::Parts;
+use crate::partition::state::Leader;
 use crate::ports::slots::slot_of_request;
 use rota_model::{Epoch, ManagerNumber};
 use rota_ring::{PartState, View};
@@ -26,18 +27,18 @@ impl Parts {
     /// Cuts out the partitions that a View has and this manager has not, where it holds what they
     /// come from. Before anything of that View is taken up.
     pub(crate) fn cut_arcs(&mut self, env: &mut Env, view: &View) {
-        let known: BTreeSet<ManagerNumber> = self.all().map(|it| it.number).collect();
+        let known: BTreeSet<ManagerNumber> = self.all().map(|it| it.log.number).collect();
         for number in view.splits.keys().filter(|it| !known.contains(it)) {
             let Some((from, epoch)) = held_in(view, *number, &known) else { continue };
             let Some(part) = self.get_mut(&from) else { continue };
             // Who saw a later epoch of the other half has the record of this one, or never held it.
             // That very epoch may be what a claim meant to take before somebody else's change took it.
-            if part.replica.pe > epoch {
+            if part.log.replica.pe > epoch {
                 continue;
             }
             let mut taken = part.cut(*number, view.range(*number));
-            taken.persist_meta(env);
-            part.persist_meta(env);
+            taken.log.persist_meta(env);
+            part.log.persist_meta(env);
             self.insert(taken);
             env.note(crate::ports::note::Transition::ArcCut, Some(*number));
         }
@@ -47,7 +48,7 @@ impl Parts {
     /// this manager is about to lead that: repetitions of them come there. What was appended for them is
     /// in that log, too, and is committed with its first entry.
     pub(crate) fn hand_requests_over(&mut self, me: ManagerNumber, view: &View) {
-        let halted = self.all().filter(|it| it.halted.is_some()).map(|it| it.number);
+        let halted = self.all().filter(|it| it.halted.is_some()).map(|it| it.log.number);
         let halted: BTreeSet<ManagerNumber> = halted.collect();
         let leads = |number: &ManagerNumber| {
             let part = view.parts.get(number).filter(|_| !halted.contains(number));
@@ -56,15 +57,16 @@ impl Parts {
         let home = |asked: &Asked| view.home(slot_of_request(&asked.op, view.m));
         let mut moved = Vec::new();
         for part in self.awake_mut() {
-            let Some(leading) = &mut part.leading else { continue };
-            let gone = leading.inbox.live.iter().filter(|(_, asked)| {
+            let number = part.log.number;
+            let Some(Leader { inbox, .. }) = part.lead_mut() else { continue };
+            let gone = inbox.live.iter().filter(|(_, asked)| {
                 let home = home(asked);
-                home != part.number && leads(&home)
+                home != number && leads(&home)
             });
             let gone: Vec<_> = gone.map(|(origin, asked)| (*origin, home(asked))).collect();
             for (origin, home) in gone {
-                if let Some(asked) = leading.inbox.live.remove(&origin) {
-                    moved.push((home, origin, (asked, leading.take_promise(origin))));
+                if let Some(asked) = inbox.live.remove(&origin) {
+                    moved.push((home, origin, (asked, inbox.take_promise(origin))));
                 }
             }
         }

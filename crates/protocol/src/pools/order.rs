@@ -1,9 +1,12 @@
 //! Pools that grow: decided by the owner of the pool's slot only, one order in flight per pool,
 //! written into the pool's record so that a later owner does not order twice.
 
+use crate::log::at::At;
 use crate::log::env::{Env, NameOf};
+use crate::log::lead::Phase;
+use crate::log::resident::Resident;
 use crate::nodes::calls::NodesWanted;
-use crate::partition::state::Partition;
+use crate::pools::state::Pools;
 use crate::ports::io::Effect;
 use crate::ports::note::Transition;
 use rota_messages::documents::pool_name;
@@ -21,47 +24,61 @@ fn prefix(pool: &PoolName, decision: u64) -> String {
     format!("{pool}-{decision}-")
 }
 
-impl Partition {
+impl Resident for Pools {
+    fn begin(_: &Env, _: &Phase) -> Self {
+        Self::default()
+    }
+
+    fn committed(&mut self, led: &mut At<'_>, key: &DocKey) {
+        let doc = led.log.replica.docs.get(key).filter(|doc| doc.orders().is_some());
+        if let Some(Ok(pool)) = doc.map(|doc| PoolName::parse(doc.name().docid())) {
+            self.on_pool_committed(led, &pool);
+        }
+    }
+}
+
+impl Pools {
     /// At the pool's owner: somebody found no node with room.
     ///
     /// Who asks does so again and again, and does not know of nodes that have come meanwhile: it is
     /// heard only when it has seen all that are known here, since it then found no room in them
     /// either. Otherwise a node would be ordered twice for one open.
-    pub fn on_node_wanted(&mut self, env: &mut Env, wanted: &NodesWanted) {
+    pub fn on_node_wanted(&mut self, led: &mut At<'_>, wanted: &NodesWanted) {
         let NodesWanted { pool, waiting, index, from } = wanted;
-        let Some(config) = env.config.pools.iter().find(|it| it.name == *pool).cloned() else {
+        let Some(config) = led.env.config.pools.iter().find(|it| it.name == *pool).cloned() else {
             return;
         };
-        if !self.may_begin(env) {
+        if !led.may_begin() {
             return;
         }
-        if let Some(why) = env.nodes.why_none_started(pool, env.now.mono_ms)
-            && *from != env.me.number
+        if let Some(why) = led.env.nodes.why_none_started(pool, led.env.now.mono_ms)
+            && *from != led.env.me.number
         {
             let message = Message::NodesFailed { pool: pool.clone(), why: why.to_owned() };
-            env.send(*from, message);
+            led.env.send(*from, message);
         }
-        if *index < env.nodes.seen_all(pool) {
+        if *index < led.env.nodes.seen_all(pool) {
             return;
         }
-        let slot = slot_of_pool(pool, env.view().m);
-        let before = self.replica.get(&DocKey::new(slot, pool_name(pool)));
+        let slot = slot_of_pool(pool, led.env.view().m);
+        let before = led.log.replica.get(&DocKey::new(slot, pool_name(pool)));
         let orders = before.and_then(|doc| doc.orders()).cloned().unwrap_or_default();
-        let missing = orders.ordered.iter().filter(|node| !env.nodes.reg.contains_key(*node));
+        let missing = orders.ordered.iter().filter(|node| !led.env.nodes.reg.contains_key(*node));
         let mut late: Vec<NodeId> = missing.cloned().collect();
-        if !late.is_empty() && env.now.wall_ms < orders.lapses_wall_ms {
+        if !late.is_empty() && led.env.now.wall_ms < orders.lapses_wall_ms {
             return;
         }
-        let given_up_ms = orders.lapses_wall_ms + GIVEN_UP_AFTER * env.config.timing.provision_ms;
-        let failed = env.nodes.why_none_started(pool, env.now.mono_ms).is_some();
-        if failed || env.now.wall_ms >= given_up_ms {
+        let given_up_ms =
+            orders.lapses_wall_ms + GIVEN_UP_AFTER * led.env.config.timing.provision_ms;
+        let failed = led.env.nodes.why_none_started(pool, led.env.now.mono_ms).is_some();
+        if failed || led.env.now.wall_ms >= given_up_ms {
             late.clear();
         }
-        let alive = env.nodes.reg.values().filter(|it| it.pool == *pool && !it.state.is_gone());
+        let alive = led.env.nodes.reg.values().filter(|it| it.pool == *pool && !it.state.is_gone());
         let there = u32::try_from(alive.count() + late.len()).unwrap_or(u32::MAX);
         let may = config.nodes_max.saturating_sub(there);
         // A node takes sessions while its load is below T, so not all of its places.
-        let limit = u64::from(env.config.load_limit_permille);
+        let limit = u64::from(led.env.config.load_limit_permille);
         let room = (u64::from(config.places) * limit).div_ceil(1000).max(1);
         let room = u32::try_from(room).unwrap_or(u32::MAX).min(config.places.max(1));
         let count = waiting.div_ceil(room).min(may);
@@ -75,45 +92,40 @@ impl Partition {
             Ok(ordered) => [late, ordered].concat(),
             Err(mistake) => {
                 let text = format!("pool {pool} orders no nodes: the name of a new one {mistake}");
-                return env.note_text(Transition::OrderFailed, Some(self.number), text);
+                return led.env.note_text(Transition::OrderFailed, Some(led.log.number), text);
             }
         };
-        let lapses_wall_ms = env.now.wall_ms + env.config.timing.provision_ms;
+        let lapses_wall_ms = led.env.now.wall_ms + led.env.config.timing.provision_ms;
         let orders = Orders { decisions, ordered, lapses_wall_ms };
-        let now = Stamp::from_epoch_ms(env.now.wall_ms);
+        let now = Stamp::from_epoch_ms(led.env.now.wall_ms);
         let doc = Doc::pool_after(before.map(|it| &**it), pool, orders, now);
-        let at = self.write(env, vec![Write::of(slot, doc)], None);
-        if let Some(leading) = &mut self.leading {
-            leading.residents.pools.ordering.insert(pool.clone(), at);
-        }
+        let at = led.write(vec![Write::of(slot, doc)], None);
+        self.ordering.insert(pool.clone(), at);
     }
 
     /// A pool's record was committed: carry the order out, if it is this owner's own.
-    pub fn on_pool_committed(&mut self, env: &mut Env, pool: &PoolName) {
-        let committed = self.replica.committed;
-        let Some(leading) = &mut self.leading else {
-            return;
-        };
-        if leading.residents.pools.ordering.get(pool).is_none_or(|at| *at > committed) {
+    fn on_pool_committed(&mut self, led: &mut At<'_>, pool: &PoolName) {
+        let committed = led.log.replica.committed;
+        if self.ordering.get(pool).is_none_or(|at| *at > committed) {
             return;
         }
-        leading.residents.pools.ordering.remove(pool);
-        let slot = slot_of_pool(pool, env.view().m);
+        self.ordering.remove(pool);
+        let slot = slot_of_pool(pool, led.env.view().m);
         let key = DocKey::new(slot, pool_name(pool));
-        let Some(orders) = self.replica.get(&key).and_then(|doc| doc.orders()) else {
+        let Some(orders) = led.log.replica.get(&key).and_then(|doc| doc.orders()) else {
             return;
         };
         let now = prefix(pool, orders.decisions);
         let nodes = orders.ordered.iter().filter(|it| it.as_str().starts_with(&now));
         let nodes: Vec<NodeId> = nodes.cloned().collect();
-        env.note_text(
+        led.env.note_text(
             Transition::NodesOrdered,
-            Some(self.number),
+            Some(led.log.number),
             format!("pool {pool} orders {} nodes", nodes.len()),
         );
-        let order = env.next_id(NameOf::Order);
-        env.fleet.orders.insert(order, pool.clone());
-        env.effects.push(Effect::Provision { order, pool: pool.clone(), nodes });
+        let order = led.env.next_id(NameOf::Order);
+        led.env.fleet.orders.insert(order, pool.clone());
+        led.env.effects.push(Effect::Provision { order, pool: pool.clone(), nodes });
     }
 }
 

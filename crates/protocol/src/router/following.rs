@@ -2,10 +2,10 @@
 
 use crate::documents::usage::{Own, together};
 use crate::log::env::Env;
+use crate::log::internal::{Errand, Inner};
 use crate::partition::own_usage::own;
 use crate::partition::partitions::Parts;
 use crate::ports::note::Transition;
-use crate::router::internal::{Errand, Inner};
 use rota_docstore::Spaces;
 use rota_messages::api::{FollowOp, Holdings};
 use rota_messages::{Answer, DocumentAnswer, DocumentOp, Op, OpResult};

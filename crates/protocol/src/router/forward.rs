@@ -2,12 +2,12 @@
 
 use crate::log::answered::is_asked_again;
 use crate::log::env::{Env, NameOf};
+use crate::log::internal::{Errand, Inner};
 use crate::log::origin::Origin;
 use crate::log::requests::{OfRequest, Requests};
 use crate::ports::io::Effect;
 use crate::ports::note::Transition;
 use crate::ports::slots::{CONFIGURATION, slot_of_request};
-use crate::router::internal::{Errand, Inner};
 use rota_docstore::Phase;
 use rota_messages::{Answer, DocumentAnswer, DocumentOp, Message, Op, OpResult};
 use rota_model::{

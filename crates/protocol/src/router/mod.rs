@@ -2,4 +2,3 @@
 
 pub(crate) mod following;
 pub(crate) mod forward;
-pub(crate) mod internal;

@@ -1,35 +1,33 @@
 //! Opens that wait for a node with room, and what they are told.
 
+use crate::log::at::At;
 use crate::log::env::Env;
 use crate::log::origin::Origin;
 use crate::nodes::calls::NodesWanted;
 use crate::nodes::registry::NoNode;
-use crate::partition::state::Partition;
 use rota_messages::{Message, Op};
 use rota_model::{ClassName, OpenOp, PoolName, Refusal, RefusalKind, Retry, SessionSpec};
 use rota_ring::slot_of_pool;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Advice where there is no room for records: about as often those of ended sessions go.
 const RECORDS_MS: u64 = 10_000;
 
-impl Partition {
-    /// There is no room for the record of one more life.
-    pub(crate) fn refuses_for_room(&self, env: &mut Env, op: &OpenOp) -> Option<Refusal> {
-        let limit = env.config.sizes.session_bytes;
-        let asked = Op::Open(op.clone()).bytes() as u64;
-        let grown = env.session_bytes.saturating_add(asked);
-        if grown <= limit {
-            // Until it is counted anew.
-            env.session_bytes = grown;
-            return None;
-        }
-        let text = format!(
-            "records of sessions at manager {} fill {} of {limit} bytes, those of ended ones for ten minutes",
-            env.config.id, env.session_bytes
-        );
-        Some(Refusal::new(RefusalKind::Overloaded, Retry::AfterMs(RECORDS_MS), text))
+/// There is no room for the record of one more life.
+pub(crate) fn refuses_for_room(led: &mut At<'_>, op: &OpenOp) -> Option<Refusal> {
+    let limit = led.env.config.sizes.session_bytes;
+    let asked = Op::Open(op.clone()).bytes() as u64;
+    let grown = led.env.session_bytes.saturating_add(asked);
+    if grown <= limit {
+        // Until it is counted anew.
+        led.env.session_bytes = grown;
+        return None;
     }
+    let text = format!(
+        "records of sessions at manager {} fill {} of {limit} bytes, those of ended ones for ten minutes",
+        led.env.config.id, led.env.session_bytes
+    );
+    Some(Refusal::new(RefusalKind::Overloaded, Retry::AfterMs(RECORDS_MS), text))
 }
 
 /// Between attempts of opens that wait for room.
@@ -150,87 +148,67 @@ fn open_in(op: &Op) -> Option<&OpenOp> {
     }
 }
 
-impl Partition {
-    /// Opens that wait for room try again when nodes or loads changed, and tell the pool's owner.
-    pub fn tick_room(&mut self, env: &mut Env) {
-        let (now, news) = (env.now.mono_ms, env.nodes.news);
-        let Some(leading) = self.leading.as_mut().filter(|it| it.lead.is_open()) else {
-            return;
-        };
-        let due = now >= leading.residents.sessions.capacity.next_ms
-            || news != leading.residents.sessions.capacity.news;
-        if leading.residents.sessions.capacity.waiting.is_empty() || !due {
-            return;
-        }
-        leading.residents.sessions.capacity.news = news;
-        leading.residents.sessions.capacity.next_ms = now + ROOM_MS;
-        for origin in std::mem::take(&mut leading.residents.sessions.capacity.waiting) {
-            self.run(env, origin);
-        }
-        self.tell_pool_owners(env);
-    }
+/// Opens that wait for a node with room.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct AwaitingCapacity {
+    pub waiting: VecDeque<Origin>,
+    /// The news of nodes under which they were tried last, and when they are tried again.
+    pub news: u64,
+    pub next_ms: u64,
+}
 
-    fn tell_pool_owners(&mut self, env: &mut Env) {
-        let Some(leading) = &self.leading else { return };
-        let limit = env.config.load_limit_permille;
-        // What waits for anything else than room is nothing that a new node would end.
-        let mut lacks: BTreeMap<(&PoolName, &ClassName), bool> = BTreeMap::new();
-        let mut missing: BTreeMap<PoolName, u32> = BTreeMap::new();
-        let waiting = leading
-            .residents
-            .sessions
-            .capacity
-            .waiting
-            .iter()
-            .filter_map(|it| leading.inbox.live.get(it));
-        for OpenOp { spec, .. } in waiting.filter_map(|it| open_in(&it.op)) {
-            let nodes = &env.nodes;
-            let lacks_room = lacks.entry((&spec.pool, &spec.class)).or_insert_with(|| {
-                let choice = nodes.choose(&spec.pool, &spec.class, limit, &[], env.now.mono_ms);
-                matches!(choice, Err(NoNode::NoRoom { .. }))
-            });
-            if *lacks_room {
-                *missing.entry(spec.pool.clone()).or_default() += 1;
-            }
+impl AwaitingCapacity {
+    /// Opens that try again, if nodes or loads changed.
+    pub fn due(&mut self, led: &At<'_>) -> VecDeque<Origin> {
+        let (now, news) = (led.env.now.mono_ms, led.env.nodes.news);
+        let due = now >= self.next_ms || news != self.news;
+        if !led.lead.is_open() || self.waiting.is_empty() || !due {
+            return VecDeque::new();
         }
-        // Whoever has not seen the newest nodes is not heard.
-        env.store.refresh |= !missing.is_empty();
-        for (pool, waiting) in missing {
-            let index = env.nodes.index;
-            let owner = env.view().owner_of(slot_of_pool(&pool, env.view().m));
-            if owner == env.me.number {
-                env.fleet.wanted.push(NodesWanted { pool, waiting, index, from: owner });
-            } else {
-                env.send(owner, Message::NodeWanted { pool, waiting, index });
-            }
-        }
+        self.news = news;
+        self.next_ms = now + ROOM_MS;
+        std::mem::take(&mut self.waiting)
     }
 
     /// The registry here may be some milliseconds old: before an open is refused for it, it is
     /// read again and the open waits a moment.
-    pub(crate) fn wait_for_news(&mut self, env: &mut Env, origin: Origin) -> bool {
-        let now = env.now.mono_ms;
-        let Some(leading) = &mut self.leading else { return false };
-        let waits = leading.inbox.live.get(&origin).is_some_and(|it| now < it.arrived_ms + ROOM_MS);
+    pub(crate) fn wait_for_news(&mut self, led: &mut At<'_>, origin: Origin) -> bool {
+        let now = led.env.now.mono_ms;
+        let waits = led.inbox.live.get(&origin).is_some_and(|it| now < it.arrived_ms + ROOM_MS);
         if waits {
-            env.store.refresh = true;
-            leading.residents.sessions.capacity.waiting.push_back(origin);
+            led.env.store.refresh = true;
+            self.waiting.push_back(origin);
         }
         waits
     }
+}
 
-    pub(crate) fn wait_for_room(
-        &mut self,
-        env: &mut Env,
-        origin: Origin,
-        op: &OpenOp,
-        full: NoNode,
-    ) {
-        if let Some(full) = full_for_good(env, &op.spec.pool, full) {
-            return self.reply(env, origin, Err(full));
+/// Tells the owners of pools how many opens wait there for a node.
+pub(crate) fn tell_pool_owners(led: &mut At<'_>, waiting: &VecDeque<Origin>) {
+    let limit = led.env.config.load_limit_permille;
+    // What waits for anything else than room is nothing that a new node would end.
+    let mut lacks: BTreeMap<(&PoolName, &ClassName), bool> = BTreeMap::new();
+    let mut missing: BTreeMap<PoolName, u32> = BTreeMap::new();
+    let waiting = waiting.iter().filter_map(|it| led.inbox.live.get(it));
+    for OpenOp { spec, .. } in waiting.filter_map(|it| open_in(&it.op)) {
+        let nodes = &led.env.nodes;
+        let lacks_room = lacks.entry((&spec.pool, &spec.class)).or_insert_with(|| {
+            let choice = nodes.choose(&spec.pool, &spec.class, limit, &[], led.env.now.mono_ms);
+            matches!(choice, Err(NoNode::NoRoom { .. }))
+        });
+        if *lacks_room {
+            *missing.entry(spec.pool.clone()).or_default() += 1;
         }
-        if let Some(leading) = &mut self.leading {
-            leading.residents.sessions.capacity.waiting.push_back(origin);
+    }
+    // Whoever has not seen the newest nodes is not heard.
+    led.env.store.refresh |= !missing.is_empty();
+    for (pool, waiting) in missing {
+        let index = led.env.nodes.index;
+        let owner = led.env.view().owner_of(slot_of_pool(&pool, led.env.view().m));
+        if owner == led.env.me.number {
+            led.env.fleet.wanted.push(NodesWanted { pool, waiting, index, from: owner });
+        } else {
+            led.env.send(owner, Message::NodeWanted { pool, waiting, index });
         }
     }
 }

@@ -14,6 +14,7 @@ pub(crate) mod refusals;
 pub(crate) mod remembered;
 pub(crate) mod report;
 pub(crate) mod request_ids;
+pub(crate) mod resident;
 pub(crate) mod retry_placement;
 pub(crate) mod scan;
 pub(crate) mod scan_state;

@@ -3,15 +3,19 @@
 //! The record says where a life stands; [`Work`] says who waits for it and what the node was asked
 //! last. Everything that a record promises is committed before the node is asked (I5).
 
-use crate::log::env::Env;
+use crate::log::at::At;
 use crate::log::origin::Origin;
+use crate::log::resident::RequestHandler;
 use crate::nodes::registry::{Chosen, NoNode};
-use crate::partition::state::Partition;
 use crate::ports::note::Transition;
-use crate::sessions::capacity::unknown_class;
+use crate::sessions::capacity::{full_for_good, refuses_for_room, unknown_class};
+use crate::sessions::read::{key_of, view_at_node, visible};
 use crate::sessions::refusals::start_failed;
+use crate::sessions::remembered::{memory_wait, write_session};
 use crate::sessions::request_ids::{asked_before, new_life, remember, reused, spec_answered};
-use crate::sessions::state::Work;
+use crate::sessions::retry_placement::{note_begins_anew, note_overtaken};
+use crate::sessions::state::{Sessions, Work};
+use crate::sessions::version::next_version;
 use rota_messages::{Answer, DocKey};
 use rota_model::{
     OpenOp, Outcome, Placement, Refusal, RefusalKind, RequestEntry, RequestFate, RequestId, Retry,
@@ -21,48 +25,50 @@ use rota_model::{
 /// Most requests that wait for one id.
 const WAITERS_MAX: usize = 1_024;
 
-impl Partition {
-    pub(crate) fn on_get(&mut self, origin: Origin, key: &rota_model::SessionKey) {
-        let Some(leading) = &mut self.leading else {
-            return;
-        };
-        match leading.residents.sessions.work.get_mut(key).filter(|work| work.redriven) {
+impl Sessions {
+    pub(crate) fn on_get(
+        &mut self,
+        led: &mut At<'_>,
+        origin: Origin,
+        key: &rota_model::SessionKey,
+    ) {
+        match self.work.get_mut(key).filter(|work| work.redriven) {
             Some(work) => wait(work, origin),
-            None => leading.rounds.next.push(origin),
+            None => led.rounds.next.push(origin),
         }
     }
 
-    pub(crate) fn on_open(&mut self, env: &mut Env, origin: Origin, op: OpenOp) {
-        let key = Self::key_of(env, &op.key);
-        let record = self.replica.record(&key);
+    pub(crate) fn on_open(&mut self, led: &mut At<'_>, origin: Origin, op: OpenOp) {
+        let key = key_of(led.env, &op.key);
+        let record = led.log.replica.record(&key);
         if let Some(record) = &record
-            && let Some(entry) = self.replica.request(&key, &op.request)
+            && let Some(entry) = led.log.replica.request(&key, &op.request)
         {
             if let Some(before) = asked_before(record, &entry, &op) {
-                return self.reply(env, origin, Err(reused(&entry.id, &before)));
+                return self.reply(led, origin, Err(reused(&entry.id, &before)));
             }
-            if self.on_repeated_open(env, origin, &op, record, &entry) {
+            if self.on_repeated_open(led, origin, &op, record, &entry) {
                 return;
             }
         }
-        if self.refuses_for_memory(env, origin, &key, &op.request) {
+        if self.refuses_for_memory(led, origin, &key, &op.request) {
             return;
         }
         match record.as_ref().map(|record| record.state) {
-            Some(SessionState::Ready) if op.remember => self.open_existed(env, origin, &key, &op),
-            Some(SessionState::Ready) => self.confirm_then(origin),
+            Some(SessionState::Ready) if op.remember => self.open_existed(led, origin, &key, &op),
+            Some(SessionState::Ready) => led.confirm_then(origin),
             Some(SessionState::Pending | SessionState::Starting | SessionState::Closing) => {
-                self.join_work(env, origin, &op.key);
+                self.join_work(led, origin, &op.key);
             }
             Some(SessionState::Closed | SessionState::Failed | SessionState::Lost)
-                if self.replica.latest.contains_key(&key) =>
+                if led.log.replica.latest.contains_key(&key) =>
             {
                 // The end is not committed yet: whoever waits for it is answered first.
-                self.join_work(env, origin, &op.key);
+                self.join_work(led, origin, &op.key);
             }
             Some(SessionState::Closed | SessionState::Failed | SessionState::Lost) | None => {
-                self.begins_anew(origin);
-                self.open_new(env, origin, &key, record.as_deref(), op);
+                note_begins_anew(led, origin);
+                self.open_new(led, origin, &key, record.as_deref(), op);
             }
         }
     }
@@ -70,26 +76,26 @@ impl Partition {
     /// Too many requests changed sessions within the time that they are remembered.
     pub fn refuses_for_memory(
         &mut self,
-        env: &mut Env,
+        led: &mut At<'_>,
         origin: Origin,
         key: &DocKey,
         request: &RequestId,
     ) -> bool {
-        let Some(wait_ms) = self.memory_wait(env, key, request) else { return false };
+        let Some(wait_ms) = memory_wait(led, key, request) else { return false };
         let text = format!(
             "{} requests opened or closed sessions of this partition in the last 10 minutes; no more \
              can be remembered",
-            env.config.sizes.requests_max
+            led.env.config.sizes.requests_max
         );
         let retry = Retry::AfterMs(wait_ms);
-        self.reply(env, origin, Err(Refusal::new(RefusalKind::Overloaded, retry, text)));
+        self.reply(led, origin, Err(Refusal::new(RefusalKind::Overloaded, retry, text)));
         true
     }
 
     /// A remembered request gets its remembered answer. False: carry on as if it were new.
     fn on_repeated_open(
         &mut self,
-        env: &mut Env,
+        led: &mut At<'_>,
         origin: Origin,
         op: &OpenOp,
         record: &SessionRecord,
@@ -98,7 +104,7 @@ impl Partition {
         let result = match &entry.fate {
             RequestFate::Opening => return false,
             RequestFate::Failed { life } if *life == record.life && is_closing(record) => {
-                self.overtaken(origin);
+                note_overtaken(led, origin);
                 return false;
             }
             RequestFate::Failed { life } => Err(start_failed(record, *life)),
@@ -121,131 +127,129 @@ impl Partition {
                     machine_change: 0,
                     requests: Vec::new(),
                 };
-                let session = self.view_at_node(env, answered);
+                let session = view_at_node(led, answered);
                 Ok(Answer::Opened { outcome: *outcome, session, ended_since: !is_live })
             }
         };
-        env.note(Transition::RequestRepeated, Some(self.number));
-        let key = Self::key_of(env, &op.key);
-        self.reply_when_committed(env, &key, origin, result);
+        led.env.note(Transition::RequestRepeated, Some(led.log.number));
+        let key = key_of(led.env, &op.key);
+        self.reply_when_committed(led, &key, origin, result);
         true
     }
 
     /// Nobody else owned the partition when the open arrived. Only what is committed is told: the
     /// newest version may be lost with this owner.
-    pub fn on_open_confirmed(&mut self, env: &mut Env, origin: Origin, op: OpenOp) {
-        let key = Self::key_of(env, &op.key);
-        if !self.replica.session(&key).is_some_and(SessionRecord::is_live) {
-            return self.run(env, origin);
+    pub fn on_open_confirmed(&mut self, led: &mut At<'_>, origin: Origin, op: OpenOp) {
+        let key = key_of(led.env, &op.key);
+        if !led.log.replica.session(&key).is_some_and(SessionRecord::is_live) {
+            return self.run(led, origin);
         }
-        match self.visible(&key).filter(|it| it.is_live()) {
+        match visible(led, &key).filter(|it| it.is_live()) {
             Some(record) => {
-                let session = self.view_at_node(env, record);
-                env.note(Transition::OpenExisted, Some(self.number));
+                let session = view_at_node(led, record);
+                led.env.note(Transition::OpenExisted, Some(led.log.number));
                 let (outcome, ended_since) = (Outcome::Existed, false);
-                self.reply(env, origin, Ok(Answer::Opened { outcome, session, ended_since }));
+                self.reply(led, origin, Ok(Answer::Opened { outcome, session, ended_since }));
             }
-            None => self.confirm_then(origin),
+            None => led.confirm_then(origin),
         }
     }
 
     /// The live session was found, and the caller may ask again: remember the answer.
-    fn open_existed(&mut self, env: &mut Env, origin: Origin, key: &DocKey, op: &OpenOp) {
-        let Some(mut record) = self.replica.session(key).cloned() else {
+    fn open_existed(&mut self, led: &mut At<'_>, origin: Origin, key: &DocKey, op: &OpenOp) {
+        let Some(mut record) = led.log.replica.session(key).cloned() else {
             return;
         };
         let Some(placement) = record.placement.clone() else {
             return;
         };
-        record.version = self.version_after(env, &record);
+        record.version = next_version(led.env, led.log, &record);
         let fate = RequestFate::Opened {
             outcome: Outcome::Existed,
             life: record.life,
             version: record.version,
             placement,
         };
-        remember(&mut record, env, &op.request, fate);
-        let session = self.view_at_node(env, record.clone());
-        let at = self.write_session(env, key, record, Some(op.request.clone()));
-        env.note(Transition::OpenExisted, Some(self.number));
+        remember(&mut record, led.env, &op.request, fate);
+        let session = view_at_node(led, record.clone());
+        let at = write_session(led, key, record, Some(op.request.clone()));
+        led.env.note(Transition::OpenExisted, Some(led.log.number));
         let (outcome, ended_since) = (Outcome::Existed, false);
-        self.promise(at, origin, Ok(Answer::Opened { outcome, session, ended_since }));
+        led.promise(at, origin, Ok(Answer::Opened { outcome, session, ended_since }));
     }
 
     /// `old` is the life before, which has ended.
     fn open_new(
         &mut self,
-        env: &mut Env,
+        led: &mut At<'_>,
         origin: Origin,
         key: &DocKey,
         old: Option<&SessionRecord>,
         op: OpenOp,
     ) {
-        if !self.has_copies(env) {
-            return self.enqueue(origin);
+        if !led.lead.has_copies(led.env) {
+            return led.enqueue(origin);
         }
-        let limit = env.config.load_limit_permille;
-        if let Some(refusal) = self.refuses_for_room(env, &op) {
-            return self.reply(env, origin, Err(refusal));
+        let limit = led.env.config.load_limit_permille;
+        if let Some(refusal) = refuses_for_room(led, &op) {
+            return self.reply(led, origin, Err(refusal));
         }
-        match env.nodes.choose(&op.spec.pool, &op.spec.class, limit, &[], env.now.mono_ms) {
+        match led.env.nodes.choose(&op.spec.pool, &op.spec.class, limit, &[], led.env.now.mono_ms) {
             Ok(chosen) => {
-                let mut record = new_life(env, old, &op, self.stamps_above(env));
-                remember(&mut record, env, &op.request, RequestFate::Opening);
-                env.note(Transition::OpenPending, Some(self.number));
+                let mut record = new_life(led.env, old, &op, led.stamps_above());
+                remember(&mut record, led.env, &op.request, RequestFate::Opening);
+                led.env.note(Transition::OpenPending, Some(led.log.number));
                 let session = op.key.clone();
-                self.write_pending(env, key, record, chosen, Some(op.request));
-                self.join_work(env, origin, &session);
+                self.write_pending(led, key, record, chosen, Some(op.request));
+                self.join_work(led, origin, &session);
             }
-            Err(_) if self.wait_for_news(env, origin) => {}
+            Err(_) if self.capacity.wait_for_news(led, origin) => {}
             Err(NoNode::UnknownClass) => {
-                let refusal = unknown_class(env, &op.spec);
-                self.reply(env, origin, Err(refusal));
+                let refusal = unknown_class(led.env, &op.spec);
+                self.reply(led, origin, Err(refusal));
             }
-            Err(full @ NoNode::NoRoom { .. }) => self.wait_for_room(env, origin, &op, full),
-            Err(NoNode::Unable) => {
-                if let Some(leading) = &mut self.leading {
-                    leading.residents.sessions.capacity.waiting.push_back(origin);
-                }
-            }
+            Err(full) => match full_for_good(led.env, &op.spec.pool, full) {
+                Some(refusal) => self.reply(led, origin, Err(refusal)),
+                None => self.capacity.waiting.push_back(origin),
+            },
         }
     }
 
     /// Writes PENDING on a node, under the token that its log position names.
     pub fn write_pending(
         &mut self,
-        env: &mut Env,
+        led: &mut At<'_>,
         key: &DocKey,
         mut record: SessionRecord,
         chosen: Chosen,
         request: Option<RequestId>,
     ) {
-        let pe = self.leading.as_ref().map_or(self.replica.pe, |it| it.lead.pe);
-        let token = Token(self.replica.next_pos(pe));
-        env.nodes.ask(&chosen.node, token, env.now.mono_ms);
-        if let Some(leading) = &mut self.leading {
-            leading.residents.sessions.work.entry(record.key.clone()).or_default().begin(token);
-        }
+        let pe = led.lead.pe;
+        let token = Token(led.log.replica.next_pos(pe));
+        led.env.nodes.ask(&chosen.node, token, led.env.now.mono_ms);
+        self.work.entry(record.key.clone()).or_default().begin(token);
         let Chosen { node, boot } = chosen;
-        record.version = self.version_after(env, &record);
+        record.version = next_version(led.env, led.log, &record);
         record.state = SessionState::Pending;
         record.placement = Some(Placement { node, boot, token, address: String::new() });
-        self.write_session(env, key, record, request);
+        write_session(led, key, record, request);
     }
 
     /// Lets a request wait for an id in progress.
-    pub fn join_work(&mut self, env: &mut Env, origin: Origin, session: &rota_model::SessionKey) {
-        let Some(leading) = &mut self.leading else {
-            return;
-        };
-        let work = leading.residents.sessions.work.entry(session.clone()).or_default();
+    pub fn join_work(
+        &mut self,
+        led: &mut At<'_>,
+        origin: Origin,
+        session: &rota_model::SessionKey,
+    ) {
+        let work = self.work.entry(session.clone()).or_default();
         if work.waiters.len() < WAITERS_MAX {
             wait(work, origin);
             return;
         }
-        let retry = Retry::AfterMs(env.config.timing.retry_ms);
+        let retry = Retry::AfterMs(led.env.config.timing.retry_ms);
         let text = format!("{WAITERS_MAX} requests wait for session {session} already");
-        self.reply(env, origin, Err(Refusal::new(RefusalKind::Overloaded, retry, text)));
+        self.reply(led, origin, Err(Refusal::new(RefusalKind::Overloaded, retry, text)));
     }
 }
 

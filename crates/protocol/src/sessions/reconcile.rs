@@ -1,16 +1,21 @@
 //! Driving ids to where their records want them: what the node is asked, what its answers change,
 //! and what a new owner takes up again.
 
+use crate::log::at::At;
 use crate::log::env::Env;
+use crate::log::inbox::Inbox;
 use crate::log::origin::{Ending, Origin};
+use crate::log::resident::RequestHandler;
+use crate::log::state::Log;
 use crate::nodes::calls::{CallFor, CallWhat};
-use crate::partition::leading::Leading;
-use crate::partition::state::Partition;
 use crate::ports::note::Transition;
+use crate::sessions::read::{key_of, view_at_node, view_of};
 use crate::sessions::refusals::{overtaken, start_failed};
+use crate::sessions::remembered::{session_writes, write_session};
 use crate::sessions::request_ids::{fail_opens, forget_overtaken, remember};
-use crate::sessions::state::Work;
-use crate::sessions::version::{told_early, version_after};
+use crate::sessions::state::{Sessions, Work};
+use crate::sessions::version::{next_version, told_early, version_after};
+use crate::sessions::withdraw::end_at;
 use rota_messages::documents::Brief;
 use rota_messages::{Answer, Doc, DocKey, Op, Write};
 use rota_model::node_msg::{Blame, DeadToken, NodeAnswer, NodeCall, ToNode};
@@ -30,34 +35,31 @@ pub(crate) struct Running<'a> {
     pub remark: &'a str,
 }
 
-impl Partition {
+impl Sessions {
     /// Asks the node for what a committed record wants.
-    pub fn ask(&mut self, env: &mut Env, session: &SessionKey) {
-        let key = Self::key_of(env, session);
-        if self.replica.latest.contains_key(&key) {
+    pub fn ask(&mut self, led: &mut At<'_>, session: &SessionKey) {
+        let key = key_of(led.env, session);
+        if led.log.replica.latest.contains_key(&key) {
             return;
         }
-        if let Some(record) = self.replica.record(&key) {
-            self.ask_for(env, &key, &record);
+        if let Some(record) = led.log.replica.record(&key) {
+            self.ask_for(led, &key, &record);
         }
     }
 
-    pub(crate) fn ask_for(&mut self, env: &mut Env, key: &DocKey, record: &SessionRecord) {
+    pub(crate) fn ask_for(&mut self, led: &mut At<'_>, key: &DocKey, record: &SessionRecord) {
         let session = &record.key;
         let Some(placement) = record.placement.clone() else {
             return;
         };
-        if self.withdraw(env, key, record) {
+        if self.withdraw(led, key, record) {
             return;
         }
-        let Some(leading) = &mut self.leading else {
-            return;
-        };
-        let now = env.now.mono_ms;
-        let work = leading.residents.sessions.work.entry(session.clone()).or_default();
+        let now = led.env.now.mono_ms;
+        let work = self.work.entry(session.clone()).or_default();
         work.asked += 1;
-        work.ask_ms = now + (env.config.timing.node_resend_ms << work.asked.min(3));
-        let (part, range, pe) = (self.number, self.range, leading.lead.pe);
+        work.ask_ms = now + (led.env.config.timing.node_resend_ms << work.asked.min(3));
+        let (part, range, pe) = (led.log.number, led.log.range, led.lead.pe);
         let (token, boot) = (placement.token, placement.boot);
         let request = record.requests.last().map(|it| it.id.clone());
         let closing = record.state == SessionState::Closing;
@@ -66,13 +68,13 @@ impl Partition {
         } else {
             CallWhat::Create { key: session.clone(), token }
         };
-        let until_ms = now + env.config.timing.tombstone_ms;
+        let until_ms = now + led.env.config.timing.tombstone_ms;
         let node = placement.node.clone();
         let call = CallFor { part, pe, node, boot, what, until_ms };
-        let deadline_ms = env.config.timing.create_deadline_ms;
+        let deadline_ms = led.env.config.timing.create_deadline_ms;
         let (slot, session) = (key.slot, session.clone());
         let (life, spec, grace_ms) = (record.life, record.spec.clone(), record.grace_ms);
-        let asked = env.ask_node(call, |call| {
+        let asked = led.env.ask_node(call, |call| {
             let head = NodeCall { call, boot, pe, range };
             if closing {
                 return ToNode::Destroy { head, key: session, slot, token, grace_ms, request };
@@ -84,27 +86,27 @@ impl Partition {
         {
             work.on_given(token, call);
         }
-        if asked.is_none() && env.nodes.is_over(&placement.node, boot) {
-            self.on_boot_over(env, key);
+        if asked.is_none() && led.env.nodes.is_over(&placement.node, boot) {
+            self.on_boot_over(led, key);
         }
     }
 
     /// A node answered about a token.
     pub fn on_node_answer(
         &mut self,
-        env: &mut Env,
+        led: &mut At<'_>,
         session: &SessionKey,
         token: Token,
         answer: NodeAnswer,
     ) {
-        let Some(leading) = self.leading.as_mut().filter(|it| it.lead.is_open()) else {
+        if !led.lead.is_open() {
             return;
-        };
-        if let Some(work) = leading.residents.sessions.work.get_mut(session) {
+        }
+        if let Some(work) = self.work.get_mut(session) {
             work.on_seen(token);
         }
-        let key = Self::key_of(env, session);
-        let record = self.replica.session(&key).filter(|it| it.token() == Some(token));
+        let key = key_of(led.env, session);
+        let record = led.log.replica.session(&key).filter(|it| it.token() == Some(token));
         let Some(record) = record.cloned() else {
             return;
         };
@@ -112,44 +114,44 @@ impl Partition {
         match answer {
             NodeAnswer::Running { address, ready, remark } if !closing => {
                 let running = Running { address: &address, ready, remark: &remark };
-                self.on_running(env, &key, record, &running);
+                self.on_running(led, &key, record, &running);
             }
             NodeAnswer::Dead(DeadToken::NeverStarted { blame, detail }) if !closing => {
                 if blame == Blame::Node
                     && let Some(at) = &record.placement
                 {
-                    env.note(Transition::NodeUnable, Some(self.number));
-                    env.nodes.on_unable(&at.node, env.now.mono_ms);
+                    led.env.note(Transition::NodeUnable, Some(led.log.number));
+                    led.env.nodes.on_unable(&at.node, led.env.now.mono_ms);
                 }
-                self.on_refused(env, &key, record, &detail, blame);
+                self.on_refused(led, &key, record, &detail, blame);
             }
             NodeAnswer::Full if !closing => {
-                self.on_refused(env, &key, record, "it is full", Blame::Node);
+                self.on_refused(led, &key, record, "it is full", Blame::Node);
             }
             NodeAnswer::Dead(DeadToken::Ended { reason, exit, detail }) if !closing => {
-                self.on_ended(env, &key, record, reason, exit, &detail);
+                self.on_ended(led, &key, record, reason, exit, &detail);
             }
             NodeAnswer::Destroyed { exit, detail } if closing => {
-                self.on_destroyed(env, &key, record, exit, detail);
+                self.on_destroyed(led, &key, record, exit, detail);
             }
             NodeAnswer::WrongBoot => {
                 let over = record.placement.as_ref();
-                if over.is_some_and(|at| env.nodes.is_over(&at.node, at.boot)) {
-                    self.on_boot_over(env, &key);
+                if over.is_some_and(|at| led.env.nodes.is_over(&at.node, at.boot)) {
+                    self.on_boot_over(led, &key);
                 } else {
                     // The registry here is older than the node's boot.
-                    env.store.refresh = true;
+                    led.env.store.refresh = true;
                 }
             }
             NodeAnswer::Fenced { .. } => {
-                env.note(Transition::Fenced, Some(self.number));
-                env.store.refresh = true;
+                led.env.note(Transition::Fenced, Some(led.log.number));
+                led.env.store.refresh = true;
             }
             NodeAnswer::OtherLive { token: other } if other < token => {
-                self.destroy_stray(env, &key, session, other);
+                self.destroy_stray(led, &key, session, other);
             }
             NodeAnswer::OtherLive { token: other } if other > token => {
-                self.on_later_attempt(env, session, token, other);
+                self.on_later_attempt(led, session, token, other);
             }
             NodeAnswer::OtherLive { .. }
             | NodeAnswer::Running { .. }
@@ -164,39 +166,45 @@ impl Partition {
     /// it; or this epoch's log lacks what every copy had before the node was asked: it was lost (R3).
     fn on_later_attempt(
         &mut self,
-        env: &mut Env,
+        led: &mut At<'_>,
         session: &SessionKey,
         token: Token,
         other: Token,
     ) {
-        env.store.refresh = true;
-        if other.0.pe > self.replica.pe {
+        led.env.store.refresh = true;
+        if other.0.pe > led.log.replica.pe {
             return;
         }
         let text = format!(
             "partition {}: a node runs attempt {other} of session {session}, and the newest attempt \
              known here is {token}: acknowledged writes were lost",
-            self.number
+            led.log.number
         );
-        self.halt(env, text);
+        led.lead.halts = Some(text);
     }
 
     /// An instance of an earlier attempt still stands in the way: end it, then ask again.
-    fn destroy_stray(&mut self, env: &mut Env, key: &DocKey, session: &SessionKey, token: Token) {
-        let Some(record) = self.replica.session(key) else {
+    fn destroy_stray(
+        &mut self,
+        led: &mut At<'_>,
+        key: &DocKey,
+        session: &SessionKey,
+        token: Token,
+    ) {
+        let Some(record) = led.log.replica.session(key) else {
             return;
         };
         let Some(placement) = record.placement.clone() else {
             return;
         };
-        self.end_at(env, key, (session, token), (placement.node, placement.boot));
+        end_at(led, key, (session, token), (placement.node, placement.boot));
     }
 
     /// It runs. When it answers, the waiting opens are answered: PENDING is committed, so any
     /// later owner drives to this same instance; READY rides on the next batch.
     pub fn on_running(
         &mut self,
-        env: &mut Env,
+        led: &mut At<'_>,
         key: &DocKey,
         mut record: SessionRecord,
         running: &Running<'_>,
@@ -208,33 +216,30 @@ impl Partition {
         }
         // The opens are answered before READY is committed, on the strength of a committed PENDING.
         // Without it the news is about a later owner's Create.
-        let committed = self.replica.docs.get(key).and_then(|doc| doc.session());
+        let committed = led.log.replica.docs.get(key).and_then(|doc| doc.session());
         if committed.and_then(|it| it.token()) != record.token() {
             return;
         }
         if let Some(placement) = &mut record.placement {
-            env.nodes.asked_done(&placement.node, placement.token);
+            led.env.nodes.asked_done(&placement.node, placement.token);
             placement.address = address.to_string();
         }
         if !remark.is_empty() {
             record.detail = remark.to_owned();
         }
-        record.version = self.version_after(env, &record);
+        record.version = next_version(led.env, led.log, &record);
         if !ready {
             record.state = SessionState::Starting;
-            self.write_session(env, key, record, None);
+            write_session(led, key, record, None);
             return;
         }
         record.state = SessionState::Ready;
-        self.answer_opens(env, key, record);
+        self.answer_opens(led, key, record);
     }
 
-    fn answer_opens(&mut self, env: &mut Env, key: &DocKey, mut record: SessionRecord) {
+    fn answer_opens(&mut self, led: &mut At<'_>, key: &DocKey, mut record: SessionRecord) {
         let session = record.key.clone();
-        let Some(leading) = &mut self.leading else {
-            return;
-        };
-        let work = leading.residents.sessions.work.remove(&session).unwrap_or_default();
+        let work = self.work.remove(&session).unwrap_or_default();
         let Some(placement) = record.placement.clone() else {
             return;
         };
@@ -248,53 +253,53 @@ impl Partition {
         };
         let (created, existed) = (fate(Outcome::Created), fate(Outcome::Existed));
         if let Some(id) = &creator {
-            remember(&mut record, env, id, created);
+            remember(&mut record, led.env, id, created);
         }
-        let (opens, others) = leading.opens_among(work.waiters);
+        let (opens, others) = opens_among(led.inbox, work.waiters);
         let mut answers: Vec<(Origin, Outcome)> = Vec::new();
         for (origin, op) in opens {
             let creates = creator.as_ref() == Some(&op.request);
             if op.remember && !creates {
-                remember(&mut record, env, &op.request, existed.clone());
+                remember(&mut record, led.env, &op.request, existed.clone());
             }
             answers.push((origin, if creates { Outcome::Created } else { Outcome::Existed }));
         }
         let record = Arc::new(record);
-        let committed = self.replica.docs.get(key).and_then(|doc| doc.session());
+        let committed = led.log.replica.docs.get(key).and_then(|doc| doc.session());
         let told = committed.and_then(|it| told_early(it, &record));
-        let told = told.map(|it| self.view_at_node(env, it));
-        let view = self.view_at_node(env, record.clone());
-        let writes = self.session_writes(env, key, record);
-        let at = self.write_unhurried(env, writes, creator);
+        let told = told.map(|it| view_at_node(led, it));
+        let view = view_at_node(led, record.clone());
+        let writes = session_writes(led.env, led.log, key, record);
+        let at = led.write_unhurried(writes, creator);
         for (origin, outcome) in answers {
             let step = match outcome {
                 Outcome::Created => Transition::OpenCreated,
                 Outcome::Existed => Transition::OpenExisted,
             };
-            env.note(step, Some(self.number));
+            led.env.note(step, Some(led.log.number));
             let answer = |session| Ok(Answer::Opened { outcome, session, ended_since: false });
             match (outcome, &told) {
-                (Outcome::Created, Some(told)) => self.reply(env, origin, answer(told.clone())),
+                (Outcome::Created, Some(told)) => self.reply(led, origin, answer(told.clone())),
                 // Its request id is remembered by the READY entry only; or the version is too high.
                 (Outcome::Created, None) | (Outcome::Existed, _) => {
-                    self.promise_fenced(at, origin, answer(view.clone()));
+                    led.promise_fenced(at, origin, answer(view.clone()));
                 }
             }
         }
         if told.is_some() {
-            others.into_iter().for_each(|origin| self.run(env, origin));
-        } else if let Some(leading) = &mut self.leading {
+            others.into_iter().for_each(|origin| self.run(led, origin));
+        } else {
             // READY may not be shown yet, and an earlier owner may have told it: they wait on.
             let waits = Work { waiters: others, redriven: work.redriven, ..Work::default() };
-            leading.residents.sessions.work.insert(session, waits);
-            leading.lead.unsent.dirty = true;
+            self.work.insert(session, waits);
+            led.lead.unsent.dirty = true;
         }
     }
 
     /// The node says that it ended.
     pub fn on_ended(
         &mut self,
-        env: &mut Env,
+        led: &mut At<'_>,
         key: &DocKey,
         mut record: SessionRecord,
         reason: Reason,
@@ -309,120 +314,98 @@ impl Partition {
             return;
         }
         if let Some(placement) = &record.placement {
-            env.nodes.asked_done(&placement.node, placement.token);
+            led.env.nodes.asked_done(&placement.node, placement.token);
         }
-        record.version = self.version_after(env, &record);
+        record.version = next_version(led.env, led.log, &record);
         let from = record.state;
         record.state = from.ended_unasked(reason, exit.as_ref());
         record.reason = Some(reason);
         record.exit = exit;
         record.detail = detail.to_string();
         fail_opens(&mut record);
-        env.note_end(Transition::Ended, self.number, from, &record);
-        self.write_session(env, key, record, None);
+        led.env.note_end(Transition::Ended, led.log.number, from, &record);
+        write_session(led, key, record, None);
     }
 
     fn on_destroyed(
         &mut self,
-        env: &mut Env,
+        led: &mut At<'_>,
         key: &DocKey,
         mut record: SessionRecord,
         exit: Option<Exit>,
         detail: String,
     ) {
         if let Some(placement) = &record.placement {
-            env.nodes.asked_done(&placement.node, placement.token);
+            led.env.nodes.asked_done(&placement.node, placement.token);
         }
-        record.version = self.version_after(env, &record);
+        record.version = next_version(led.env, led.log, &record);
         record.state = SessionState::Closed;
         record.exit = exit;
         if !detail.is_empty() {
             record.detail = detail;
         }
-        forget_overtaken(&mut record, self.replica.pe);
-        env.note_end(Transition::CloseFinished, self.number, SessionState::Closing, &record);
-        self.write_session(env, key, record, None);
+        forget_overtaken(&mut record, led.log.replica.pe);
+        led.env.note_end(Transition::CloseFinished, led.log.number, SessionState::Closing, &record);
+        write_session(led, key, record, None);
     }
 
     /// The registry says that the boot on which a session was placed is over.
-    pub fn on_boot_over(&mut self, env: &mut Env, key: &DocKey) {
-        if !self.leading.as_ref().is_some_and(|it| it.lead.is_open()) {
+    pub fn on_boot_over(&mut self, led: &mut At<'_>, key: &DocKey) {
+        if !led.lead.is_open() {
             return;
         }
         let over = |it: &&Arc<Doc>| {
             let runs_at = it.brief().and_then(Brief::runs_at);
-            runs_at.is_some_and(|(node, boot)| env.nodes.is_over(node, *boot))
+            runs_at.is_some_and(|(node, boot)| led.env.nodes.is_over(node, *boot))
         };
-        let doc = self.replica.get(key).filter(over);
+        let doc = led.log.replica.get(key).filter(over);
         let Some(record) = doc.and_then(|it| it.session()).cloned() else {
             return;
         };
-        let lost = lost(env, &record, self.replica.pe);
-        env.note_end(Transition::SessionLost, self.number, record.state, &lost);
-        self.write_session(env, key, lost, None);
-    }
-
-    /// Sessions whose node's boot is over, as they are to be written. Whoever takes over writes
-    /// them with its first entry, before anybody is answered.
-    ///
-    /// What `found` ends has ended in a way that is known, before its boot did: one entry holds one
-    /// write of a document.
-    pub fn write_off_lost(&self, env: &mut Env, found: &[Write]) -> Vec<Write> {
-        let ended: BTreeSet<&DocKey> = found.iter().map(|it| &it.key).collect();
-        let over = self.replica.sessions_over(|node, boot| env.nodes.is_over(node, boot));
-        let over = over.into_iter().filter(|key| !ended.contains(key));
-        let records = over.filter_map(|key| Some((self.replica.record(&key)?, key)));
-        let write = |(record, key): (Arc<SessionRecord>, DocKey)| {
-            let lost = lost(env, &record, self.replica.pe);
-            env.note_end(Transition::SessionLost, self.number, record.state, &lost);
-            self.session_writes(env, &key, lost)
-        };
-        records.flat_map(write).collect()
+        let lost = lost(led.env, &record, led.log.replica.pe);
+        led.env.note_end(Transition::SessionLost, led.log.number, record.state, &lost);
+        write_session(led, key, lost, None);
     }
 
     /// The registry changed: sessions of boots that are over are lost.
-    pub fn sweep_lost(&mut self, env: &mut Env) {
-        if !self.leading.as_ref().is_some_and(|it| it.lead.is_open()) {
+    pub fn sweep_lost(&mut self, led: &mut At<'_>) {
+        if !led.lead.is_open() {
             return;
         }
-        for key in self.replica.sessions_over(|node, boot| env.nodes.is_over(node, boot)) {
-            self.on_boot_over(env, &key);
+        for key in led.log.replica.sessions_over(|node, boot| led.env.nodes.is_over(node, boot)) {
+            self.on_boot_over(led, &key);
         }
     }
 
     /// A life ended and that is committed: everybody who waited for it goes on.
-    pub(crate) fn release(&mut self, env: &mut Env, session: &SessionKey) {
-        let Some(leading) = &mut self.leading else {
+    pub(crate) fn release(&mut self, led: &mut At<'_>, session: &SessionKey) {
+        let Some(work) = self.work.remove(session) else {
             return;
         };
-        let Some(work) = leading.residents.sessions.work.remove(session) else {
-            return;
-        };
-        let key = Self::key_of(env, session);
-        let Some(record) = self.replica.session(&key).cloned() else {
+        let key = key_of(led.env, session);
+        let Some(record) = led.log.replica.session(&key).cloned() else {
             return;
         };
         for origin in work.waiters {
-            let Some(asked) = self.leading.as_ref().and_then(|it| it.inbox.live.get(&origin))
-            else {
+            let Some(asked) = led.inbox.live.get(&origin) else {
                 continue;
             };
             match &asked.op {
                 Op::Close(op) if op.life.is_none_or(|life| life == record.life) => {
-                    let session = self.view_of(env, record.clone());
-                    self.reply(env, origin, Ok(Answer::Closed { finished: true, session }));
+                    let session = view_of(led, record.clone());
+                    self.reply(led, origin, Ok(Answer::Closed { finished: true, session }));
                 }
                 Op::Open(op) => {
-                    let mine = self.replica.request(&key, &op.request).map(|it| it.fate);
+                    let mine = led.log.replica.request(&key, &op.request).map(|it| it.fate);
                     let refusal = match mine {
                         Some(RequestFate::Failed { life }) => start_failed(&record, life),
                         _ if asked.ending == Some(Ending::Overtaken) => overtaken(&record),
                         _ => {
-                            self.run(env, origin);
+                            self.run(led, origin);
                             continue;
                         }
                     };
-                    self.reply(env, origin, Err(refusal));
+                    self.reply(led, origin, Err(refusal));
                 }
                 Op::Close(_)
                 | Op::Get(_)
@@ -430,7 +413,7 @@ impl Partition {
                 | Op::Pull(_)
                 | Op::Report(_)
                 | Op::Documents(_) => {
-                    self.run(env, origin);
+                    self.run(led, origin);
                 }
             }
         }
@@ -439,70 +422,82 @@ impl Partition {
     /// A new owner takes up every id that is in progress. What an earlier one told of those early stands
     /// above what is committed here: until that is settled, a get of one waits, also where it is settled by an
     /// end that is written now. Lists show what is committed meanwhile.
-    pub fn redrive(&mut self, env: &mut Env) {
-        let records = self.replica.sessions_under_way().filter_map(|key| self.replica.session(key));
+    pub fn redrive(&mut self, led: &mut At<'_>) {
+        let records =
+            led.log.replica.sessions_under_way().filter_map(|key| led.log.replica.session(key));
         let sessions: Vec<SessionKey> = records.map(|record| record.key.clone()).collect();
         for session in &sessions {
-            env.note(Transition::Redriven, Some(self.number));
-            if let Some(leading) = &mut self.leading {
-                leading.residents.sessions.work.entry(session.clone()).or_default().redriven = true;
-            }
+            led.env.note(Transition::Redriven, Some(led.log.number));
+            self.work.entry(session.clone()).or_default().redriven = true;
         }
         // The registry may have changed since the first entry was written.
-        self.sweep_lost(env);
+        self.sweep_lost(led);
         for session in &sessions {
-            self.ask(env, session);
+            self.ask(led, session);
         }
     }
 
     /// Asks again what nodes left unanswered.
-    pub fn tick_work(&mut self, env: &mut Env) {
-        let now = env.now.mono_ms;
-        let Some(leading) = self.leading.as_ref().filter(|it| it.lead.is_open()) else {
+    pub fn tick_work(&mut self, led: &mut At<'_>) {
+        let now = led.env.now.mono_ms;
+        if !led.lead.is_open() {
             return;
-        };
-        let due = leading.residents.sessions.work.iter().filter(|(_, work)| now >= work.ask_ms);
+        }
+        let due = self.work.iter().filter(|(_, work)| now >= work.ask_ms);
         let due: Vec<SessionKey> = due.map(|(session, _)| session.clone()).collect();
         for session in due {
-            let key = Self::key_of(env, &session);
-            match self.replica.session(&key).map(|record| record.state) {
-                Some(SessionState::Ready) if self.replica.latest.contains_key(&key) => {}
-                Some(SessionState::Ready) | None => self.rerun_waiters(env, &session),
+            let key = key_of(led.env, &session);
+            match led.log.replica.session(&key).map(|record| record.state) {
+                Some(SessionState::Ready) if led.log.replica.latest.contains_key(&key) => {}
+                Some(SessionState::Ready) | None => self.rerun_waiters(led, &session),
                 Some(state) if state.is_ended() => {
-                    if !self.replica.latest.contains_key(&key) {
-                        self.release(env, &session);
+                    if !led.log.replica.latest.contains_key(&key) {
+                        self.release(led, &session);
                     }
                 }
-                Some(_) => self.ask(env, &session),
+                Some(_) => self.ask(led, &session),
             }
         }
     }
 
-    pub(crate) fn rerun_waiters(&mut self, env: &mut Env, session: &SessionKey) {
-        let Some(work) =
-            self.leading.as_mut().and_then(|it| it.residents.sessions.work.remove(session))
-        else {
+    pub(crate) fn rerun_waiters(&mut self, led: &mut At<'_>, session: &SessionKey) {
+        let Some(work) = self.work.remove(session) else {
             return;
         };
         for origin in work.waiters {
-            self.run(env, origin);
+            self.run(led, origin);
         }
     }
 
     /// The connection to a node is new: what was asked before may be lost.
-    pub fn on_node_connected(&mut self, env: &Env, node: &NodeId) {
-        let now = env.now.mono_ms;
-        let Some(leading) = &mut self.leading else {
-            return;
-        };
-        for (session, work) in &mut leading.residents.sessions.work {
-            let key = Self::key_of(env, session);
-            let at = self.replica.session(&key).and_then(|it| it.placement.as_ref());
+    pub fn on_node_connected(&mut self, led: &mut At<'_>, node: &NodeId) {
+        let now = led.env.now.mono_ms;
+        for (session, work) in &mut self.work {
+            let key = key_of(led.env, session);
+            let at = led.log.replica.session(&key).and_then(|it| it.placement.as_ref());
             if at.is_some_and(|at| at.node == *node) {
                 work.ask_ms = work.ask_ms.min(now);
             }
         }
     }
+}
+
+/// Sessions whose node's boot is over, as they are to be written. Whoever takes over writes
+/// them with its first entry, before anybody is answered.
+///
+/// What `found` ends has ended in a way that is known, before its boot did: one entry holds one
+/// write of a document.
+pub(crate) fn write_off_lost(env: &mut Env, log: &Log, found: &[Write]) -> Vec<Write> {
+    let ended: BTreeSet<&DocKey> = found.iter().map(|it| &it.key).collect();
+    let over = log.replica.sessions_over(|node, boot| env.nodes.is_over(node, boot));
+    let over = over.into_iter().filter(|key| !ended.contains(key));
+    let records = over.filter_map(|key| Some((log.replica.record(&key)?, key)));
+    let write = |(record, key): (Arc<SessionRecord>, DocKey)| {
+        let lost = lost(env, &record, log.replica.pe);
+        env.note_end(Transition::SessionLost, log.number, record.state, &lost);
+        session_writes(env, log, &key, lost)
+    };
+    records.flat_map(write).collect()
 }
 
 /// The record of a session whose node's boot is over.
@@ -522,18 +517,16 @@ fn lost(env: &mut Env, record: &SessionRecord, pe: Epoch) -> SessionRecord {
     lost
 }
 
-impl Leading {
-    /// Of those that wait for an id, who opens it; and the others.
-    pub fn opens_among(&self, waiters: Vec<Origin>) -> (Vec<(Origin, &OpenOp)>, Vec<Origin>) {
-        let (mut opens, mut others) = (Vec::new(), Vec::new());
-        for origin in waiters {
-            let Some(asked) = self.inbox.live.get(&origin) else { continue };
-            let Op::Open(op) = &asked.op else {
-                others.push(origin);
-                continue;
-            };
-            opens.push((origin, op));
-        }
-        (opens, others)
+/// Of those that wait for an id, who opens it; and the others.
+fn opens_among(inbox: &Inbox, waiters: Vec<Origin>) -> (Vec<(Origin, &OpenOp)>, Vec<Origin>) {
+    let (mut opens, mut others) = (Vec::new(), Vec::new());
+    for origin in waiters {
+        let Some(asked) = inbox.live.get(&origin) else { continue };
+        let Op::Open(op) = &asked.op else {
+            others.push(origin);
+            continue;
+        };
+        opens.push((origin, op));
     }
+    (opens, others)
 }

@@ -1,11 +1,13 @@
 //! Where a session goes that a node did not take.
 
-use crate::log::env::Env;
+use crate::log::at::At;
 use crate::log::origin::{Ending, Origin};
 use crate::nodes::registry::NoNode;
-use crate::partition::state::Partition;
 use crate::ports::note::Transition;
+use crate::sessions::remembered::write_session;
 use crate::sessions::request_ids::fail_opens;
+use crate::sessions::state::Sessions;
+use crate::sessions::version::next_version;
 use rota_messages::{DocKey, Op};
 use rota_model::node_msg::Blame;
 use rota_model::{Reason, RequestFate, RequestId, SessionRecord, SessionState};
@@ -13,7 +15,7 @@ use rota_model::{Reason, RequestFate, RequestId, SessionRecord, SessionState};
 /// Nodes at which one life may fail to start before it is given up.
 const FAILURES_MAX: u32 = 3;
 
-impl Partition {
+impl Sessions {
     /// The node refused for good: its token is dead and never ran, so another node may be tried.
     ///
     /// What a node is to blame for never fails an open: when no other node is left, the life ends,
@@ -24,7 +26,7 @@ impl Partition {
     /// life any more.
     pub fn on_refused(
         &mut self,
-        env: &mut Env,
+        led: &mut At<'_>,
         key: &DocKey,
         record: SessionRecord,
         detail: &str,
@@ -36,79 +38,74 @@ impl Partition {
         let Some(placement) = record.placement.clone() else {
             return;
         };
-        env.nodes.asked_done(&placement.node, placement.token);
-        env.note(Transition::NodeRefused, Some(self.number));
-        let Some(leading) = &mut self.leading else {
-            return;
-        };
-        let work = leading.residents.sessions.work.entry(record.key.clone()).or_default();
+        led.env.nodes.asked_done(&placement.node, placement.token);
+        led.env.note(Transition::NodeRefused, Some(led.log.number));
+        let work = self.work.entry(record.key.clone()).or_default();
         work.refused.push(placement.node.clone());
         work.failures += u32::from(blame == Blame::Session);
         work.asked = 0;
         let tired = blame == Blame::Session && work.failures >= FAILURES_MAX;
         let refused = work.refused.clone();
-        let limit = env.config.load_limit_permille;
-        let choice = env.nodes.choose(
+        let limit = led.env.config.load_limit_permille;
+        let choice = led.env.nodes.choose(
             &record.spec.pool,
             &record.spec.class,
             limit,
             &refused,
-            env.now.mono_ms,
+            led.env.now.mono_ms,
         );
         match choice {
             Ok(chosen) if !tired && record.state == SessionState::Pending => {
-                self.write_pending(env, key, record, chosen, None);
+                self.write_pending(led, key, record, chosen, None);
             }
             Ok(_) | Err(NoNode::UnknownClass | NoNode::NoRoom { .. } | NoNode::Unable) => {
                 let from = record.state;
                 let mut failed = record;
-                failed.version = self.version_after(env, &failed);
+                failed.version = next_version(led.env, led.log, &failed);
                 failed.state = SessionState::Failed;
                 failed.reason = Some(match blame {
                     Blame::Node => Reason::NoCapacity,
                     Blame::Session => Reason::Internal,
                 });
                 failed.detail = format!("node {} refused: {detail}", placement.node);
-                env.note_end(Transition::OpenFailed, self.number, from, &failed);
+                led.env.note_end(Transition::OpenFailed, led.log.number, from, &failed);
                 if blame == Blame::Node {
                     // The opens that wait begin anew when this is committed.
-                    self.note_ending(&failed, Ending::Unplaced);
+                    self.note_ending(led, &failed, Ending::Unplaced);
                     failed.requests.retain(|it| it.fate != RequestFate::Opening);
                 }
                 fail_opens(&mut failed);
-                self.write_session(env, key, failed, None);
+                write_session(led, key, failed, None);
             }
         }
     }
 
     /// The life ends for which some open waits: its record is about to forget for which, or is committed later.
-    pub fn note_ending(&mut self, record: &SessionRecord, ending: Ending) {
-        let Some(leading) = &mut self.leading else { return };
+    pub fn note_ending(&mut self, led: &mut At<'_>, record: &SessionRecord, ending: Ending) {
         let began = |request: &RequestId| {
             record.request(request).is_some_and(|it| it.fate == RequestFate::Opening)
         };
-        let waiters =
-            leading.residents.sessions.work.get(&record.key).map_or(&[][..], |work| &work.waiters);
+        let waiters = self.work.get(&record.key).map_or(&[][..], |work| &work.waiters);
         for origin in waiters {
-            if let Some(asked) = leading.inbox.live.get_mut(origin)
+            if let Some(asked) = led.inbox.live.get_mut(origin)
                 && matches!(&asked.op, Op::Open(open) if began(&open.request))
             {
                 asked.ending = Some(ending);
             }
         }
     }
+}
 
-    /// The life that was begun for an open is being closed.
-    pub fn overtaken(&mut self, origin: Origin) {
-        if let Some(asked) = self.leading.as_mut().and_then(|it| it.inbox.live.get_mut(&origin)) {
-            asked.ending = Some(Ending::Overtaken);
-        }
+/// The life that was begun for an open is being closed.
+pub(crate) fn note_overtaken(led: &mut At<'_>, origin: Origin) {
+    if let Some(asked) = led.inbox.live.get_mut(&origin) {
+        asked.ending = Some(Ending::Overtaken);
     }
+}
 
-    /// Whatever life was begun for an open before, it has ended, and that is committed.
-    pub fn begins_anew(&mut self, origin: Origin) {
-        if let Some(asked) = self.leading.as_mut().and_then(|it| it.inbox.live.get_mut(&origin)) {
-            asked.ending = None;
-        }
+/// Whatever life was begun for an open before, it has ended, and that is committed.
+pub(crate) fn note_begins_anew(led: &mut At<'_>, origin: Origin) {
+    if let Some(asked) = led.inbox.live.get_mut(&origin) {
+        asked.ending = None;
     }
 }

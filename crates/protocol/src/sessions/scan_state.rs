@@ -1,82 +1,9 @@
 //! What nodes said that they run, after a take-over from a lone disk or while a partition is found again.
 
-use crate::log::desire::Desire;
-use rota_messages::Write;
 use rota_model::node_msg::ScanFate;
-use rota_model::{BootId, LogPos, MemberId, NodeId, SessionKey, Token};
-use rota_ring::{FoundAgain, NodeReg};
-use std::collections::{BTreeMap, VecDeque};
-
-/// How a partition is found again, at its owner.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Recovery {
-    /// What is known to be lost, for people.
-    pub(crate) why: String,
-    pub(crate) step: Step,
-}
-
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Step {
-    /// The View does not say so yet.
-    GivingUp,
-    /// Nodes are asked what they run, and managers whether they hold more.
-    Looking(Looking),
-    /// What was found is being written.
-    Writing(Writing),
-}
-
-/// How much a manager holds of a partition: a whole copy through there (zero when it is none), and its
-/// last entry. Of what is no whole copy, as when one was being made, some documents are as old as what
-/// was here before.
-pub(crate) type Holding = (LogPos, LogPos);
-
-/// What is heard of nodes and managers.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Looking {
-    pub(crate) scan: Scan,
-    /// Until then, at least, somebody with more than this manager has may say so.
-    pub(crate) until_ms: u64,
-    /// When the managers were asked last.
-    pub(crate) asked_ms: Option<u64>,
-    /// Who holds the most, and how much.
-    pub(crate) better: Option<(Holding, MemberId)>,
-    /// The time is over.
-    pub(crate) has_waited: bool,
-}
-
-/// What was found, and how much of it is written.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Writing {
-    /// The entries that are not written yet.
-    pub(crate) rest: VecDeque<Vec<Write>>,
-    /// Where the last one stands that is.
-    pub(crate) at: LogPos,
-    pub(crate) found: FoundAgain,
-}
-
-impl Recovery {
-    /// The scan that is under way.
-    pub fn scan(&mut self) -> Option<&mut Scan> {
-        match &mut self.step {
-            Step::Looking(it) => Some(&mut it.scan),
-            Step::GivingUp | Step::Writing(_) => None,
-        }
-    }
-
-    /// What is wanted of the View.
-    pub fn desire(&self, me: MemberId, committed: LogPos) -> Option<Desire> {
-        match &self.step {
-            Step::GivingUp => Some(Desire::GiveUp(me)),
-            Step::Looking(it) => {
-                it.better.filter(|_| it.has_waited).map(|(_, member)| Desire::HandRecovery(member))
-            }
-            Step::Writing(it) if it.rest.is_empty() && committed >= it.at => {
-                Some(Desire::Recovered(me, it.found))
-            }
-            Step::Writing(_) => None,
-        }
-    }
-}
+use rota_model::{BootId, LogPos, NodeId, SessionKey, Token};
+use rota_ring::NodeReg;
+use std::collections::BTreeMap;
 
 /// What became of a session of which its node knows nothing any more.
 pub(crate) const UNKNOWN_THERE: &str =
@@ -125,12 +52,6 @@ impl Scan {
 
     pub fn found(&self) -> &Found {
         &self.found
-    }
-
-    /// Takes it out of a phase that ends.
-    pub fn take(&mut self) -> Scan {
-        let empty = Scan { nodes: BTreeMap::new(), found: Found::new(), highest: self.highest };
-        std::mem::replace(self, empty)
     }
 
     /// Something that a node knows, and that came after everything on a disk that ends there.

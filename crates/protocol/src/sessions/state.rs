@@ -1,22 +1,12 @@
 //! What an owner has about sessions beside its log: ids in progress, opens that wait for room, a drain, long polls.
 
 use crate::log::origin::Origin;
-use rota_messages::DocKey;
-use rota_model::SessionKey;
-use rota_model::{NodeId, Token};
-use std::collections::BTreeSet;
-use std::collections::{BTreeMap, VecDeque};
-
-/// How far an owner is with closing what runs on nodes that are drained.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub(crate) struct Draining {
-    pub(crate) next_ms: u64,
-    /// The document after which looking goes on.
-    pub after: Option<DocKey>,
-    /// Sessions that it closes just now. Their number is bounded, so that a drain comes between what
-    /// clients ask, and a node has no more to end at once.
-    pub(crate) closing: BTreeSet<DocKey>,
-}
+use crate::sessions::capacity::AwaitingCapacity;
+use crate::sessions::drain::Draining;
+use crate::sessions::scan::Scanning;
+use crate::sessions::watch::Watches;
+use rota_model::{NodeId, SessionKey, Token};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Most calls that are remembered of one attempt. One that is repeated so often, and neither answered nor thrown
 /// away, counts as sent.
@@ -85,15 +75,6 @@ impl Work {
     }
 }
 
-/// Opens that wait for a node with room.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub(crate) struct AwaitingCapacity {
-    pub waiting: VecDeque<Origin>,
-    /// The news of nodes under which they were tried last, and when they are tried again.
-    pub news: u64,
-    pub next_ms: u64,
-}
-
 /// What an owner has about sessions beside its log.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Sessions {
@@ -101,8 +82,8 @@ pub(crate) struct Sessions {
     pub work: BTreeMap<SessionKey, Work>,
     pub capacity: AwaitingCapacity,
     pub drain: Draining,
-    /// Long polls that wait for a change.
-    pub pulls: VecDeque<Origin>,
+    pub watches: Watches,
+    pub scanning: Scanning,
 }
 
 impl Sessions {

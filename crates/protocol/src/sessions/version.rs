@@ -23,7 +23,8 @@
 //! its own copy of it must not hide that it said PENDING. So the owner looks it up itself.
 
 use crate::log::env::Env;
-use crate::partition::state::Partition;
+use crate::log::state::Log;
+use crate::sessions::read::key_of;
 use rota_model::{Epoch, SessionRecord, SessionState, Stamp};
 use std::sync::Arc;
 
@@ -67,11 +68,9 @@ pub(crate) fn told_early(
     Some(Arc::new(SessionRecord { machine_state, machine_change: change, ..(**record).clone() }))
 }
 
-impl Partition {
-    /// The version of the next write of a session here. `record` is what is to be written, changed
-    /// already or not; for the first write of a life, with the life's stamp as its version.
-    pub fn version_after(&self, env: &Env, record: &SessionRecord) -> Stamp {
-        let before = self.replica.session(&Self::key_of(env, &record.key)).unwrap_or(record);
-        version_after(env, before, self.replica.pe).max(record.version.next())
-    }
+/// The version of the next write of a session here. `record` is what is to be written, changed
+/// already or not; for the first write of a life, with the life's stamp as its version.
+pub(crate) fn next_version(env: &Env, log: &Log, record: &SessionRecord) -> Stamp {
+    let before = log.replica.session(&key_of(env, &record.key)).unwrap_or(record);
+    version_after(env, before, log.replica.pe).max(record.version.next())
 }

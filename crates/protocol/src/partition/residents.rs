@@ -1,0 +1,144 @@
+//! What lives in a partition: the one place that names all of it. A new resident is a field here, and a line in
+//! each hook that it uses.
+
+use crate::documents::state::Documents;
+use crate::log::at::At;
+use crate::log::env::Env;
+use crate::log::lead::{Next, Phase};
+use crate::log::origin::Origin;
+use crate::log::resident::{Late, RequestHandler, Resident, RoundEnd, Turn};
+use crate::log::state::Log;
+use crate::node_lease::state::NodeLeases;
+use crate::partition::aging::Aging;
+use crate::pools::state::Pools;
+use crate::sessions::state::Sessions;
+use rota_messages::{DocKey, Op, OpResult, Write};
+use std::collections::BTreeMap;
+
+/// What lives in a partition beside its log.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Residents {
+    pub sessions: Sessions,
+    pub documents: Documents,
+    pub pools: Pools,
+    pub leases: NodeLeases,
+    pub aging: Aging,
+}
+
+impl Resident for Residents {
+    fn begin(env: &Env, phase: &Phase) -> Self {
+        Self {
+            sessions: Sessions::begin(env, phase),
+            documents: Documents::begin(env, phase),
+            pools: Pools::begin(env, phase),
+            leases: NodeLeases::begin(env, phase),
+            aging: Aging::begin(env, phase),
+        }
+    }
+
+    fn find_out(&mut self, led: &mut At<'_>) -> Next {
+        self.sessions.find_out(led)
+    }
+
+    fn nodes_changed(&mut self, led: &mut At<'_>) {
+        self.sessions.nodes_changed(led);
+    }
+
+    fn first_writes(&self, env: &mut Env, log: &Log, found: &[Write]) -> Vec<Write> {
+        self.sessions.first_writes(env, log, found)
+    }
+
+    fn serve(&mut self, led: &mut At<'_>) {
+        self.documents.serve(led);
+        self.leases.serve(led);
+        self.sessions.serve(led);
+    }
+
+    fn committed(&mut self, led: &mut At<'_>, key: &DocKey) {
+        self.pools.committed(led, key);
+        self.sessions.committed(led, key);
+    }
+
+    fn advanced(&mut self, led: &mut At<'_>) {
+        self.sessions.advanced(led);
+        self.documents.advanced(led);
+    }
+
+    fn unwedged(&mut self, led: &mut At<'_>) {
+        self.sessions.unwedged(led);
+    }
+
+    fn wants_round(&self) -> bool {
+        self.leases.wants_round()
+    }
+
+    fn round_begins(&mut self) {
+        self.leases.round_begins();
+    }
+
+    fn round_ended(&mut self, led: &mut At<'_>, end: RoundEnd) {
+        self.leases.round_ended(led, end);
+    }
+
+    fn tick(&mut self, led: &mut At<'_>, turn: Turn) {
+        self.sessions.tick(led, turn);
+        self.leases.tick(led, turn);
+        self.documents.tick(led, turn);
+        self.aging.tick(led, turn);
+    }
+
+    fn is_busy(&self) -> bool {
+        self.sessions.is_busy()
+    }
+
+    fn patient(&self) -> usize {
+        self.documents.patient()
+    }
+
+    fn forget(&mut self, origin: &Origin) {
+        self.documents.forget(origin);
+    }
+
+    fn retain(&mut self, is_there: &dyn Fn(&Origin) -> bool) {
+        self.sessions.retain(is_there);
+        self.documents.retain(is_there);
+    }
+
+    fn step_down(&mut self, env: &mut Env) {
+        self.leases.step_down(env);
+    }
+}
+
+impl RequestHandler for Residents {
+    fn carry_out(&mut self, led: &mut At<'_>, origin: Origin, op: Op) {
+        match op {
+            Op::Documents(_) => self.documents.carry_out(led, origin, op),
+            Op::Open(_) | Op::Close(_) | Op::Get(_) | Op::List(_) | Op::Pull(_) | Op::Report(_) => {
+                self.sessions.carry_out(led, origin, op);
+            }
+        }
+    }
+
+    fn confirmed(&mut self, led: &mut At<'_>, origin: Origin, op: Op) {
+        match op {
+            Op::Documents(_) => self.documents.confirmed(led, origin, op),
+            Op::Open(_) | Op::Close(_) | Op::Get(_) | Op::List(_) | Op::Pull(_) | Op::Report(_) => {
+                self.sessions.confirmed(led, origin, op);
+            }
+        }
+    }
+
+    fn unfinished(&self, led: &At<'_>, late: &Late) -> BTreeMap<Origin, OpResult> {
+        let mut told = self.sessions.unfinished(led, late);
+        told.extend(self.documents.unfinished(led, late));
+        told
+    }
+
+    fn reply(&mut self, led: &mut At<'_>, origin: Origin, result: OpResult) {
+        match led.inbox.live.get(&origin).map(|asked| &asked.op) {
+            Some(Op::Documents(_)) => self.documents.reply(led, origin, result),
+            Some(_) => self.sessions.reply(led, origin, result),
+            None => {}
+        }
+    }
+}
