@@ -19,7 +19,7 @@ use crate::config_link::ConfigLink;
 use crate::disk::DiskWriter;
 use crate::driver_state::DriverState;
 use crate::mailbox::{Call, Lanes, Urgent, overloaded};
-use crate::metrics::{self, CallKind, Metrics};
+use crate::metrics::{self, Metrics};
 use crate::node_link::NodeLinks;
 use crate::peer::PeerLinks;
 use crate::provisioner::Provisioner;
@@ -308,7 +308,7 @@ impl Driver {
             return;
         }
         let deadline_mono_ms = self.clock.mono_ms(deadline);
-        let counted = (CallKind::of(&op), metrics::class_of(&op));
+        let counted = (op.kind(), metrics::class_of(&op));
         let call = self.calls.op(counted, entered, reply);
         trace::entered(call, &op);
         self.manager.handle(now, Input::Client { call, deadline_mono_ms, op });

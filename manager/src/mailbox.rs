@@ -2,7 +2,7 @@
 //! config store) is taken before new work of clients, and waits for room where there is none;
 //! a client's call that finds its lane full, or comes when the process stops, is refused at once.
 
-use crate::metrics::{self, CallKind};
+use crate::metrics;
 use rota_model::node_msg::{FromNode, Register, Registered, Renew, Renewed};
 use rota_model::{Changed, NodeId, Refusal, RefusalKind, Retry};
 use rota_proto::encoded::DocBytes;
@@ -297,7 +297,7 @@ fn unanswered(text: String) -> Refusal {
 
 /// The refusal of a call for which there is no room, which is counted.
 pub fn overloaded(op: &Op, limit: impl Display) -> Refusal {
-    metrics::refused(CallKind::of(op), metrics::class_of(op).as_ref(), RefusalKind::Overloaded);
+    metrics::refused(op.kind(), metrics::class_of(op).as_ref(), RefusalKind::Overloaded);
     let text = format!("this manager has {limit} waiting, its limit; come again soon");
     Refusal::new(RefusalKind::Overloaded, Retry::AfterMs(OVERLOADED_RETRY_MS), text)
 }

@@ -11,7 +11,7 @@ use prost::Message as _;
 use rota_daemon::accept::Counts;
 use rota_model::{ClassName, Outcome, RefusalKind};
 use rota_proto::v1;
-use rota_protocol::{Answer, Note, Op, OpResult, PartStats, SessionEnd, Stats, Transition};
+use rota_protocol::{Answer, Note, Op, OpKind, OpResult, PartStats, SessionEnd, Stats, Transition};
 use rota_ring::{NodeReg, View, slot_of_node};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -31,59 +31,8 @@ const SECONDS_BUCKETS: &[f64] = &[
 const COUNT_BUCKETS: &[f64] =
     &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 4096.0];
 
-/// Kinds of client calls that are measured.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum CallKind {
-    /// Open.
-    Open,
-    /// Close.
-    Close,
-    /// Get.
-    Get,
-    /// One partition's page of a list.
-    List,
-    /// One long poll of a watch.
-    Pull,
-    /// A node's report.
-    Report,
-    /// Anything about documents.
-    Documents,
-}
-
-impl CallKind {
-    /// All of them, in order.
-    const ALL: [Self; 7] =
-        [Self::Open, Self::Close, Self::Get, Self::List, Self::Pull, Self::Report, Self::Documents];
-
-    /// How it is called in metrics.
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Open => "open",
-            Self::Close => "close",
-            Self::Get => "get",
-            Self::List => "list",
-            Self::Pull => "pull",
-            Self::Report => "report",
-            Self::Documents => "documents",
-        }
-    }
-
-    /// The kind of a request.
-    pub fn of(op: &Op) -> Self {
-        match op {
-            Op::Open(_) => Self::Open,
-            Op::Close(_) => Self::Close,
-            Op::Get(_) => Self::Get,
-            Op::List(_) => Self::List,
-            Op::Pull(_) => Self::Pull,
-            Op::Report(_) => Self::Report,
-            Op::Documents(_) => Self::Documents,
-        }
-    }
-}
-
 struct Calls {
-    seconds: [Histogram; 7],
+    seconds: [Histogram; OpKind::ALL.len()],
     opened_created: Counter,
     opened_existed: Counter,
     closed_finished: Counter,
@@ -222,17 +171,17 @@ impl Metrics {
     /// The handles. Without an installed recorder they count nothing.
     pub fn new() -> Self {
         let calls = Calls {
-            seconds: CallKind::ALL.map(|it| histogram!("rota_call_seconds", "op" => it.as_str())),
+            seconds: OpKind::ALL.map(|it| histogram!("rota_call_seconds", "op" => it.as_str())),
             opened_created: counter!("rota_opens_total", "outcome" => "CREATED"),
             opened_existed: counter!("rota_opens_total", "outcome" => "EXISTED"),
             closed_finished: counter!("rota_closes_total", "outcome" => "FINISHED"),
             closed_unfinished: counter!("rota_closes_total", "outcome" => "UNFINISHED"),
         };
-        for (kind, refusal) in CallKind::ALL
+        for (kind, refusal) in OpKind::ALL
             .iter()
             .flat_map(|kind| RefusalKind::ALL.iter().map(move |refusal| (*kind, *refusal)))
         {
-            let class = if kind == CallKind::Open { OTHER } else { "" };
+            let class = if kind == OpKind::Open { OTHER } else { "" };
             let _ = refusals(kind, class.to_owned(), refusal);
         }
         let step = |it: &Transition| counter!("rota_transitions_total", "step" => it.as_str());
@@ -254,7 +203,7 @@ impl Metrics {
     /// Counts an answered call.
     pub fn answered(
         &self,
-        kind: CallKind,
+        kind: OpKind,
         class: Option<&ClassName>,
         took: Duration,
         result: &OpResult,
@@ -275,6 +224,7 @@ impl Metrics {
             }
             Ok(
                 Answer::Got { .. }
+                | Answer::KeptAlive { .. }
                 | Answer::Listed(_)
                 | Answer::Pulled(_)
                 | Answer::Reported
@@ -321,7 +271,7 @@ pub fn know_classes<'a>(classes: impl Iterator<Item = &'a ClassName>) {
     for class in classes {
         if known.len() < CLASSES_MAX && !known.contains(class) {
             RefusalKind::ALL.iter().for_each(|it| {
-                let _ = refusals(CallKind::Open, class.as_str().to_owned(), *it);
+                let _ = refusals(OpKind::Open, class.as_str().to_owned(), *it);
             });
             known.insert(class.clone());
         }
@@ -330,15 +280,7 @@ pub fn know_classes<'a>(classes: impl Iterator<Item = &'a ClassName>) {
 
 /// The class by which a call is counted; nothing where it names none.
 pub fn class_of(op: &Op) -> Option<ClassName> {
-    match op {
-        Op::Open(open) => Some(open.spec.class.clone()),
-        Op::Close(_)
-        | Op::Get(_)
-        | Op::List(_)
-        | Op::Pull(_)
-        | Op::Report(_)
-        | Op::Documents(_) => None,
-    }
+    if let Op::Open(open) = op { Some(open.spec.class.clone()) } else { None }
 }
 
 fn known_or_other(class: &ClassName) -> &str {
@@ -346,25 +288,17 @@ fn known_or_other(class: &ClassName) -> &str {
     if known.contains(class) { class.as_str() } else { OTHER }
 }
 
-fn refusals(kind: CallKind, class: String, refusal: RefusalKind) -> Counter {
+fn refusals(kind: OpKind, class: String, refusal: RefusalKind) -> Counter {
     let op = kind.as_str();
     counter!("rota_refusals_total", "op" => op, "kind" => refusal.as_str(), "class" => class)
 }
 
 /// Counts a refusal, also one of which the decisions never hear. They are rare enough for a look-up.
-pub fn refused(kind: CallKind, class: Option<&ClassName>, refusal: RefusalKind) {
+pub fn refused(kind: OpKind, class: Option<&ClassName>, refusal: RefusalKind) {
     let class = match (kind, class) {
         (_, Some(class)) => known_or_other(class),
-        (CallKind::Open, None) => OTHER,
-        (
-            CallKind::Close
-            | CallKind::Get
-            | CallKind::List
-            | CallKind::Pull
-            | CallKind::Report
-            | CallKind::Documents,
-            None,
-        ) => "",
+        (OpKind::Open, None) => OTHER,
+        (_, None) => "",
     };
     refusals(kind, class.to_owned(), refusal).increment(1);
 }

@@ -15,16 +15,17 @@ pub mod watch;
 use crate::bodies::Bodies;
 use crate::driver_state::DriverState;
 use crate::mailbox::Mailbox;
-use crate::metrics::{self, CallKind};
+use crate::metrics;
 use deadline::deadline_of;
 use names::FreshNames;
 use rota_docstore::{About, Exception, codes};
 use rota_membership::Trouble;
 use rota_model::{ClusterName, NodeId, Refusal, RefusalKind, Retry};
 use rota_proto::documents::{ADMIN_KEY_METADATA, in_call, status as documents_status};
+use rota_proto::keep_alive::{keep_alive, keep_alive_response};
 use rota_proto::{refusal, request, session, v1};
-use rota_protocol::Op;
 use rota_protocol::operate::AdminKey;
+use rota_protocol::{Op, OpKind};
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -109,7 +110,7 @@ fn no_view() -> Refusal {
 }
 
 /// The status of a call that is refused before the decisions hear of it, which is counted.
-fn wrong(kind: CallKind, refused: Refusal) -> Status {
+fn wrong(kind: OpKind, refused: Refusal) -> Status {
     metrics::refused(kind, None, refused.kind);
     status(refused)
 }
@@ -133,7 +134,7 @@ impl v1::sessions_server::Sessions for SessionsService {
         let deadline = deadline_of(request.metadata());
         let shared = &self.shared;
         let op = request::open(request.into_inner(), || shared.names.next())
-            .map_err(|it| wrong(CallKind::Open, it))?;
+            .map_err(|it| wrong(OpKind::Open, it))?;
         let answer = shared.mailbox.call(Op::Open(op), deadline).await.map_err(status)?;
         let response = session::open_response(answer, |node| shared.node_address(node));
         Ok(Response::new(response.map_err(status)?))
@@ -150,7 +151,7 @@ impl v1::sessions_server::Sessions for SessionsService {
             checked.map_err(|it| in_call("session.close", it))?;
         }
         let op = request::close(request.into_inner(), || shared.names.next())
-            .map_err(|it| wrong(CallKind::Close, it))?;
+            .map_err(|it| wrong(OpKind::Close, it))?;
         let answer = shared.mailbox.call(Op::Close(op), deadline).await.map_err(status)?;
         let response = session::close_response(answer, |node| shared.node_address(node));
         Ok(Response::new(response.map_err(status)?))
@@ -162,9 +163,21 @@ impl v1::sessions_server::Sessions for SessionsService {
     ) -> Result<Response<v1::GetResponse>, Status> {
         let deadline = deadline_of(request.metadata());
         let shared = &self.shared;
-        let op = request::get(request.into_inner()).map_err(|it| wrong(CallKind::Get, it))?;
+        let op = request::get(request.into_inner()).map_err(|it| wrong(OpKind::Get, it))?;
         let answer = shared.mailbox.call(Op::Get(op), deadline).await.map_err(status)?;
         let response = session::get_response(answer, |node| shared.node_address(node));
+        Ok(Response::new(response.map_err(status)?))
+    }
+
+    async fn keep_alive(
+        &self,
+        request: Request<v1::KeepAliveRequest>,
+    ) -> Result<Response<v1::KeepAliveResponse>, Status> {
+        let deadline = deadline_of(request.metadata());
+        let op = keep_alive(request.get_ref()).map_err(|it| wrong(OpKind::KeepAlive, it))?;
+        let answer = self.shared.mailbox.call(Op::KeepAlive(op), deadline).await;
+        let node_address = |node: &NodeId| self.shared.node_address(node);
+        let response = keep_alive_response(answer.map_err(status)?, node_address);
         Ok(Response::new(response.map_err(status)?))
     }
 
@@ -173,7 +186,7 @@ impl v1::sessions_server::Sessions for SessionsService {
         request: Request<v1::ListRequest>,
     ) -> Result<Response<v1::ListResponse>, Status> {
         let deadline = deadline_of(request.metadata());
-        let op = request::list(request.into_inner()).map_err(|it| wrong(CallKind::List, it))?;
+        let op = request::list(request.into_inner()).map_err(|it| wrong(OpKind::List, it))?;
         let filter = op.filter.clone();
         let page = list::gather(&self.shared, op, deadline).await.map_err(status)?;
         let response = session::list_response(page, &filter, |node| self.shared.node_address(node));
@@ -181,7 +194,7 @@ impl v1::sessions_server::Sessions for SessionsService {
     }
 
     async fn watch(&self, request: Request<v1::WatchRequest>) -> Result<Response<Changes>, Status> {
-        let watch = request::watch(request.get_ref()).map_err(|it| wrong(CallKind::Pull, it))?;
+        let watch = request::watch(request.get_ref()).map_err(|it| wrong(OpKind::Pull, it))?;
         let changes = watch::start(self.shared.clone(), watch).map_err(status)?;
         Ok(Response::new(Box::pin(changes)))
     }

@@ -4,32 +4,23 @@
 
 use rota_model::node_msg::ToNode;
 use rota_model::{NodeId, RequestId};
+use rota_protocol::api::Place;
 use rota_protocol::{DocumentOp, Entry, Envelope, Message, Note, Op, Transition};
 use tracing::{Level, debug, enabled, info, trace, warn};
-
-fn request_of(op: &Op) -> Option<&RequestId> {
-    match op {
-        Op::Open(open) => Some(&open.request),
-        Op::Close(close) => Some(&close.request),
-        Op::Get(_) | Op::List(_) | Op::Pull(_) | Op::Report(_) | Op::Documents(_) => None,
-    }
-}
 
 /// A client's call was given to the decisions.
 pub fn entered(call: u64, op: &Op) {
     if !enabled!(Level::DEBUG) {
         return;
     }
-    match op {
-        Op::Open(open) => debug!(call, request = %open.request, session = %open.key, "open"),
-        Op::Close(close) => debug!(call, request = %close.request, session = %close.key, "close"),
-        Op::Get(get) => debug!(call, session = %get.key, "get"),
-        Op::List(_) | Op::Pull(_) => trace!(call, ?op, "a page"),
-        Op::Report(item) => debug!(call, session = %item.key, node = %item.node, "report"),
-        Op::Documents(DocumentOp::Operate(op)) => {
+    let (kind, request) = (op.kind().as_str(), op.request_id().map_or("", RequestId::as_str));
+    match op.place() {
+        Place::Session(session) => debug!(call, request, %session, kind, "a request"),
+        Place::Slot(_) => trace!(call, ?op, "a page"),
+        Place::Documents(DocumentOp::Operate(op)) => {
             debug!(call, operation = %op.request.operation, docid = %op.docid, "operate");
         }
-        Op::Documents(op) => trace!(call, ?op, "documents"),
+        Place::Documents(op) => trace!(call, ?op, "documents"),
     }
 }
 
@@ -50,7 +41,7 @@ pub fn sent(envelope: &Envelope) {
 fn message(way: &str, peer: &str, message: &Message) {
     match message {
         Message::Request { rid, op, .. } => {
-            let request = request_of(op).map_or("", RequestId::as_str);
+            let request = op.request_id().map_or("", RequestId::as_str);
             debug!(way, peer, rid, request, "forwarded request");
         }
         Message::Prepare { part, entries, .. } => {

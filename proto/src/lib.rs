@@ -29,6 +29,7 @@ pub mod bounded;
 pub mod disk;
 pub mod documents;
 pub mod encoded;
+pub mod keep_alive;
 mod mistakes;
 pub mod node;
 pub mod op;

@@ -3,7 +3,7 @@
 use crate::documents::peer::{
     document_answer, document_answer_from, document_op, document_op_from,
 };
-use crate::record::{outcome, reason_number, request_text, stamp, state};
+use crate::record::{outcome, reason_number, request_text, stamp_or_none, state};
 use crate::session::{Session, contact_to_wire, unplaced};
 use crate::v1;
 use crate::wire::{
@@ -58,7 +58,7 @@ impl TryFrom<v1::CloseOp> for CloseOp {
     fn try_from(op: v1::CloseOp) -> Result<Self, WireError> {
         Ok(CloseOp {
             key: convert("CloseOp.key", op.key)?,
-            life: if op.life == 0 { None } else { Some(stamp("CloseOp.life", op.life)?) },
+            life: stamp_or_none("CloseOp.life", op.life)?,
             request: named("CloseOp.request", RequestId::parse(&op.request))?,
             by_operator: op.by_operator,
             grace_ms: op.grace_ms.map(|it| it.min(GRACE_MS_MAX)),
@@ -231,6 +231,7 @@ pub(crate) fn request_to_wire(rid: u64, deadline_ms: u64, op: Op) -> v1::PeerReq
         Op::Open(op) => WireOp::Open(op.into()),
         Op::Close(op) => WireOp::Close((&op).into()),
         Op::Get(op) => WireOp::Get((&op).into()),
+        Op::KeepAlive(op) => WireOp::KeepAlive(op.into()),
         Op::List(op) => WireOp::List((&op).into()),
         Op::Pull(op) => WireOp::Pull((&op).into()),
         Op::Report(item) => WireOp::Report(item.into()),
@@ -246,6 +247,7 @@ pub(crate) fn op_from_wire(op: Option<v1::peer_request::Op>) -> Result<Op, WireE
         WireOp::Open(op) => Op::Open(op.try_into()?),
         WireOp::Close(op) => Op::Close(op.try_into()?),
         WireOp::Get(op) => Op::Get(op.try_into()?),
+        WireOp::KeepAlive(op) => Op::KeepAlive(op.try_into()?),
         WireOp::List(op) => Op::List(op.try_into()?),
         WireOp::Pull(op) => Op::Pull(op.try_into()?),
         WireOp::Report(item) => Op::Report(item.try_into()?),
@@ -299,7 +301,7 @@ impl TryFrom<v1::SessionView> for SessionView {
 
 /// An owner's answer on its way back.
 pub(crate) fn answer_to_wire(rid: u64, result: OpResult) -> v1::PeerAnswer {
-    use v1::peer_answer::{Closed, Got, Listed, Opened, Reported, Result as WireResult};
+    use v1::peer_answer::{Closed, Got, KeptAlive, Listed, Opened, Reported, Result as WireResult};
     let result = match result {
         Ok(Answer::Opened { outcome, session, ended_since }) => WireResult::Opened(Opened {
             outcome: v1::Outcome::from(outcome).into(),
@@ -311,6 +313,9 @@ pub(crate) fn answer_to_wire(rid: u64, result: OpResult) -> v1::PeerAnswer {
         }
         Ok(Answer::Got { session, stale }) => {
             WireResult::Got(Got { session: Some((&session).into()), stale })
+        }
+        Ok(Answer::KeptAlive { session, idle_ms }) => {
+            WireResult::KeptAlive(KeptAlive { session: Some((&session).into()), idle_ms })
         }
         Ok(Answer::Listed(page)) => WireResult::Listed(Listed {
             sessions: page.sessions.iter().map(Into::into).collect(),
@@ -349,6 +354,10 @@ pub(crate) fn answer_from_wire(
         WireResult::Got(got) => Answer::Got {
             session: convert("PeerAnswer.Got.session", got.session)?,
             stale: got.stale,
+        },
+        WireResult::KeptAlive(kept) => Answer::KeptAlive {
+            session: convert("PeerAnswer.KeptAlive.session", kept.session)?,
+            idle_ms: kept.idle_ms,
         },
         WireResult::Listed(page) => Answer::Listed(Page {
             sessions: each(page.sessions)?,

@@ -203,6 +203,11 @@ pub(crate) fn stamp(field: &'static str, number: u64) -> Result<Stamp, WireError
     named(field, Stamp::parse(number))
 }
 
+/// A stamp that may be missing: 0.
+pub(crate) fn stamp_or_none(field: &'static str, number: u64) -> Result<Option<Stamp>, WireError> {
+    if number == 0 { Ok(None) } else { stamp(field, number).map(Some) }
+}
+
 impl From<Exit> for v1::Exit {
     fn from(exit: Exit) -> Self {
         let how = match exit {

@@ -35,7 +35,7 @@ pub struct SendEvent {
 }
 
 impl Mistakes {
-    fn key(&mut self, namespace: &str, id: &str) -> Option<SessionKey> {
+    pub(crate) fn key(&mut self, namespace: &str, id: &str) -> Option<SessionKey> {
         let namespace = self.namespace(namespace);
         let id = self.note(SessionId::parse(id));
         Some(SessionKey::new(namespace?, id?))
@@ -48,7 +48,7 @@ impl Mistakes {
         Some(SessionKey::new(given?.unwrap_or_else(Namespace::default_space), id?))
     }
 
-    fn life(&mut self, life: u64) -> Option<Option<Stamp>> {
+    pub(crate) fn life(&mut self, life: u64) -> Option<Option<Stamp>> {
         if life == 0 {
             return Some(None);
         }

@@ -158,14 +158,14 @@ impl TryFrom<v1::Session> for Session {
 }
 
 /// Looks up where managers reach a node; empty when it is not registered any more.
-fn shown(view: SessionView, node_address: impl Fn(&NodeId) -> String) -> v1::Session {
+pub(crate) fn shown(view: SessionView, node_address: impl Fn(&NodeId) -> String) -> v1::Session {
     let placement = view.record.placement.as_ref();
     let address = placement.map_or_else(String::new, |it| node_address(&it.node));
     session(view, address)
 }
 
 /// A defect of the caller: the answer belongs to another kind of request.
-fn unexpected(request: &str) -> Refusal {
+pub(crate) fn unexpected(request: &str) -> Refusal {
     let message = format!("the answer to a {request} is of another kind");
     Refusal::unknown_outcome(RefusalKind::Internal, Retry::Never, message)
 }

@@ -127,6 +127,26 @@ impl Call for v1::GetRequest {
     }
 }
 
+impl Call for v1::KeepAliveRequest {
+    type Answer = v1::KeepAliveResponse;
+    const NAME: &'static str = "keep-alive";
+
+    fn may_change(&self) -> bool {
+        false
+    }
+
+    async fn send(
+        request: Request<Self>,
+        channel: Channel,
+    ) -> Result<Response<Self::Answer>, Status> {
+        sessions(channel).keep_alive(request).await
+    }
+
+    fn slot(&self, m: u32) -> Option<SlotId> {
+        slot_of(&self.namespace, &self.id, m)
+    }
+}
+
 /// Calls that concern no single slot and may be repeated: each only reads, or its service says so.
 macro_rules! calls_of_no_slot {
     (may_change: $may_change:literal; $($request:ident, $answer:ident, $name:literal, $client:ident.$method:ident;)*) => {

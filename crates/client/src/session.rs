@@ -193,6 +193,17 @@ impl Client {
         Ok(answered.answer)
     }
 
+    /// Says that somebody uses a session, and hears since when nobody had said so. It may be repeated.
+    pub async fn keep_alive(
+        &self,
+        request: v1::KeepAliveRequest,
+        wait: Duration,
+    ) -> Result<v1::KeepAliveResponse, CallError> {
+        let answered = self.call(request, wait).await?;
+        complete(answered.answer.session.is_some(), "session", &answered.endpoint)?;
+        Ok(answered.answer)
+    }
+
     /// One page of the sessions of the whole ring. Pages follow each other by `page_token`.
     pub async fn list(
         &self,

@@ -73,6 +73,13 @@ impl Sessions for Manager {
         Ok(Response::new(v1::GetResponse::default()))
     }
 
+    async fn keep_alive(
+        &self,
+        _request: Request<v1::KeepAliveRequest>,
+    ) -> Result<Response<v1::KeepAliveResponse>, Status> {
+        Err(Status::unimplemented("keep_alive"))
+    }
+
     async fn list(
         &self,
         request: Request<v1::ListRequest>,

@@ -6,8 +6,8 @@ use rota_docstore::{
 };
 use rota_model::node_msg::ReportItem;
 use rota_model::{
-    CloseOp, Epoch, GetOp, ListOp, Namespace, OpenOp, Outcome, Page, PullOp, Pulled, Refusal,
-    SessionView, SlotId, Stamp,
+    CloseOp, Epoch, GetOp, KeepAliveOp, ListOp, Namespace, OpenOp, Outcome, Page, PullOp, Pulled,
+    Refusal, RequestId, SessionKey, SessionView, SlotId, Stamp,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -160,6 +160,8 @@ pub enum Op {
     Close(CloseOp),
     /// Get.
     Get(GetOp),
+    /// A client uses a session.
+    KeepAlive(KeepAliveOp),
     /// One page of one partition.
     List(ListOp),
     /// One long poll of one partition.
@@ -197,13 +199,144 @@ impl DocumentOp {
     }
 }
 
+/// Kinds of requests, as metrics name them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OpKind {
+    /// Open.
+    Open,
+    /// Close.
+    Close,
+    /// Get.
+    Get,
+    /// A client uses a session.
+    KeepAlive,
+    /// One partition's page of a list.
+    List,
+    /// One long poll of a watch.
+    Pull,
+    /// A node's report.
+    Report,
+    /// Anything about documents.
+    Documents,
+}
+
+impl OpKind {
+    /// All of them, in order.
+    pub const ALL: [Self; 8] = [
+        Self::Open,
+        Self::Close,
+        Self::Get,
+        Self::KeepAlive,
+        Self::List,
+        Self::Pull,
+        Self::Report,
+        Self::Documents,
+    ];
+
+    /// How it is called in metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Close => "close",
+            Self::Get => "get",
+            Self::KeepAlive => "keep_alive",
+            Self::List => "list",
+            Self::Pull => "pull",
+            Self::Report => "report",
+            Self::Documents => "documents",
+        }
+    }
+}
+
+/// What a request is about.
+#[derive(Clone, Copy, Debug)]
+pub enum Place<'a> {
+    /// A session.
+    Session(&'a SessionKey),
+    /// A slot, at most the last one of the ring.
+    Slot(SlotId),
+    /// Documents.
+    Documents(&'a DocumentOp),
+}
+
+/// What an owner needs for a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Needs {
+    /// It may append something.
+    pub writes: bool,
+    /// The other copies must confirm it, by a commit or a round.
+    pub copies: bool,
+}
+
 impl Op {
+    /// Its kind.
+    pub fn kind(&self) -> OpKind {
+        match self {
+            Op::Open(_) => OpKind::Open,
+            Op::Close(_) => OpKind::Close,
+            Op::Get(_) => OpKind::Get,
+            Op::KeepAlive(_) => OpKind::KeepAlive,
+            Op::List(_) => OpKind::List,
+            Op::Pull(_) => OpKind::Pull,
+            Op::Report(_) => OpKind::Report,
+            Op::Documents(_) => OpKind::Documents,
+        }
+    }
+
+    /// What it is about.
+    pub fn place(&self) -> Place<'_> {
+        match self {
+            Op::Open(open) => Place::Session(&open.key),
+            Op::Close(close) => Place::Session(&close.key),
+            Op::Get(get) => Place::Session(&get.key),
+            Op::KeepAlive(keep) => Place::Session(&keep.key),
+            Op::Report(report) => Place::Session(&report.key),
+            Op::List(list) => Place::Slot(list.from.slot),
+            Op::Pull(pull) => Place::Slot(pull.slot),
+            Op::Documents(op) => Place::Documents(op),
+        }
+    }
+
+    /// The name by which a repetition is known.
+    pub fn request_id(&self) -> Option<&RequestId> {
+        match self {
+            Op::Open(open) => Some(&open.request),
+            Op::Close(close) => Some(&close.request),
+            Op::Get(_)
+            | Op::KeepAlive(_)
+            | Op::List(_)
+            | Op::Pull(_)
+            | Op::Report(_)
+            | Op::Documents(_) => None,
+        }
+    }
+
+    /// What its owner needs for it.
+    pub fn needs(&self) -> Needs {
+        let (writes, copies) = match self {
+            Op::Open(_) | Op::Close(_) | Op::Report(_) => (true, true),
+            Op::Get(get) => (false, !get.stale_ok),
+            Op::KeepAlive(_) => (false, true),
+            Op::List(list) => (false, !list.stale_ok),
+            Op::Pull(_) => (false, false),
+            Op::Documents(op) => match op {
+                DocumentOp::Operate(_) | DocumentOp::Clear(_) | DocumentOp::Import(_) => {
+                    (true, true)
+                }
+                DocumentOp::Sync(sync) => (false, !sync.stale_ok),
+                DocumentOp::Page(_) => (false, true),
+                DocumentOp::Follow(_) => (false, false),
+            },
+        };
+        Needs { writes, copies }
+    }
+
     /// Whether a client asks for a change, and so must hear whether it may have happened. Reports
     /// are repeated by nodes until they are acknowledged, whatever they were told.
     pub fn changes(&self) -> bool {
         match self {
             Op::Open(_) | Op::Close(_) => true,
-            Op::Get(_) | Op::List(_) | Op::Pull(_) | Op::Report(_) => false,
+            Op::Get(_) | Op::KeepAlive(_) | Op::List(_) | Op::Pull(_) | Op::Report(_) => false,
             Op::Documents(op) => op.changes(),
         }
     }
@@ -217,6 +350,7 @@ impl Op {
             | Op::Open(_)
             | Op::Close(_)
             | Op::Get(_)
+            | Op::KeepAlive(_)
             | Op::List(_)
             | Op::Pull(_)
             | Op::Report(_) => false,
@@ -241,7 +375,12 @@ impl Op {
                     let attributes = open.spec.attributes.iter();
                     attributes.map(|(name, value)| name.len() + value.len()).sum()
                 }
-                Op::Close(_) | Op::Get(_) | Op::List(_) | Op::Pull(_) | Op::Report(_) => 0,
+                Op::Close(_)
+                | Op::Get(_)
+                | Op::KeepAlive(_)
+                | Op::List(_)
+                | Op::Pull(_)
+                | Op::Report(_) => 0,
                 Op::Documents(op) => match op {
                     DocumentOp::Operate(operate) => {
                         let parameters = operate.request.parameters.as_ref();
@@ -264,6 +403,7 @@ impl Op {
             Op::Open(open) => Some(&open.key.namespace),
             Op::Close(close) => Some(&close.key.namespace).filter(|_| !close.by_operator),
             Op::Get(get) => Some(&get.key.namespace),
+            Op::KeepAlive(keep) => Some(&keep.key.namespace),
             Op::List(list) => list.filter.namespace.as_ref(),
             Op::Pull(pull) => {
                 let key = pull.filter.key.as_ref().map(|it| &it.namespace);
@@ -342,6 +482,14 @@ pub enum Answer {
         session: SessionView,
         /// True when the answer was not confirmed.
         stale: bool,
+    },
+    /// To a keep-alive.
+    KeptAlive {
+        /// The session, which lives.
+        session: SessionView,
+        /// For how long nobody had said so, in milliseconds; `None`: nobody has since this owner serves, or
+        /// since that life began.
+        idle_ms: Option<u64>,
     },
     /// To a list.
     Listed(Page),

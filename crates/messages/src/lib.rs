@@ -16,7 +16,8 @@ pub mod placements;
 pub mod stats;
 
 pub use api::{
-    Answer, DocumentAnswer, DocumentCursor, DocumentHead, DocumentOp, DocumentPage, Op, OpResult,
+    Answer, DocumentAnswer, DocumentCursor, DocumentHead, DocumentOp, DocumentPage, Op, OpKind,
+    OpResult,
 };
 pub use disk::{Disk, DiskWrite, Identity, PartMeta};
 pub use documents::{Doc, DocKey, session_of};

@@ -55,6 +55,15 @@ pub struct GetOp {
     pub stale_ok: bool,
 }
 
+/// Say that a session is used.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct KeepAliveOp {
+    /// Which.
+    pub key: SessionKey,
+    /// Only this life, if given; another life is refused with LIFE_MISMATCH.
+    pub life: Option<Stamp>,
+}
+
 /// Which sessions a list or a watch shows. Every given condition must hold.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Filter {

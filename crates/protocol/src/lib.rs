@@ -44,7 +44,7 @@ pub use crate::settings::{sizes, timing};
 pub use rota_messages::{
     Answer, Chunk, Disk, DiskWrite, Doc, DocKey, DocName, DocumentAnswer, DocumentCursor,
     DocumentHead, DocumentOp, DocumentPage, Entry, Envelope, Identity, Message, NodeOrdered, Op,
-    OpResult, Order, Ordered, PartMeta, PartStats, Stats, Write, api, message, placements,
+    OpKind, OpResult, Order, Ordered, PartMeta, PartStats, Stats, Write, api, message, placements,
     session_of,
 };
 

@@ -347,7 +347,9 @@ impl Checker {
     fn on_result(&mut self, now_us: u64, run: Run, result: &OpResult) {
         let Ok(answer) = result else { return };
         match answer {
-            Answer::Opened { session, .. } | Answer::Closed { session, .. } => {
+            Answer::Opened { session, .. }
+            | Answer::Closed { session, .. }
+            | Answer::KeptAlive { session, .. } => {
                 self.on_told(now_us, run, session, true);
             }
             Answer::Got { session, stale } => {

@@ -68,6 +68,7 @@ pub fn what_of(result: &OpResult) -> &'static str {
         Ok(Answer::Got { .. }) => "GOT",
         Ok(Answer::Listed(_)) => "LISTED",
         Ok(Answer::Pulled(_)) => "PULLED",
+        Ok(Answer::KeptAlive { .. }) => "KEPT_ALIVE",
         Ok(Answer::Reported) => "REPORTED",
         Ok(Answer::Documents(_)) => "DOCUMENTS",
         Err(refusal) => refusal.kind.as_str(),

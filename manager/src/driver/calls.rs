@@ -1,9 +1,9 @@
 //! Who waits for an answer of the decisions.
 
-use crate::metrics::{CallKind, Metrics};
+use crate::metrics::Metrics;
 use rota_model::node_msg::{Registered, Renewed};
 use rota_model::{ClassName, Refusal};
-use rota_protocol::{NodeOrdered, OpResult, Ordered};
+use rota_protocol::{NodeOrdered, OpKind, OpResult, Ordered};
 use std::collections::HashMap;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -14,7 +14,7 @@ pub const WAITING_MAX: usize = 65_536;
 
 enum Waiting {
     Op {
-        kind: CallKind,
+        kind: OpKind,
         class: Option<ClassName>,
         entered: Instant,
         reply: oneshot::Sender<OpResult>,
@@ -47,7 +47,7 @@ impl Calls {
     /// A client's call; gives its number.
     pub fn op(
         &mut self,
-        (kind, class): (CallKind, Option<ClassName>),
+        (kind, class): (OpKind, Option<ClassName>),
         entered: Instant,
         reply: oneshot::Sender<OpResult>,
     ) -> u64 {

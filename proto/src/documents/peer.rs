@@ -209,6 +209,7 @@ pub(crate) fn document_op_from(op: peer_request::Op) -> Result<DocumentOp, WireE
         Wire::Open(_)
         | Wire::Close(_)
         | Wire::Get(_)
+        | Wire::KeepAlive(_)
         | Wire::List(_)
         | Wire::Pull(_)
         | Wire::Report(_) => {
@@ -265,6 +266,7 @@ pub(crate) fn document_answer_from(
         Wire::Opened(_)
         | Wire::Closed(_)
         | Wire::Got(_)
+        | Wire::KeptAlive(_)
         | Wire::Listed(_)
         | Wire::Pulled(_)
         | Wire::Reported(_)

@@ -1,6 +1,7 @@
 //! Sessions: `ringctl session …`.
 
 mod change;
+mod keep_alive;
 mod show;
 
 pub use show::{Shown, state_name};
@@ -31,6 +32,9 @@ pub enum SessionCommand {
     /// End a session. Exit code 1 when it is closing and has not ended yet: its program uses its grace, or its
     /// node is silent. Both are told.
     Close(CloseArguments),
+    /// Say that somebody uses a session, and tell since when nobody had said so.
+    #[command(name = "keepalive")]
+    KeepAlive(keep_alive::KeepAliveArguments),
     /// List the sessions of the ring.
     List(ListArguments),
     /// Follow changes, one line each; ends on Ctrl-C or SIGTERM, with exit code 0.
@@ -215,6 +219,7 @@ async fn carry_out(client: &Client, command: &SessionCommand, out: &mut Out) -> 
         SessionCommand::Open(arguments) => open(client, arguments, out).await,
         SessionCommand::Get(arguments) => get(client, arguments, out).await,
         SessionCommand::Close(arguments) => close(client, arguments, out).await,
+        SessionCommand::KeepAlive(arguments) => keep_alive::run(client, arguments, out).await,
         SessionCommand::List(arguments) => list(client, arguments, out).await,
         SessionCommand::Watch(arguments) => change::watch(client, arguments, out).await,
         SessionCommand::Send(arguments) => send(client, arguments, out).await,

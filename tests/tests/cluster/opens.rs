@@ -1,6 +1,7 @@
 //! Opening, reading and closing through any manager.
 
 use rota_client::v1;
+use rota_model::RefusalKind;
 use rota_tests::sessions::{CALL, becomes, close, get, listed, open, opened, read};
 use rota_tests::{Cluster, PATIENCE, TestFolder, eventually};
 use v1::{Outcome, SessionState};
@@ -209,5 +210,30 @@ async fn ringctl_opens_reads_lists_and_closes_through_any_manager() {
         (&absent["reason"], &absent["retry"]),
         (&"NOT_FOUND".into(), &"when_changed".into())
     );
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_is_kept_alive_through_any_manager_as_long_as_it_lives() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    let managers = cluster.clients();
+    let used = |life| v1::KeepAliveRequest { id: "room".to_owned(), life, ..Default::default() };
+    let refusal = managers[0].keep_alive(used(0), CALL).await.unwrap_err();
+    assert_eq!(refusal.refusal().unwrap().kind, RefusalKind::NotFound);
+    let session = managers[0].open(open("room", "counter"), CALL).await.unwrap().session.unwrap();
+    let first = managers[1].keep_alive(used(0), CALL).await.unwrap();
+    assert_eq!((first.session.unwrap().life, first.idle_ms), (session.life, None));
+    let second = managers[2].keep_alive(used(session.life), CALL).await.unwrap();
+    assert!(second.idle_ms.is_some(), "the owner heard of the first one");
+    let refusal = managers[2].keep_alive(used(session.life + 1), CALL).await.unwrap_err();
+    assert_eq!(refusal.refusal().unwrap().kind, RefusalKind::LifeMismatch);
+    let told = cluster.ringctl(&["session", "keepalive", "room", "-o", "json"]).await.json();
+    assert!(told["idle_ms"].is_u64() && told["state"] == "READY", "{told}");
+    managers[1].close(close("room"), CALL).await.unwrap();
+    let refusal = managers[0].keep_alive(used(0), CALL).await.unwrap_err();
+    let refusal = refusal.refusal().unwrap();
+    assert_eq!(refusal.kind, RefusalKind::NotFound, "{refusal:?}");
+    assert!(refusal.message.contains("CLOSED"), "{refusal:?}");
     cluster.end().await;
 }

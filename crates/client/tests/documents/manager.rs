@@ -220,6 +220,13 @@ impl Sessions for Manager {
         Err(Status::unimplemented("get"))
     }
 
+    async fn keep_alive(
+        &self,
+        _request: Request<v1::KeepAliveRequest>,
+    ) -> Result<Response<v1::KeepAliveResponse>, Status> {
+        Err(Status::unimplemented("keep_alive"))
+    }
+
     async fn list(
         &self,
         _request: Request<v1::ListRequest>,

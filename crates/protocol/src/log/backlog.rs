@@ -4,7 +4,8 @@
 use crate::log::env::Env;
 use crate::log::lead::Lead;
 use crate::log::state::Log;
-use rota_messages::{DocumentOp, Op};
+use rota_messages::Op;
+use rota_messages::api::Needs;
 use rota_model::{Refusal, RefusalKind, Retry};
 
 /// A silent copy is suspected after `suspect_ms` and taken out at once, unless the config store is
@@ -19,22 +20,9 @@ const NEWS_ENTRIES: usize = 2;
 impl Lead {
     /// Why a request cannot be taken now, if so: it would wait behind a commit that may not come.
     pub fn refuses_backlog(&self, env: &Env, log: &Log, op: &Op) -> Option<Refusal> {
-        let (writes, confirmed) = match op {
-            Op::Open(_) | Op::Close(_) | Op::Report(_) => (true, true),
-            Op::Get(get) => (false, !get.stale_ok),
-            Op::List(list) => (false, !list.stale_ok),
-            Op::Pull(_) => (false, false),
-            Op::Documents(op) => match op {
-                DocumentOp::Operate(_) | DocumentOp::Clear(_) | DocumentOp::Import(_) => {
-                    (true, true)
-                }
-                DocumentOp::Sync(sync) => (false, !sync.stale_ok),
-                DocumentOp::Page(_) => (false, true),
-                DocumentOp::Follow(_) => (false, false),
-            },
-        };
+        let Needs { writes, copies } = op.needs();
         let retry = Retry::AfterMs(env.config.timing.retry_ms);
-        if confirmed && let Some(text) = self.lost_copy(env, log) {
+        if copies && let Some(text) = self.lost_copy(env, log) {
             let kind = if env.store.is_away {
                 RefusalKind::ConfigStoreAway
             } else {

@@ -111,20 +111,18 @@ impl Resident for Residents {
 
 impl RequestHandler for Residents {
     fn carry_out(&mut self, led: &mut At<'_>, origin: Origin, op: Op) {
-        match op {
-            Op::Documents(_) => self.documents.carry_out(led, origin, op),
-            Op::Open(_) | Op::Close(_) | Op::Get(_) | Op::List(_) | Op::Pull(_) | Op::Report(_) => {
-                self.sessions.carry_out(led, origin, op);
-            }
+        if matches!(op, Op::Documents(_)) {
+            self.documents.carry_out(led, origin, op);
+        } else {
+            self.sessions.carry_out(led, origin, op);
         }
     }
 
     fn confirmed(&mut self, led: &mut At<'_>, origin: Origin, op: Op) {
-        match op {
-            Op::Documents(_) => self.documents.confirmed(led, origin, op),
-            Op::Open(_) | Op::Close(_) | Op::Get(_) | Op::List(_) | Op::Pull(_) | Op::Report(_) => {
-                self.sessions.confirmed(led, origin, op);
-            }
+        if matches!(op, Op::Documents(_)) {
+            self.documents.confirmed(led, origin, op);
+        } else {
+            self.sessions.confirmed(led, origin, op);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use rota_docstore::space::SPACE_CLASS;
 use rota_docstore::{DocName, Territory};
+use rota_messages::api::Place;
 use rota_messages::{DocumentOp, Op};
 use rota_model::items::POOL_CLASS;
 use rota_model::node_msg::SlotRange;
@@ -10,14 +11,10 @@ use rota_ring::{slot_of_document, slot_of_pool, slot_of_session};
 
 /// The slot that a request is about.
 pub(crate) fn slot_of_request(op: &Op, m: u32) -> SlotId {
-    match op {
-        Op::Open(open) => slot_of_session(&open.key, m),
-        Op::Close(close) => slot_of_session(&close.key, m),
-        Op::Get(get) => slot_of_session(&get.key, m),
-        Op::Report(report) => slot_of_session(&report.key, m),
-        Op::List(list) => SlotId(list.from.slot.0.min(m.saturating_sub(1))),
-        Op::Pull(pull) => SlotId(pull.slot.0.min(m.saturating_sub(1))),
-        Op::Documents(op) => slot_of_op(op, m),
+    match op.place() {
+        Place::Session(session) => slot_of_session(session, m),
+        Place::Slot(slot) => SlotId(slot.0.min(m.saturating_sub(1))),
+        Place::Documents(op) => slot_of_op(op, m),
     }
 }
 

@@ -82,16 +82,10 @@ impl Waiting {
     /// that has just become the owner may know it later than this one and let the first message fall,
     /// so it is told a second time.
     fn silence_ms(&self, is_moved: bool) -> u64 {
-        match &self.op {
-            Op::Pull(pull) if !is_moved => SILENCE_MS.saturating_add(pull.wait_ms),
-            Op::Pull(_)
-            | Op::Open(_)
-            | Op::Close(_)
-            | Op::Get(_)
-            | Op::List(_)
-            | Op::Report(_)
-            | Op::Documents(_) => SILENCE_MS,
+        if let (Op::Pull(pull), false) = (&self.op, is_moved) {
+            return SILENCE_MS.saturating_add(pull.wait_ms);
         }
+        SILENCE_MS
     }
 
     /// Whether a copy of it that arrives late may be carried out, though it was refused so: owners
@@ -386,26 +380,15 @@ fn silent(env: &Env, slot: SlotId, asked: ManagerNumber) -> String {
 /// What clients of a namespace are told that is switched off, or that does not exist.
 fn refused_by_namespace(env: &Env, op: &Op) -> Option<OpResult> {
     let exception = env.desks.spaces.check_open(op.space()?).err()?.at(Phase::Before);
-    let about_documents = |it| Ok(Answer::Documents(it));
-    Some(match op {
-        Op::Documents(DocumentOp::Operate(op)) => {
-            let exception = exception.in_call(&op.request.operation);
-            about_documents(DocumentAnswer::Operated(Err(exception)))
-        }
-        Op::Documents(DocumentOp::Sync(_)) => {
-            about_documents(DocumentAnswer::Synced(Err(exception)))
-        }
-        Op::Documents(_)
-        | Op::Open(_)
-        | Op::Close(_)
-        | Op::Get(_)
-        | Op::List(_)
-        | Op::Pull(_)
-        | Op::Report(_) => {
-            let message = exception.details().message.clone();
-            Err(Refusal::new(RefusalKind::NamespaceOff, exception.retry(), message))
-        }
-    })
+    if let Op::Documents(DocumentOp::Operate(op)) = op {
+        let exception = exception.in_call(&op.request.operation);
+        return Some(Ok(Answer::Documents(DocumentAnswer::Operated(Err(exception)))));
+    }
+    if let Op::Documents(DocumentOp::Sync(_)) = op {
+        return Some(Ok(Answer::Documents(DocumentAnswer::Synced(Err(exception)))));
+    }
+    let message = exception.details().message.clone();
+    Some(Err(Refusal::new(RefusalKind::NamespaceOff, exception.retry(), message)))
 }
 
 fn too_late(env: &Env, waiting: Waiting) -> (Caller, Refusal) {

@@ -137,15 +137,7 @@ pub(crate) fn no_room_yet(env: &Env, open: &OpenOp) -> Refusal {
 }
 
 fn open_in(op: &Op) -> Option<&OpenOp> {
-    match op {
-        Op::Open(open) => Some(open),
-        Op::Close(_)
-        | Op::Get(_)
-        | Op::List(_)
-        | Op::Pull(_)
-        | Op::Report(_)
-        | Op::Documents(_) => None,
-    }
+    if let Op::Open(open) = op { Some(open) } else { None }
 }
 
 /// Opens that wait for a node with room.

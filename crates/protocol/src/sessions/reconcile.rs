@@ -409,12 +409,11 @@ impl Sessions {
                 }
                 Op::Close(_)
                 | Op::Get(_)
+                | Op::KeepAlive(_)
                 | Op::List(_)
                 | Op::Pull(_)
                 | Op::Report(_)
-                | Op::Documents(_) => {
-                    self.run(led, origin);
-                }
+                | Op::Documents(_) => self.run(led, origin),
             }
         }
     }

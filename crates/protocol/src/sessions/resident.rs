@@ -58,6 +58,7 @@ impl Resident for Sessions {
                 self.ask_for(led, key, &record);
             }
             SessionState::Closed | SessionState::Failed | SessionState::Lost => {
+                self.uses.forget(&record.key);
                 self.release(led, &record.key);
             }
             SessionState::Ready => self.rerun_waiters(led, &record.key),
@@ -120,12 +121,13 @@ impl RequestHandler for Sessions {
                 self.reply(led, origin, result);
             }
             Op::Get(get) if reads => self.on_get(led, origin, &get.key),
-            Op::List(_) if reads => led.confirm_then(origin),
+            Op::List(_) | Op::KeepAlive(_) if reads => led.confirm_then(origin),
             Op::Pull(_) if reads => self.watches.serve_pull(led, origin),
             Op::Open(op) if open => self.on_open(led, origin, op),
             Op::Close(op) if open => self.on_close(led, origin, &op),
             Op::Report(item) if open => self.on_report(led, origin, &item),
             Op::Get(_)
+            | Op::KeepAlive(_)
             | Op::List(_)
             | Op::Pull(_)
             | Op::Open(_)
@@ -145,6 +147,7 @@ impl RequestHandler for Sessions {
                 let result = Ok(Answer::Listed(page(led, &list)));
                 self.reply(led, origin, result);
             }
+            Op::KeepAlive(keep) => self.on_keep_alive_confirmed(led, origin, &keep),
             Op::Open(open) => self.on_open_confirmed(led, origin, open),
             Op::Close(close) => self.on_close_confirmed(led, origin, close),
             Op::Report(_) => self.reply(led, origin, Ok(Answer::Reported)),
@@ -167,7 +170,7 @@ impl RequestHandler for Sessions {
                 }
                 Some(Op::Open(open)) => Err(still_opening(led, open)),
                 Some(Op::Close(close)) => still_closing(led, close),
-                Some(Op::Get(_) | Op::List(_) | Op::Pull(_) | Op::Report(_)) => {
+                Some(Op::Get(_) | Op::KeepAlive(_) | Op::List(_) | Op::Pull(_) | Op::Report(_)) => {
                     Err(led.too_late("the copies did not confirm in time"))
                 }
                 Some(Op::Documents(_)) | None => continue,
@@ -259,9 +262,12 @@ fn has_begun(led: &At<'_>, op: &Op) -> bool {
     let (session, request, opens) = match op {
         Op::Open(open) => (&open.key, &open.request, true),
         Op::Close(close) => (&close.key, &close.request, false),
-        Op::Get(_) | Op::List(_) | Op::Pull(_) | Op::Report(_) | Op::Documents(_) => {
-            return false;
-        }
+        Op::Get(_)
+        | Op::KeepAlive(_)
+        | Op::List(_)
+        | Op::Pull(_)
+        | Op::Report(_)
+        | Op::Documents(_) => return false,
     };
     let entry = led.log.replica.request(&key_of(led.env, session), request);
     entry.is_some_and(|it| match it.fate {

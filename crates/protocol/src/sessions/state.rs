@@ -3,6 +3,7 @@
 use crate::log::origin::Origin;
 use crate::sessions::capacity::AwaitingCapacity;
 use crate::sessions::drain::Draining;
+use crate::sessions::keep_alive::Uses;
 use crate::sessions::scan::Scanning;
 use crate::sessions::watch::Watches;
 use rota_model::{NodeId, SessionKey, Token};
@@ -82,6 +83,8 @@ pub(crate) struct Sessions {
     pub work: BTreeMap<SessionKey, Work>,
     pub capacity: AwaitingCapacity,
     pub drain: Draining,
+    /// When clients said that they use them.
+    pub uses: Uses,
     pub watches: Watches,
     pub scanning: Scanning,
 }

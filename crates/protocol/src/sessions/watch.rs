@@ -69,14 +69,10 @@ impl Watches {
     pub(crate) fn expire_pulls(&mut self, led: &mut At<'_>) {
         let now = led.env.now.mono_ms;
         let over = self.pulls.iter().any(|origin| {
-            led.inbox.live.get(origin).is_none_or(|asked| match &asked.op {
-                Op::Pull(pull) => now >= asked.arrived_ms + pull.wait_ms,
-                Op::Open(_)
-                | Op::Close(_)
-                | Op::Get(_)
-                | Op::List(_)
-                | Op::Report(_)
-                | Op::Documents(_) => true,
+            let asked = led.inbox.live.get(origin);
+            asked.is_none_or(|asked| {
+                let Op::Pull(pull) = &asked.op else { return true };
+                now >= asked.arrived_ms + pull.wait_ms
             })
         });
         if over {

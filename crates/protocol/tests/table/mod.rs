@@ -154,6 +154,10 @@ pub fn get(id: &str) -> Op {
     Op::Get(GetOp { key: key(id), stale_ok: false })
 }
 
+pub fn keep_alive(id: &str) -> Op {
+    Op::KeepAlive(KeepAliveOp { key: key(id), life: None })
+}
+
 /// A node's news of a session.
 pub fn report(id: &str, placement: &Placement, event: ReportEvent) -> Op {
     Op::Report(ReportItem {

@@ -19,6 +19,7 @@ pub fn check(ledger: &Ledger) -> Verdict {
             Answer::Opened { .. }
             | Answer::Listed(_)
             | Answer::Pulled(_)
+            | Answer::KeptAlive { .. }
             | Answer::Reported
             | Answer::Documents(_),
         )

@@ -64,7 +64,13 @@ fn of_asked(asked: &Asked) -> Vec<Observation> {
             }
             Ok(Answer::Got { stale: true, .. }) => continue,
             Ok(Answer::Got { session, .. }) => (attempt.sent_us, of_record(&session.record), false),
-            Ok(Answer::Listed(_) | Answer::Pulled(_) | Answer::Reported | Answer::Documents(_)) => {
+            Ok(
+                Answer::KeptAlive { .. }
+                | Answer::Listed(_)
+                | Answer::Pulled(_)
+                | Answer::Reported
+                | Answer::Documents(_),
+            ) => {
                 continue;
             }
             Err(refusal) if refusal.kind == RefusalKind::NotFound => {

@@ -23,6 +23,7 @@ fn essence(result: &OpResult) -> Option<(String, Stamp, String, String)> {
             Answer::Got { .. }
             | Answer::Listed(_)
             | Answer::Pulled(_)
+            | Answer::KeptAlive { .. }
             | Answer::Reported
             | Answer::Documents(_),
         )

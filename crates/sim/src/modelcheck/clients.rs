@@ -185,6 +185,7 @@ impl Clients {
                 Answer::Closed { finished: false, .. }
                 | Answer::Listed(_)
                 | Answer::Pulled(_)
+                | Answer::KeptAlive { .. }
                 | Answer::Reported
                 | Answer::Documents(_),
             )

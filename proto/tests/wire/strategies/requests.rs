@@ -39,6 +39,10 @@ pub fn get_op() -> Any<GetOp> {
     (key(), any::<bool>()).prop_map(|(key, stale_ok)| GetOp { key, stale_ok }).boxed()
 }
 
+pub fn keep_alive_op() -> Any<KeepAliveOp> {
+    (key(), of(stamp())).prop_map(|(key, life)| KeepAliveOp { key, life }).boxed()
+}
+
 /// Filters as a client can write them: without a key.
 pub fn client_filter() -> Any<Filter> {
     let class = of(name(ClassName::parse));
@@ -103,6 +107,7 @@ pub fn op() -> Any<Op> {
     prop_oneof![
         open_op().prop_map(Op::Open),
         close_op().prop_map(Op::Close),
+        keep_alive_op().prop_map(Op::KeepAlive),
         get_op().prop_map(Op::Get),
         list.prop_map(Op::List),
         pull_op().prop_map(Op::Pull),
@@ -232,6 +237,8 @@ pub fn answer() -> Any<Answer> {
             .prop_map(|(session, stale)| Answer::Got { session, stale }),
         page.prop_map(Answer::Listed),
         pulled.prop_map(Answer::Pulled),
+        (view_of_session(), of(0..=GRACE_MS_MAX))
+            .prop_map(|(session, idle_ms)| Answer::KeptAlive { session, idle_ms }),
         Just(Answer::Reported),
         document_answer().prop_map(Answer::Documents),
     ]
