@@ -14,7 +14,8 @@
 //! and its caller is told X-QUOTA after `--work-ms`. See [`Operation::work`].
 
 use rota_docstore::{
-    About, Checker, Credentials, Desk, DocName, Exception, FieldError, Operation, Place, Singleton,
+    About, Checker, Credentials, DocName, Exception, FieldError, Operation, Place, Singleton,
+    Transaction,
 };
 use rota_manager::Application;
 use rota_protocol::operate;
@@ -62,20 +63,20 @@ impl Operation for Deposit {
         Ok(deposit)
     }
 
-    fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
-        let name = own_account(desk)?;
-        if let Some(balance) = desk.repeated::<Balance>(&name)? {
-            return desk.answer_json(&balance);
+    fn work(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Exception> {
+        let name = own_account(transaction)?;
+        if let Some(balance) = transaction.repeated::<Balance>(&name)? {
+            return transaction.answer_json(&balance);
         }
-        let draft = desk.current(&name)?;
-        draft.ensure();
-        let Balance { cents } = draft.one::<Balance>()?.unwrap_or_default();
+        let edited = transaction.current(&name)?;
+        edited.ensure();
+        let Balance { cents } = edited.one::<Balance>()?.unwrap_or_default();
         let cents = cents.checked_add(self.cents);
         let cents = cents.ok_or_else(|| Exception::business("RICH", "there is no room for it"))?;
         let balance = Balance { cents };
-        draft.put_one(&balance)?;
-        desk.remember(&name, &balance)?;
-        desk.answer_json(&balance)
+        edited.put_one(&balance)?;
+        transaction.remember(&name, &balance)?;
+        transaction.answer_json(&balance)
     }
 }
 
@@ -96,27 +97,27 @@ impl Operation for Interest {
         Ok(interest)
     }
 
-    fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
-        let name = own_account(desk)?;
-        if let Some(balance) = desk.repeated::<Balance>(&name)? {
-            return desk.answer_json(&balance);
+    fn work(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Exception> {
+        let name = own_account(transaction)?;
+        if let Some(balance) = transaction.repeated::<Balance>(&name)? {
+            return transaction.answer_json(&balance);
         }
         // What it reads comes first: a worker that lacks a document begins anew.
-        let draft = desk.current(&name)?;
-        draft.must_exist()?;
-        let Balance { cents } = draft.one::<Balance>()?.unwrap_or_default();
+        let edited = transaction.current(&name)?;
+        edited.must_exist()?;
+        let Balance { cents } = edited.one::<Balance>()?.unwrap_or_default();
         sleep(Duration::from_millis(self.ms));
         let more = cents.saturating_mul(self.permille) / 1_000;
         let balance = Balance { cents: cents.saturating_add(more) };
-        desk.current(&name)?.put_one(&balance)?;
-        desk.remember(&name, &balance)?;
-        desk.answer_json(&balance)
+        transaction.current(&name)?.put_one(&balance)?;
+        transaction.remember(&name, &balance)?;
+        transaction.answer_json(&balance)
     }
 }
 
-fn own_account(desk: &Desk<'_>) -> Result<DocName, FieldError> {
-    let account = desk.request().map_or("", |it| it.who.account.as_str());
-    desk.name("Acc", account)
+fn own_account(transaction: &Transaction<'_>) -> Result<DocName, FieldError> {
+    let account = transaction.request().map_or("", |it| it.who.account.as_str());
+    transaction.name("Acc", account)
 }
 
 /// The key of an account is its name, backwards. Who names no account may only look.

@@ -253,7 +253,7 @@ mod tests {
     use super::*;
     use rota_model::items::Orders;
     use rota_model::{Epoch, Incarnation, LogPos, Nonce, PoolName, Seq, SlotId};
-    use rota_protocol::{Doc, DocKey, Identity, PartMeta};
+    use rota_protocol::{Doc, DocKey, Identity, PartitionMeta};
 
     fn folder_of(path: &Path, manager: &str) -> Result<(Box<dyn Engine>, Disk)> {
         let cluster = ClusterName::parse("c").unwrap();
@@ -266,7 +266,7 @@ mod tests {
         let doc = Arc::new(doc);
         let key = DocKey::new(SlotId(5), doc.name().clone());
         let gone = DocKey::new(SlotId(6), key.name.clone());
-        let meta = PartMeta {
+        let meta = PartitionMeta {
             pe: Epoch(4),
             last: LogPos::new(Epoch(4), Seq(2)),
             whole: true,
@@ -317,7 +317,7 @@ mod tests {
                 "record \"d\\x00\\x00\\x00\\x05z\\x00pool\\x00default\": document z/pool/default: ",
             ),
             (b"d\0\0\0\x05z\0pool", b"", "record \"d\\x00\\x00\\x00\\x05z\\x00pool\": key"),
-            (b"p\0\0\0\x07", b"\xff", "record \"p\\x00\\x00\\x00\\x07\": PartMeta"),
+            (b"p\0\0\0\x07", b"\xff", "record \"p\\x00\\x00\\x00\\x07\": PartitionMeta"),
             (b"p\0", &[], "record \"p\\x00\": "),
             (b"i", b"\xff", "record \"i\": Identity"),
             (b"x", b"", "record \"x\": it is of an unknown kind"),

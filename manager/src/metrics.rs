@@ -11,7 +11,9 @@ use prost::Message as _;
 use rota_daemon::accept::Counts;
 use rota_model::{ClassName, Outcome, RefusalKind};
 use rota_proto::v1;
-use rota_protocol::{Answer, Note, Op, OpKind, OpResult, PartStats, SessionEnd, Stats, Transition};
+use rota_protocol::{
+    Answer, Note, Op, OpKind, OpResult, PartitionStats, SessionEnd, Stats, Transition,
+};
 use rota_ring::{NodeReg, View, slot_of_node};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -211,27 +213,15 @@ impl Metrics {
         if let Some(seconds) = self.calls.seconds.get(kind as usize) {
             seconds.record(took);
         }
-        match result {
-            Ok(Answer::Opened { outcome: Outcome::Created, .. }) => {
-                self.calls.opened_created.increment(1);
-            }
-            Ok(Answer::Opened { outcome: Outcome::Existed, .. }) => {
-                self.calls.opened_existed.increment(1);
-            }
-            Ok(Answer::Closed { finished: true, .. }) => self.calls.closed_finished.increment(1),
-            Ok(Answer::Closed { finished: false, .. }) => {
-                self.calls.closed_unfinished.increment(1);
-            }
-            Ok(
-                Answer::Got { .. }
-                | Answer::KeptAlive { .. }
-                | Answer::Listed(_)
-                | Answer::Pulled(_)
-                | Answer::Reported
-                | Answer::Documents(_),
-            ) => {}
-            Err(refusal) => refused(kind, class, refusal.kind),
-        }
+        let counted = match result {
+            Err(refusal) => return refused(kind, class, refusal.kind),
+            Ok(Answer::Opened { outcome: Outcome::Created, .. }) => &self.calls.opened_created,
+            Ok(Answer::Opened { outcome: Outcome::Existed, .. }) => &self.calls.opened_existed,
+            Ok(Answer::Closed { finished: true, .. }) => &self.calls.closed_finished,
+            Ok(Answer::Closed { finished: false, .. }) => &self.calls.closed_unfinished,
+            Ok(_) => return,
+        };
+        counted.increment(1);
     }
 
     /// Counts a step of the protocol, and the end of a session where it is one.
@@ -400,7 +390,7 @@ fn write_look(text: &mut String, look: &Look) -> std::fmt::Result {
 }
 
 /// Sessions are told by the owner of their partition alone, so that a sum counts each once.
-fn write_sessions(text: &mut String, parts: &[PartStats]) -> std::fmt::Result {
+fn write_sessions(text: &mut String, parts: &[PartitionStats]) -> std::fmt::Result {
     writeln!(
         text,
         "# HELP rota_sessions Sessions of partitions that this manager owns, tombstones included."
@@ -457,8 +447,8 @@ mod tests {
         BootId, ClusterName, ManagerId, ManagerNumber, NodeId, NodeState, PoolName, SessionState,
     };
 
-    fn part(number: u32, role: &'static str) -> PartStats {
-        PartStats {
+    fn part(number: u32, role: &'static str) -> PartitionStats {
+        PartitionStats {
             part: ManagerNumber(number),
             role,
             last: LogPos::ZERO,

@@ -52,13 +52,13 @@ fn message(way: &str, peer: &str, message: &Message) {
         }
         Message::Answer { .. }
         | Message::Ack { .. }
-        | Message::Missing { .. }
+        | Message::Nack { .. }
         | Message::SyncAsk { .. }
         | Message::SyncReport { .. }
         | Message::SyncData { .. }
-        | Message::SyncTaken { .. }
-        | Message::Confirm { .. }
-        | Message::Confirmed { .. }
+        | Message::SyncApplied { .. }
+        | Message::ReadIndex { .. }
+        | Message::ReadIndexConfirmed { .. }
         | Message::SnapshotChunk { .. }
         | Message::SnapshotAck { .. }
         | Message::Heartbeat { .. }

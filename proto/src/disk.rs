@@ -12,7 +12,7 @@ use crate::record::forgotten_stamp;
 use crate::v1;
 use crate::wire::{WireError, convert, named};
 use prost::Message;
-use rota_messages::{Doc, DocKey, DocName, Identity, PartMeta};
+use rota_messages::{Doc, DocKey, DocName, Identity, PartitionMeta};
 use rota_model::{Epoch, Incarnation, LogPos, ManagerNumber, Nonce, SlotId};
 
 /// Bytes of a document's key.
@@ -59,7 +59,7 @@ fn decode<M: Message + Default>(field: &'static str, bytes: &[u8]) -> Result<M, 
     M::decode(bytes).map_err(|error| WireError::new(field, error.to_string()))
 }
 
-/// Key of a partition's [`PartMeta`]; orders as the numbers do.
+/// Key of a partition's [`PartitionMeta`]; orders as the numbers do.
 pub fn encode_part_key(part: ManagerNumber) -> [u8; 4] {
     part.0.to_be_bytes()
 }
@@ -72,20 +72,20 @@ pub fn decode_part_key(bytes: &[u8]) -> Result<ManagerNumber, WireError> {
 }
 
 /// Bytes of what a manager knows of a partition.
-pub fn encode_part_meta(meta: PartMeta) -> Vec<u8> {
-    let PartMeta { pe, last, whole, forgotten, found_from } = meta;
+pub fn encode_part_meta(meta: PartitionMeta) -> Vec<u8> {
+    let PartitionMeta { pe, last, whole, forgotten, found_from } = meta;
     let (last, found_from) = (Some(last.into()), found_from.map(Into::into));
-    v1::PartMeta { pe: pe.0, last, whole, forgotten: forgotten.as_u64(), found_from }
+    v1::PartitionMeta { pe: pe.0, last, whole, forgotten: forgotten.as_u64(), found_from }
         .encode_to_vec()
 }
 
 /// What a manager knows of a partition, from its bytes.
-pub fn decode_part_meta(bytes: &[u8]) -> Result<PartMeta, WireError> {
-    let meta: v1::PartMeta = decode("PartMeta", bytes)?;
-    let last = convert("PartMeta.last", meta.last)?;
-    let forgotten = forgotten_stamp("PartMeta.forgotten", meta.forgotten)?;
+pub fn decode_part_meta(bytes: &[u8]) -> Result<PartitionMeta, WireError> {
+    let meta: v1::PartitionMeta = decode("PartitionMeta", bytes)?;
+    let last = convert("PartitionMeta.last", meta.last)?;
+    let forgotten = forgotten_stamp("PartitionMeta.forgotten", meta.forgotten)?;
     let found_from = meta.found_from.map(LogPos::from);
-    Ok(PartMeta { pe: Epoch(meta.pe), last, whole: meta.whole, forgotten, found_from })
+    Ok(PartitionMeta { pe: Epoch(meta.pe), last, whole: meta.whole, forgotten, found_from })
 }
 
 /// Bytes of who a manager is.

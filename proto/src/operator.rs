@@ -4,7 +4,7 @@ use crate::node::{digests, digests_from, sandbox_from, sandbox_text};
 use crate::record::stamp;
 use crate::v1;
 use crate::wire::{WireError, convert, count, named, required};
-use rota_messages::{NodeOrdered, Ordered, PartStats, Stats};
+use rota_messages::{NodeOrdered, Ordered, PartitionStats, Stats};
 use rota_model::address::Address;
 use rota_model::node_msg::NodeLoad;
 use rota_model::{
@@ -13,12 +13,12 @@ use rota_model::{
 };
 use rota_ring::view::least_format;
 use rota_ring::{
-    DRAIN_MS_MAX, DrainTime, IsrMember, Loss, ManagerEntry, NodeOrder, NodeReg, NodeWish, Part,
-    PartState, Recovered, RingTransition, View,
+    DRAIN_MS_MAX, DrainTime, IsrMember, Loss, ManagerEntry, NodeOrder, NodeReg, NodeWish,
+    PartitionEntry, PartitionState, Recovered, RingTransition, View,
 };
 use std::collections::BTreeMap;
 
-/// Every role that [`PartStats::role`] can have.
+/// Every role that [`PartitionStats::role`] can have.
 pub const ROLES: [&str; 9] = [
     "serving",
     "syncing",
@@ -47,10 +47,10 @@ pub struct Inspected {
     pub config_store_error: String,
 }
 
-fn part_state_text(state: PartState) -> &'static str {
+fn part_state_text(state: PartitionState) -> &'static str {
     match state {
-        PartState::Active => "active",
-        PartState::Recovering => "recovering",
+        PartitionState::Active => "active",
+        PartitionState::Recovering => "recovering",
     }
 }
 
@@ -94,7 +94,7 @@ impl From<&View> for v1::View {
             heartbeat_ms: it.peer_times.map(|it| it.heartbeat_ms),
             suspect_ms: it.peer_times.map(|it| it.suspect_ms),
         };
-        let part = |(number, it): (&ManagerNumber, &Part)| v1::Part {
+        let part = |(number, it): (&ManagerNumber, &PartitionEntry)| v1::Part {
             number: number.0,
             first_slot: view.range(*number).first.0,
             pe: it.pe.0,
@@ -156,18 +156,18 @@ fn loss_from(field: &'static str, name: &str) -> Result<Loss, WireError> {
     known.ok_or_else(|| WireError::new(field, format!("{name:?} is not known")))
 }
 
-fn part_from(it: v1::Part) -> Result<(ManagerNumber, Part), WireError> {
+fn part_from(it: v1::Part) -> Result<(ManagerNumber, PartitionEntry), WireError> {
     Ok((ManagerNumber(it.number), it.try_into()?))
 }
 
 /// A partition for showing and routing, as in a View.
-impl TryFrom<v1::Part> for Part {
+impl TryFrom<v1::Part> for PartitionEntry {
     type Error = WireError;
     fn try_from(it: v1::Part) -> Result<Self, WireError> {
-        let states = [PartState::Active, PartState::Recovering];
+        let states = [PartitionState::Active, PartitionState::Recovering];
         let state = states.into_iter().find(|state| part_state_text(*state) == it.state);
         let member = |number| IsrMember { number: ManagerNumber(number), since: Epoch(0) };
-        Ok(Part {
+        Ok(PartitionEntry {
             pe: Epoch(it.pe),
             owner: ManagerNumber(it.owner),
             isr: it.isr.into_iter().map(member).collect(),
@@ -190,7 +190,7 @@ impl TryFrom<v1::View> for View {
         let managers = it.managers.into_iter().map(manager_from);
         let parts = it.parts.into_iter().map(part_from);
         let transition = it.transition.map(RingTransition::try_from).transpose()?;
-        let parts: BTreeMap<ManagerNumber, Part> = parts.collect::<Result<_, _>>()?;
+        let parts: BTreeMap<ManagerNumber, PartitionEntry> = parts.collect::<Result<_, _>>()?;
         let view = View {
             format: least_format(&parts, transition.as_ref()),
             cluster: named("View.cluster", ClusterName::parse(&it.cluster))?,
@@ -211,8 +211,8 @@ impl TryFrom<v1::View> for View {
     }
 }
 
-impl From<&PartStats> for v1::PartStats {
-    fn from(it: &PartStats) -> Self {
+impl From<&PartitionStats> for v1::PartitionStats {
+    fn from(it: &PartitionStats) -> Self {
         let sessions = it.sessions.iter().map(|(state, count)| (state.as_str().into(), *count));
         Self {
             number: it.part.0,
@@ -235,24 +235,27 @@ fn digest_mark(at: rota_model::LogPos, digest: u64) -> v1::DigestMark {
     v1::DigestMark { pe: at.pe.0, seq: at.seq.0, digest }
 }
 
-impl TryFrom<v1::PartStats> for PartStats {
+impl TryFrom<v1::PartitionStats> for PartitionStats {
     type Error = WireError;
-    fn try_from(it: v1::PartStats) -> Result<Self, WireError> {
+    fn try_from(it: v1::PartitionStats) -> Result<Self, WireError> {
         let role = ROLES.into_iter().find(|role| *role == it.role).ok_or_else(|| {
-            WireError::new("PartStats.role", format!("{:?} is not known", it.role))
+            WireError::new("PartitionStats.role", format!("{:?} is not known", it.role))
         })?;
         let mut sessions = BTreeMap::new();
         for (text, count) in it.sessions {
             let state = SessionState::parse(&text).ok_or_else(|| {
-                WireError::new("PartStats.sessions", format!("{text:?} is not a session state"))
+                WireError::new(
+                    "PartitionStats.sessions",
+                    format!("{text:?} is not a session state"),
+                )
             })?;
             sessions.insert(state, count);
         }
         let on_node = |(node, count): (String, u64)| {
-            Ok((named("PartStats.on_nodes", NodeId::parse(&node))?, count))
+            Ok((named("PartitionStats.on_nodes", NodeId::parse(&node))?, count))
         };
         let position = |pe, seq| rota_model::LogPos::from(v1::LogPos { pe, seq });
-        Ok(PartStats {
+        Ok(PartitionStats {
             part: ManagerNumber(it.number),
             role,
             last: position(it.last_pe, it.last_seq),

@@ -106,8 +106,8 @@ fn message_to_wire(message: Message, docs: &mut DocBytes) -> v1::envelope::Messa
             entries: entries.iter().map(|it| entry_to_wire(it, docs)).collect(),
         }),
         Message::Ack { part, pe, seq } => Wire::Ack(v1::Ack { part: part.0, pe: pe.0, seq: seq.0 }),
-        Message::Missing { part, pe, seq } => {
-            Wire::Missing(v1::Missing { part: part.0, pe: pe.0, seq: seq.0 })
+        Message::Nack { part, pe, seq } => {
+            Wire::Nack(v1::Nack { part: part.0, pe: pe.0, seq: seq.0 })
         }
         Message::SyncAsk { part, pe } => Wire::SyncAsk(v1::SyncAsk { part: part.0, pe: pe.0 }),
         Message::SyncReport { part, pe, last, committed, touched } => {
@@ -119,8 +119,8 @@ fn message_to_wire(message: Message, docs: &mut DocBytes) -> v1::envelope::Messa
                 touched: touched.iter().map(Into::into).collect(),
             })
         }
-        Message::SyncTaken { part, pe, taken } => {
-            Wire::SyncTaken(v1::SyncTaken { part: part.0, pe: pe.0, taken })
+        Message::SyncApplied { part, pe, taken } => {
+            Wire::SyncApplied(v1::SyncApplied { part: part.0, pe: pe.0, taken })
         }
         Message::SyncData { part, pe, at, piece, pieces, writes } => Wire::SyncData(v1::SyncData {
             part: part.0,
@@ -130,11 +130,11 @@ fn message_to_wire(message: Message, docs: &mut DocBytes) -> v1::envelope::Messa
             pieces,
             writes: writes.iter().map(|it| write_to_wire(it, docs)).collect(),
         }),
-        Message::Confirm { round, parts } => {
-            Wire::Confirm(v1::Confirm { round, parts: part_epochs(parts) })
+        Message::ReadIndex { round, parts } => {
+            Wire::ReadIndex(v1::ReadIndex { round, parts: part_epochs(parts) })
         }
-        Message::Confirmed { round, parts } => {
-            Wire::Confirmed(v1::Confirmed { round, parts: part_epochs(parts) })
+        Message::ReadIndexConfirmed { round, parts } => {
+            Wire::ReadIndexConfirmed(v1::ReadIndexConfirmed { round, parts: part_epochs(parts) })
         }
         Message::SnapshotChunk { part, chunk: it } => Wire::SnapshotChunk(v1::SnapshotChunk {
             part: part.0,
@@ -205,8 +205,8 @@ fn message_from_wire(
         Wire::Ack(v1::Ack { part, pe, seq }) => {
             Message::Ack { part: ManagerNumber(part), pe: Epoch(pe), seq: Seq(seq) }
         }
-        Wire::Missing(v1::Missing { part, pe, seq }) => {
-            Message::Missing { part: ManagerNumber(part), pe: Epoch(pe), seq: Seq(seq) }
+        Wire::Nack(v1::Nack { part, pe, seq }) => {
+            Message::Nack { part: ManagerNumber(part), pe: Epoch(pe), seq: Seq(seq) }
         }
         Wire::SyncAsk(v1::SyncAsk { part, pe }) => {
             Message::SyncAsk { part: ManagerNumber(part), pe: Epoch(pe) }
@@ -226,14 +226,14 @@ fn message_from_wire(
             pieces: it.pieces,
             writes: Arc::new(writes_from(it.writes, docs)?),
         },
-        Wire::SyncTaken(v1::SyncTaken { part, pe, taken }) => {
-            Message::SyncTaken { part: ManagerNumber(part), pe: Epoch(pe), taken }
+        Wire::SyncApplied(v1::SyncApplied { part, pe, taken }) => {
+            Message::SyncApplied { part: ManagerNumber(part), pe: Epoch(pe), taken }
         }
-        Wire::Confirm(it) => {
-            Message::Confirm { round: it.round, parts: part_epochs_from(it.parts) }
+        Wire::ReadIndex(it) => {
+            Message::ReadIndex { round: it.round, parts: part_epochs_from(it.parts) }
         }
-        Wire::Confirmed(it) => {
-            Message::Confirmed { round: it.round, parts: part_epochs_from(it.parts) }
+        Wire::ReadIndexConfirmed(it) => {
+            Message::ReadIndexConfirmed { round: it.round, parts: part_epochs_from(it.parts) }
         }
         Wire::SnapshotChunk(it) => {
             Message::SnapshotChunk { part: ManagerNumber(it.part), chunk: chunk_from(it, docs)? }

@@ -68,12 +68,12 @@ impl std::fmt::Display for OutcomeUnknown {
             OutcomeUnknown::Event => {
                 f.write_str("outcome unknown; `session get` shows the machine's state")
             }
-            OutcomeUnknown::Operation(Some((dhop, id))) => write!(
+            OutcomeUnknown::Operation(Some((operation_time, id))) => write!(
                 f,
-                "outcome unknown; repeat it with --dhop {dhop} --request-id {id} to find out"
+                "outcome unknown; repeat it with --operation-time {operation_time} --request-id {id} to find out"
             ),
             OutcomeUnknown::Operation(None) => f.write_str(
-                "outcome unknown; `document get` shows what it has changed, and with --dhop it \
+                "outcome unknown; `document get` shows what it has changed, and with --operation-time it \
                  could be repeated safely",
             ),
             OutcomeUnknown::NodeOrder => f.write_str(

@@ -147,8 +147,11 @@ mod tests {
         let part = |number, owner| v1::Part { number, owner, ..Default::default() };
         let parts = vec![part(100, 100), part(200, 200), part(300, 100)];
         let view = Some(v1::View { epoch: 7, parts, ..Default::default() });
-        let role =
-            |number, role: &str| v1::PartStats { number, role: role.into(), ..Default::default() };
+        let role = |number, role: &str| v1::PartitionStats {
+            number,
+            role: role.into(),
+            ..Default::default()
+        };
         let answer = |roles: [&str; 2]| v1::InspectResponse {
             view: view.clone(),
             parts: vec![role(100, roles[0]), role(200, "copy"), role(300, roles[1])],

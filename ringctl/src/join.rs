@@ -12,7 +12,7 @@ use crate::output::{Format, Out, counted};
 use clap::Args;
 use rota_client::{CallError, Client, v1};
 use rota_model::{ManagerNumber, ManagerStatus};
-use rota_ring::{PartState, RingTransition, View};
+use rota_ring::{PartitionState, RingTransition, View};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 use tonic::Code;
@@ -112,7 +112,7 @@ impl Stage {
             let recovering = view
                 .parts
                 .iter()
-                .filter(|(_, part)| part.has(number) && part.state == PartState::Recovering);
+                .filter(|(_, part)| part.has(number) && part.state == PartitionState::Recovering);
             let parts: Vec<u32> = recovering.map(|(part, _)| part.0).collect();
             return if parts.is_empty() { Stage::Arrived } else { Stage::Recovering { parts } };
         }
@@ -308,11 +308,11 @@ mod tests {
     fn a_number_whose_partitions_are_being_found_again_has_not_arrived() {
         let mut view = ring(0, &[(100, "a"), (400, "b")]);
         let number = ManagerNumber(400);
-        view.parts.get_mut(&number).unwrap().state = PartState::Recovering;
+        view.parts.get_mut(&number).unwrap().state = PartitionState::Recovering;
         assert_eq!(Stage::of(&view, ManagerNumber(100)), Stage::Arrived);
         let text = "number 400 finds 1 partition again from the nodes: 400".to_owned();
         assert_eq!(progress(&view, number), Progress::On(text));
-        view.parts.get_mut(&number).unwrap().state = PartState::Active;
+        view.parts.get_mut(&number).unwrap().state = PartitionState::Active;
         assert!(matches!(progress(&view, number), Progress::Done(_)));
     }
 

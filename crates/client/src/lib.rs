@@ -17,7 +17,7 @@
 //! * [`Watch`]: changes at least once and without gaps, over breaks.
 //! * [`Options::route_by_view`]: go to the owner directly and save the forward hop.
 //! * [`Documents`]: operations on documents, updates of copies, bodies of attachments in pieces. An
-//!   operation without a dhop is not sent twice when its outcome is unknown. An update that is too large for an
+//!   operation without an operation time is not sent twice when its outcome is unknown. An update that is too large for an
 //!   answer comes as an export.
 //! * [`CachedSession`]: a session's document that keeps itself in step, over restarts with a file.
 //! * [`CallError`]: the typed refusal or exception with its advice, or what broke.

@@ -6,12 +6,12 @@
 //! made again.
 //!
 //! Whoever drives attempts itself, as here, may read as many tills as it likes beside the one that closes the
-//! day. A named [`rota_docstore::Operation`] has one desk and 32 documents: there the sales keep the sums of
+//! day. A named [`rota_docstore::Operation`] has one transaction and 32 documents: there the sales keep the sums of
 //! groups of tills in few documents, and the closing reads those.
 
 use rota_docstore::{
-    Attempt, Commit, Desk, DocName, Exception, Keyed, Namespace, Rules, Schema, Singleton, Stamp,
-    Store, Tolerance, codes,
+    Attempt, Commit, DocName, Exception, Keyed, Namespace, Rules, Schema, Singleton, Stamp, Store,
+    Tolerance, Transaction, codes,
 };
 use serde::{Deserialize, Serialize};
 use std::error::Error;
@@ -58,14 +58,14 @@ impl Shop {
 
     fn sell(&mut self, till: usize, cents: u64, now: Stamp) -> Result<Commit, Exception> {
         let (till, lock) = (&self.tills[till], &self.lock);
-        self.store.change(&self.rules, &self.space, now, |desk| {
-            let group = desk.current(lock)?;
+        self.store.change(&self.rules, &self.space, now, |transaction| {
+            let group = transaction.current(lock)?;
             group.ensure();
             group.touch();
-            let draft = desk.current(till)?;
-            draft.ensure();
-            let taken = draft.one::<Taken>()?.unwrap_or_default();
-            draft.put_one(&Taken { cents: taken.cents + cents })
+            let edited = transaction.current(till)?;
+            edited.ensure();
+            let taken = edited.one::<Taken>()?.unwrap_or_default();
+            edited.put_one(&Taken { cents: taken.cents + cents })
         })
     }
 
@@ -73,19 +73,19 @@ impl Shop {
     fn close_day(&self, now: Stamp) -> Result<Attempt, Exception> {
         let mut cents = 0;
         let mut attempt = Attempt::new(self.space.clone(), now);
-        let mut desk = Desk::new(&self.rules, &self.store, None, &mut attempt);
-        desk.current(&self.lock)?;
+        let mut transaction = Transaction::new(&self.rules, &self.store, None, &mut attempt);
+        transaction.current(&self.lock)?;
         // An operation may have 32 documents open; the others are read by further attempts, whose
         // only purpose is to read. The lock document stands for all of them.
         for group in self.tills.chunks(32) {
             let mut reading = Attempt::new(self.space.clone(), now);
-            let mut desk = Desk::new(&self.rules, &self.store, None, &mut reading);
+            let mut transaction = Transaction::new(&self.rules, &self.store, None, &mut reading);
             for till in group {
-                let draft = desk.recent(till, Tolerance::seconds(60))?;
-                cents += draft.one::<Taken>()?.map_or(0, |it| it.cents);
+                let edited = transaction.recent(till, Tolerance::seconds(60))?;
+                cents += edited.one::<Taken>()?.map_or(0, |it| it.cents);
             }
         }
-        desk.current(&self.lock)?.put("today", &Day { cents })?;
+        transaction.current(&self.lock)?.put("today", &Day { cents })?;
         Ok(attempt)
     }
 }

@@ -5,8 +5,8 @@
 //! `--documents N` sets how many documents there are (default 300,000).
 
 use rota_docstore::{
-    Cache, Content, Desk, DocName, Exception, Held, ItemName, Keyed, Namespace, Operation,
-    Operations, Request, Rules, Schema, Singleton, Stamp, Store, Update, Wanted, apply,
+    Cache, Content, DocName, Exception, Held, ItemName, Keyed, Namespace, Operation, Operations,
+    Request, Rules, Schema, Singleton, Stamp, Store, Transaction, Update, Wanted, apply,
 };
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
@@ -53,16 +53,16 @@ impl Operation for Rename {
         Ok(vec![Wanted::current(DocName::new(space, "S", &self.id)?)])
     }
 
-    fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
-        let name = desk.name("S", &self.id)?;
-        let draft = desk.current(&name)?;
-        draft.must_exist()?;
-        let Some(mut head) = draft.one::<Head>()? else {
+    fn work(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Exception> {
+        let name = transaction.name("S", &self.id)?;
+        let edited = transaction.current(&name)?;
+        edited.must_exist()?;
+        let Some(mut head) = edited.one::<Head>()? else {
             return Err(Exception::bug("HEAD", "a session has a head"));
         };
         head.class.clone_from(&self.class);
-        draft.put_one(&head)?;
-        desk.answer_json(&head)
+        edited.put_one(&head)?;
+        transaction.answer_json(&head)
     }
 }
 
@@ -115,16 +115,17 @@ impl Bench {
             node: Some("node-17".into()),
             address: None,
         };
-        self.store.change(rules, space, now, |desk| {
-            let draft = desk.current(&name)?;
-            draft.destroy();
-            draft.create()?;
-            draft.put_one(&head)?;
-            draft.put_content(&self.blob, Content::raw(vec![7; 400])?)?;
-            draft.put("request-1", &Asked { outcome: "CREATED".into() })
+        self.store.change(rules, space, now, |transaction| {
+            let edited = transaction.current(&name)?;
+            edited.destroy();
+            edited.create()?;
+            edited.put_one(&head)?;
+            edited.put_content(&self.blob, Content::raw(vec![7; 400])?)?;
+            edited.put("request-1", &Asked { outcome: "CREATED".into() })
         })?;
         (head.state, head.address) = ("READY".into(), Some("10.1.2.3:45678".into()));
-        self.store.change(rules, space, now, |desk| desk.current(&name)?.put_one(&head))?;
+        self.store
+            .change(rules, space, now, |transaction| transaction.current(&name)?.put_one(&head))?;
         Ok(())
     }
 
@@ -132,10 +133,10 @@ impl Bench {
     fn open_raw(&mut self, number: u32) -> Result<(), Exception> {
         let name = self.name(number)?;
         for byte in [1, 2] {
-            self.store.change(&self.rules, &self.space, self.now, |desk| {
-                let draft = desk.current(&name)?;
-                draft.ensure();
-                draft.put_content(&self.blob, Content::raw(vec![byte; 600])?)
+            self.store.change(&self.rules, &self.space, self.now, |transaction| {
+                let edited = transaction.current(&name)?;
+                edited.ensure();
+                edited.put_content(&self.blob, Content::raw(vec![byte; 600])?)
             })?;
         }
         Ok(())
@@ -194,8 +195,8 @@ fn measure_syncs(bench: &mut Bench, any: impl Fn(u32) -> u32) -> Result<(), Box<
     let copies: Vec<_> = names.iter().map(|it| bench.store.peek(it).cloned()).collect();
     for number in 0..100_000 {
         let (name, content) = (pick(number), Content::raw(number.to_le_bytes())?);
-        bench.store.change(&bench.rules, &bench.space, bench.now, |desk| {
-            desk.current(name)?.put_content(&bench.blob, content)
+        bench.store.change(&bench.rules, &bench.space, bench.now, |transaction| {
+            transaction.current(name)?.put_content(&bench.blob, content)
         })?;
     }
     measure("sync and apply of one change", 100_000, |it| {

@@ -2,7 +2,7 @@
 //! what it changed, and what it will answer.
 //!
 //! An [`Attempt`] is a value that belongs to nobody: other operations may commit while it lies
-//! around, and its validation finds out. A [`Desk`] is an attempt at work: it joins the attempt
+//! around, and its validation finds out. A [`Transaction`] is an attempt at work: it joins the attempt
 //! with the documents of this moment.
 
 pub(crate) mod memory;
@@ -12,7 +12,7 @@ pub use memory::{MEMORIES_MAX, Remembered, floors, merged_floor, remembers};
 use crate::cache::{Cache, Lookup};
 use crate::content::{JsonText, check_mime};
 use crate::document::Document;
-use crate::draft::Draft;
+use crate::document_edit::DocumentEdit;
 use crate::exception::{Exception, codes};
 use crate::json::to_json;
 use crate::name::DocName;
@@ -118,9 +118,9 @@ pub struct Attempt {
     request: Option<Arc<Request>>,
     slot: Option<SlotId>,
     /// Tolerance 0: to be validated.
-    pub(crate) current: Vec<Draft>,
+    pub(crate) current: Vec<DocumentEdit>,
     /// To read only, each with the tolerance that it was opened with.
-    recent: Vec<(Draft, Tolerance)>,
+    recent: Vec<(DocumentEdit, Tolerance)>,
     needs: Vec<Need>,
     pub(crate) body: Body,
     /// The operation was done before, at this version.
@@ -166,15 +166,15 @@ impl Attempt {
 }
 
 /// An attempt at work. Made for one call of `work()`; the documents are those of this moment.
-pub struct Desk<'a> {
+pub struct Transaction<'a> {
     rules: &'a Rules,
     documents: &'a dyn Documents,
     cache: Option<&'a mut Cache>,
     attempt: &'a mut Attempt,
 }
 
-impl<'a> Desk<'a> {
-    /// A desk for an attempt. Without a cache, only documents of the store can be read.
+impl<'a> Transaction<'a> {
+    /// A transaction for an attempt. Without a cache, only documents of the store can be read.
     pub fn new(
         rules: &'a Rules,
         documents: &'a dyn Documents,
@@ -230,11 +230,11 @@ impl<'a> Desk<'a> {
         missing.map_or(Ok(()), Err)
     }
 
-    /// The newest state of a document, to read and change: tolerance 0. Always the same draft in
+    /// The newest state of a document, to read and change: tolerance 0. Always the same edit in
     /// one operation. All such documents share one slot, which [`crate::Territory::serves`] (A-SLOT).
     ///
     /// A document that was read with a tolerance before is opened again in its newest state.
-    pub fn current(&mut self, name: &DocName) -> Result<&mut Draft, Exception> {
+    pub fn current(&mut self, name: &DocName) -> Result<&mut DocumentEdit, Exception> {
         let at = match self.attempt.current.iter().position(|it| it.name() == name) {
             Some(at) => at,
             None => {
@@ -242,7 +242,7 @@ impl<'a> Desk<'a> {
                 self.attempt.recent.retain(|(it, _)| it.name() != name);
                 self.check_count()?;
                 let found = self.find_here(name, Tolerance::NONE)?;
-                self.attempt.current.push(self.draft(name, found));
+                self.attempt.current.push(self.edited(name, found));
                 self.attempt.current.len() - 1
             }
         };
@@ -253,7 +253,11 @@ impl<'a> Desk<'a> {
     /// lives elsewhere. X-NOT-AT-HAND when the cache has nothing fresh enough: it is noted, and
     /// the driver fetches it. A document that is already open is given as it is, unless it may
     /// now be less stale than before: then it is opened again.
-    pub fn recent(&mut self, name: &DocName, tolerance: Tolerance) -> Result<&Draft, Exception> {
+    pub fn recent(
+        &mut self,
+        name: &DocName,
+        tolerance: Tolerance,
+    ) -> Result<&DocumentEdit, Exception> {
         if let Some(at) = self.attempt.current.iter().position(|it| it.name() == name) {
             return Ok(&self.attempt.current[at]);
         }
@@ -264,22 +268,22 @@ impl<'a> Desk<'a> {
             Some(at) if self.attempt.recent[at].1 <= tolerance => at,
             Some(at) => {
                 let found = self.find(name, tolerance)?;
-                self.attempt.recent[at] = (self.draft(name, found), tolerance);
+                self.attempt.recent[at] = (self.edited(name, found), tolerance);
                 at
             }
             None => {
                 self.check(name, tolerance, None)?;
                 self.check_count()?;
                 let found = self.find(name, tolerance)?;
-                self.attempt.recent.push((self.draft(name, found), tolerance));
+                self.attempt.recent.push((self.edited(name, found), tolerance));
                 self.attempt.recent.len() - 1
             }
         };
         Ok(&self.attempt.recent[at].0)
     }
 
-    fn draft(&self, name: &DocName, found: Option<Arc<Document>>) -> Draft {
-        Draft::new(name.clone(), found, Arc::clone(&self.rules.schema))
+    fn edited(&self, name: &DocName, found: Option<Arc<Document>>) -> DocumentEdit {
+        DocumentEdit::new(name.clone(), found, Arc::clone(&self.rules.schema))
     }
 
     fn find(

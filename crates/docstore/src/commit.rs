@@ -5,7 +5,7 @@ use crate::attempt::{Attempt, Body};
 use crate::cache::CLOCKS_APART_MS_MAX;
 use crate::content::{Digest, beyond};
 use crate::document::{Document, STORED_BYTES_MAX, alive};
-use crate::draft::Draft;
+use crate::document_edit::DocumentEdit;
 use crate::exception::{Exception, Phase, codes};
 use crate::name::DocName;
 use crate::rules::Rules;
@@ -107,10 +107,11 @@ fn check_and_settle(
     let high_water = documents.high_water();
     let mut latest = None;
     let mut stored = Vec::with_capacity(attempt.current.len());
-    for draft in &attempt.current {
-        let current = documents.get(draft.name());
-        check_unchanged(draft.name(), draft.found(), current.as_ref())?;
-        latest = latest.max(current.as_ref().map(|it| it.version())).max(draft.latest_vop());
+    for edited in &attempt.current {
+        let current = documents.get(edited.name());
+        check_unchanged(edited.name(), edited.found(), current.as_ref())?;
+        latest =
+            latest.max(current.as_ref().map(|it| it.version())).max(edited.latest_item_version());
         stored.push(current);
     }
     if latest == Some(Stamp::MAX) {
@@ -118,19 +119,19 @@ fn check_and_settle(
     }
     let after_latest = latest.map_or(Stamp::MIN, Stamp::next);
     let version = now.max(high_water).max(after_latest);
-    let changes = attempt.current.iter().any(Draft::is_changed);
+    let changes = attempt.current.iter().any(DocumentEdit::is_changed);
     if changes && after_latest >= high_water {
         check_ahead(after_latest, now.max(documents.clock()))?;
     }
     let forget_before = now.minus_ms(rules.destroyed_ms);
     let mut writes = Vec::new();
     let space = attempt.space().clone();
-    for (draft, before) in attempt.current.into_iter().zip(stored) {
-        if draft.is_changed() {
-            let name = draft.name().clone();
+    for (edited, before) in attempt.current.into_iter().zip(stored) {
+        if edited.is_changed() {
+            let name = edited.name().clone();
             check_writable(rules, &name)?;
-            draft.check_new_name()?;
-            let document = draft.settle(before.as_ref(), version, forget_before);
+            edited.check_new_name()?;
+            let document = edited.settle(before.as_ref(), version, forget_before);
             let too_large = |it: FieldError| Exception::of_field(codes::LIMIT, it);
             document.check_size().map_err(too_large)?;
             documents.spaces().check_description(&document)?;

@@ -232,7 +232,7 @@ impl Content {
         Ok(Self::Raw(bytes))
     }
 
-    /// What it counts in the primary volume (v1): the bytes of a JSON text or of raw content; for
+    /// What it counts in the primary volume (item bytes): the bytes of a JSON text or of raw content; for
     /// an attachment its mime type, 8 for the size and 32 for the digest.
     pub fn volume(&self) -> u64 {
         let bytes = match self {

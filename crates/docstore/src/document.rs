@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// Most items of one document, destroyed ones included: those are forgotten early where they are in
 /// the way of others, see [`DocumentParts::fitted`].
 pub const ITEMS_MAX: usize = 16_384;
-/// Most bytes of one document's contents (its v1): documents are handed on whole.
+/// Most bytes of one document's contents (its item bytes): documents are handed on whole.
 pub const DOCUMENT_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
 /// Most bytes that are stored around the name and the content of an item: two stamps of at most 10,
@@ -34,26 +34,26 @@ pub struct Item {
 /// What an existing item has.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Existing {
-    pub(crate) vop: Stamp,
+    pub(crate) item_version: Stamp,
     pub(crate) content: Content,
 }
 
 impl Item {
-    /// An item that exists. `vop` is the stamp of the operation that made this content: the same
-    /// as `version` unless the content was copied here later. Field `vop`: it is never newer.
+    /// An item that exists. `item_version` is the stamp of the operation that made this content: the same
+    /// as `version` unless the content was copied here later. Field `item_version`: it is never newer.
     /// Only class `P` has attachments, and it has nothing else: field `content`.
     pub fn existing(
         name: ItemName,
         version: Stamp,
-        vop: Stamp,
+        item_version: Stamp,
         content: Content,
     ) -> Result<Self, FieldError> {
         check_content_of(name.class(), &content)?;
-        if vop > version {
-            let problem = format!("of {name} is {vop}, newer than its version {version}");
-            return Err(FieldError::new("vop", problem));
+        if item_version > version {
+            let problem = format!("of {name} is {item_version}, newer than its version {version}");
+            return Err(FieldError::new("item_version", problem));
         }
-        Ok(Self { name, version, existing: Some(Existing { vop, content }) })
+        Ok(Self { name, version, existing: Some(Existing { item_version, content }) })
     }
 
     /// An item that was destroyed by the operation of that version.
@@ -73,8 +73,8 @@ impl Item {
 
     /// Stamp of the operation that made the content; `None` (the source text says 0) for a
     /// destroyed item.
-    pub fn vop(&self) -> Option<Stamp> {
-        self.existing.as_ref().map(|it| it.vop)
+    pub fn item_version(&self) -> Option<Stamp> {
+        self.existing.as_ref().map(|it| it.item_version)
     }
 
     /// The content; `None` for a destroyed item.
@@ -97,14 +97,14 @@ pub(crate) fn check_content_of(class: &str, content: &Content) -> Result<(), Fie
     Ok(())
 }
 
-/// How much something fills: contents (v1) and bodies of attachments (v2), in bytes. A body counts
+/// How much something fills: contents (item bytes) and bodies of attachments (attachment bytes), in bytes. A body counts
 /// as often as it is named, though it is stored once.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Volumes {
     /// Names and contents of existing items.
-    pub v1: u64,
+    pub item_bytes: u64,
     /// Bodies of the attachments that existing items name.
-    pub v2: u64,
+    pub attachment_bytes: u64,
 }
 
 /// What items fill.
@@ -114,8 +114,8 @@ fn filled_by(items: &[Item]) -> Volumes {
         if let Some(existing) = &item.existing {
             let body = existing.content.as_attachment().map_or(0, Attachment::size);
             let named = existing.content.volume() + item.name.bytes() as u64;
-            volumes.v1 = volumes.v1.saturating_add(named);
-            volumes.v2 = volumes.v2.saturating_add(body);
+            volumes.item_bytes = volumes.item_bytes.saturating_add(named);
+            volumes.attachment_bytes = volumes.attachment_bytes.saturating_add(body);
         }
     }
     volumes
@@ -231,15 +231,16 @@ impl Document {
 
     /// Refuses more than [`ITEMS_MAX`] items or [`DOCUMENT_BYTES_MAX`] bytes.
     pub(crate) fn check_size(&self) -> Result<(), FieldError> {
-        let (items, v1) = (self.items.len(), self.volumes.v1);
+        let (items, item_bytes) = (self.items.len(), self.volumes.item_bytes);
         if items > ITEMS_MAX {
             let problem = format!("of {} are {items}; the limit is {ITEMS_MAX}", self.name);
             return wrong("items", problem);
         }
-        if v1 > DOCUMENT_BYTES_MAX {
+        if item_bytes > DOCUMENT_BYTES_MAX {
             let name = &self.name;
-            let problem = format!("of {name} is {v1} bytes; the limit is {DOCUMENT_BYTES_MAX}");
-            return wrong("v1", problem);
+            let problem =
+                format!("of {name} is {item_bytes} bytes; the limit is {DOCUMENT_BYTES_MAX}");
+            return wrong("item_bytes", problem);
         }
         Ok(())
     }
@@ -351,7 +352,7 @@ impl Document {
 
     /// Bytes of names and contents of all existing items.
     pub fn content_bytes(&self) -> u64 {
-        self.volumes.v1
+        self.volumes.item_bytes
     }
 
     /// No fewer bytes than [`Document::to_bytes`] gives.

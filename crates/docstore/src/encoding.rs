@@ -138,12 +138,13 @@ impl<'a> Stored<'a> {
 
 impl<'a> StoredItem<'a> {
     fn of(item: &'a Item) -> Self {
-        let content = item.vop().zip(item.content());
+        let content = item.item_version().zip(item.content());
         Self {
             class: item.name().class(),
             key: item.name().key(),
             version: item.version().as_u64(),
-            existing: content.map(|(vop, it)| (vop.as_u64(), StoredContent::of(it))),
+            existing: content
+                .map(|(item_version, it)| (item_version.as_u64(), StoredContent::of(it))),
         }
     }
 
@@ -152,8 +153,8 @@ impl<'a> StoredItem<'a> {
         let version = Stamp::parse(self.version)?;
         match self.existing {
             None => Ok(Item::destroyed(name, version)),
-            Some((vop, content)) => {
-                Item::existing(name, version, Stamp::parse(vop)?, content.into_content()?)
+            Some((item_version, content)) => {
+                Item::existing(name, version, Stamp::parse(item_version)?, content.into_content()?)
             }
         }
     }
@@ -197,9 +198,9 @@ mod tests {
     }
 
     fn document() -> Document {
-        let item = |class, key, version, vop, content| {
+        let item = |class, key, version, item_version, content| {
             let name = ItemName::new(class, key).unwrap();
-            Item::existing(name, stamp(version), stamp(vop), content).unwrap()
+            Item::existing(name, stamp(version), stamp(item_version), content).unwrap()
         };
         let body = Attachment::new("text/plain", 9, Digest([7; 32])).unwrap();
         let gone = ItemName::new("Raw", Some("z")).unwrap();

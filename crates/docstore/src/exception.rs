@@ -261,7 +261,7 @@ pub mod codes {
         /// different slots.
         SLOT = A "A-SLOT";
         /// The caller's operation time is in the future, or too long ago.
-        DHOP = A "A-DHOP";
+        TIME = A "A-TIME";
         /// There is no operation of that name.
         OPERATION = N "N-OPERATION";
         /// There is no such document.
@@ -313,7 +313,7 @@ pub mod codes {
     }
 
     /// What is wrong with the request itself: it will be refused whatever else changes.
-    pub const OF_THE_REQUEST: &[Code] = &[INVALID, SLOT, DHOP];
+    pub const OF_THE_REQUEST: &[Code] = &[INVALID, SLOT, TIME];
 
     /// What was too much to do: the same again would take as long, and keep others waiting.
     pub const OF_THE_WORK: &[Code] = &[QUOTA];
@@ -540,7 +540,7 @@ mod tests {
             format!("{:?} {:?} {:?} {never}", it.letter, it.status, it.status_of_fields)
         };
         let expected = [
-            "A FailedPrecondition InvalidArgument A-INVALID A-SLOT A-DHOP",
+            "A FailedPrecondition InvalidArgument A-INVALID A-SLOT A-TIME",
             "N NotFound NotFound ",
             "B Internal Internal ",
             "X Unavailable Unavailable X-QUOTA",
@@ -593,8 +593,8 @@ mod tests {
 
     #[test]
     fn what_is_right_in_a_while_is_no_invalid_argument_and_says_when() {
-        let field = FieldError::new("dhop", "is 1 ms ahead");
-        let ahead = Exception::of_field(codes::DHOP, field).after(2);
+        let field = FieldError::new("operation_time", "is 1 ms ahead");
+        let ahead = Exception::of_field(codes::TIME, field).after(2);
         assert_eq!(
             (ahead.status(), ahead.retry()),
             (Status::FailedPrecondition, Retry::AfterMs(2))

@@ -1,7 +1,7 @@
 //! A versioned document store, as values: no clock, no file, no thread.
 //!
 //! ```text
-//!   Request ─▶ Run ──work()──▶ Desk ──▶ Draft, Draft, …        tolerance 0: newest, may be changed
+//!   Request ─▶ Run ──work()──▶ Transaction ──▶ DocumentEdit, DocumentEdit, …        tolerance 0: newest, may be changed
 //!               │                └────▶ Cache                  tolerance > 0: read only, maybe stale
 //!               │ validate: did anything that was read change meanwhile?
 //!               ▼
@@ -21,7 +21,7 @@
 //!
 //! * [`name`], [`content`], [`document`], [`schema`], [`json`]: what is stored; [`encoding`]: as
 //!   bytes.
-//! * [`request`], [`operation`], [`attempt`], [`draft`], [`commit`], [`run`]: how it changes.
+//! * [`request`], [`operation`], [`attempt`], [`document_edit`], [`commit`], [`run`]: how it changes.
 //! * [`sync`], [`cache`]: how copies follow.
 //! * [`store`], [`space`], [`rules`]: what an operation finds, and what it must respect.
 //! * `session`: the classes of documents that managers keep of sessions and pools.
@@ -30,7 +30,7 @@
 //! # Lock documents
 //! Validation looks at the documents that an operation asked for with tolerance 0, at most 32. To
 //! read a larger group as of one moment, choose one document that stands for the group: every
-//! operation that writes into the group also [touches](Draft::touch) it, and the reader asks for it
+//! operation that writes into the group also [touches](DocumentEdit::touch) it, and the reader asks for it
 //! with tolerance 0 and for the members with any tolerance that the store itself serves. A member
 //! that changed meanwhile has moved the lock document, and the reader starts again. See
 //! `examples/lock_document.rs`.
@@ -50,7 +50,7 @@
 //! * Operations without a document in common may get the same version, as the source allows: if each
 //!   had its own millisecond, more than a thousand in a second would drive versions ahead of clocks. Those of
 //!   one document do: by [`AHEAD_MS_MAX`] at most, then C-AHEAD.
-//! * A version is also later than the `vop` of every content that the operation copies.
+//! * A version is also later than the `item_version` of every content that the operation copies.
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
@@ -63,7 +63,7 @@ pub mod checker;
 pub mod commit;
 pub mod content;
 pub mod document;
-pub mod draft;
+pub mod document_edit;
 pub mod encoding;
 pub mod exception;
 pub mod json;
@@ -79,14 +79,14 @@ pub mod store;
 pub mod sync;
 pub mod tolerance;
 
-pub use attempt::{Attempt, Body, DOCUMENTS_MAX, Desk, Need, Remembered, Wanted};
+pub use attempt::{Attempt, Body, DOCUMENTS_MAX, Need, Remembered, Transaction, Wanted};
 pub use by_age::ByAge;
 pub use cache::{Cache, Lookup};
 pub use checker::{Anyone, Checker, Credentials};
 pub use commit::{AHEAD_MS_MAX, Commit, WRITTEN_BYTES_MAX, Write, validate};
 pub use content::{Attachment, Content, Digest, JsonText, beyond};
 pub use document::{Document, DocumentParts, Item, Volumes};
-pub use draft::Draft;
+pub use document_edit::DocumentEdit;
 pub use encoding::Glance;
 pub use exception::{Code, Details, Effect, Exception, Letter, Phase, Row, Status, TABLE, codes};
 pub use json::to_json;

@@ -21,7 +21,7 @@ pub const KEY_BYTES_MAX: usize = 255;
 
 /// The class of items that describe attachments; every class of documents has it.
 pub const ATTACHMENT_CLASS: &str = "P";
-/// The class of documents that remember operations (see [`crate::Desk::repeated`]), and of the item in
+/// The class of documents that remember operations (see [`crate::Transaction::repeated`]), and of the item in
 /// each; every schema has it. Caches and readers of applications never see what they hold: it is what
 /// others were answered.
 pub const MEMORY_CLASS: &str = "H";

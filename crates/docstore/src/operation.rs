@@ -1,6 +1,6 @@
 //! Operations: what an application can do with documents, each under a name.
 
-use crate::attempt::{Body, Desk, Wanted};
+use crate::attempt::{Body, Transaction, Wanted};
 use crate::content::JsonText;
 use crate::exception::{Exception, codes};
 use crate::name::check_word;
@@ -37,8 +37,8 @@ pub struct About {
 /// An operation of an application. Each attempt makes a new value of the type, calls
 /// [`Operation::work`], validates, and calls [`Operation::after_work`].
 ///
-/// It reads and changes documents through the [`Desk`] only. It must be safe to repeat: what it is
-/// asked for a second time, it finds done ([`Desk::repeated`]) or may do again without harm.
+/// It reads and changes documents through the [`Transaction`] only. It must be safe to repeat: what it is
+/// asked for a second time, it finds done ([`Transaction::repeated`]) or may do again without harm.
 pub trait Operation: Send + Sized + 'static {
     /// The name by which callers ask for it.
     const NAME: &'static str;
@@ -77,7 +77,7 @@ pub trait Operation: Send + Sized + 'static {
     ///
     /// A worker sees the documents of the operation's slot, up to a number. It is begun again when it asks
     /// for others, also with [`Operation::documents`]: name or read what it needs before it computes.
-    fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception>;
+    fn work(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Exception>;
 
     /// After the validation: the version is known and may go into the result. The changes are
     /// valid, whatever happens here. It always stands in the stream of a manager's decisions, so it must
@@ -116,7 +116,7 @@ impl Done<'_> {
 /// An operation of any type.
 pub(crate) trait Running: Send {
     fn documents(&self, space: &Namespace) -> Result<Vec<Wanted>, Exception>;
-    fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception>;
+    fn work(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Exception>;
     fn after_work(&mut self, done: &mut Done<'_>) -> Result<(), Exception>;
 }
 
@@ -124,8 +124,8 @@ impl<T: Operation> Running for T {
     fn documents(&self, space: &Namespace) -> Result<Vec<Wanted>, Exception> {
         Operation::documents(self, space)
     }
-    fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
-        Operation::work(self, desk)
+    fn work(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Exception> {
+        Operation::work(self, transaction)
     }
     fn after_work(&mut self, done: &mut Done<'_>) -> Result<(), Exception> {
         Operation::after_work(self, done)

@@ -75,10 +75,10 @@ pub struct Request {
     pub operation: String,
     /// Its parameters; `None` is read as an empty JSON object.
     pub parameters: Option<JsonText>,
-    /// The caller's time of the operation (dhop): how long a repetition is known.
-    pub dhop: Option<Stamp>,
+    /// The caller's time of the operation: how long a repetition is known.
+    pub operation_time: Option<Stamp>,
     /// The caller's name for this very request, the same when it is repeated and for no other one. Goes
-    /// with a dhop.
+    /// with an operation time.
     pub request_id: Option<RequestId>,
     /// The caller's build, if it says one.
     pub build: Option<u64>,
@@ -96,7 +96,7 @@ impl Request {
             space,
             operation: operation.to_owned(),
             parameters: None,
-            dhop: None,
+            operation_time: None,
             request_id: None,
             build: None,
             who: Credentials::default(),
@@ -110,11 +110,11 @@ impl Request {
         Ok(self)
     }
 
-    /// Whether a repetition of it is known as one: it has a dhop, and says whose it is by a request id or
+    /// Whether a repetition of it is known as one: it has an operation time, and says whose it is by a request id or
     /// at least an account. Two callers that say neither may ask for the same in the same millisecond.
     pub fn is_repeatable(&self) -> bool {
         let is_named = self.request_id.is_some() || !self.who.account.is_empty();
-        self.dhop.is_some() && is_named
+        self.operation_time.is_some() && is_named
     }
 
     /// Everything that is refused before any work (phase 0), in this order: limits, the namespace
@@ -129,7 +129,7 @@ impl Request {
             self.check_limits()?;
             let asked = (&self.space, &*self.operation);
             check_caller(self.build, &self.who, asked, rules, documents.spaces())?;
-            self.check_dhop(rules, now, documents.high_water())?;
+            self.check_operation_time(rules, now, documents.high_water())?;
             self.check_syncs(rules, documents, now)
         };
         check().map_err(|it: Exception| it.at(Phase::Before))
@@ -148,22 +148,29 @@ impl Request {
     /// What was committed before may be later than the clock: one that was put back must not refuse
     /// the repetition of what is done, nor find too old what it is asked now. Clocks are a little apart: who
     /// is ahead by no more than the age that is allowed is told when to come again.
-    fn check_dhop(&self, rules: &Rules, now: Stamp, committed: Stamp) -> Result<(), Exception> {
-        let Some(dhop) = self.dhop else {
+    fn check_operation_time(
+        &self,
+        rules: &Rules,
+        now: Stamp,
+        committed: Stamp,
+    ) -> Result<(), Exception> {
+        let Some(operation_time) = self.operation_time else {
             if self.request_id.is_some() {
                 let problem = "is missing: a request_id goes with the caller's time of the request";
-                return Err(FieldError::new("dhop", problem).into());
+                return Err(FieldError::new("operation_time", problem).into());
             }
             return Ok(());
         };
-        let limit = rules.dhop_age_ms_max;
+        let limit = rules.operation_time_age_ms_max;
         let latest = now.max(committed);
-        let refused = |problem| Exception::of_field(codes::DHOP, FieldError::new("dhop", problem));
-        match now.ms_since(dhop) {
-            None if dhop <= latest => Ok(()),
+        let refused =
+            |problem| Exception::of_field(codes::TIME, FieldError::new("operation_time", problem));
+        match now.ms_since(operation_time) {
+            None if operation_time <= latest => Ok(()),
             None => {
-                let refused = refused(format!("{dhop} is in the future; the limit is {latest}"));
-                let ahead = dhop.ms_since(now).filter(|ahead| *ahead <= limit);
+                let refused =
+                    refused(format!("{operation_time} is in the future; the limit is {latest}"));
+                let ahead = operation_time.ms_since(now).filter(|ahead| *ahead <= limit);
                 Err(ahead.into_iter().fold(refused, |it, ahead| it.after(ahead + 1)))
             }
             Some(age) if age > limit => {

@@ -60,7 +60,7 @@ pub struct Rules {
     /// How old a caller's operation time may be, in milliseconds; operations are remembered as
     /// long. Default 10 minutes. Too low: callers with a slow clock or network are refused. Too
     /// high: more is remembered.
-    pub dhop_age_ms_max: u64,
+    pub operation_time_age_ms_max: u64,
     /// Most operations that are remembered at a time. Default [`MEMORIES_MAX`]. Too low: callers are told
     /// to wait (X-BUSY). Too high: they fill the memory.
     pub memories_max: usize,
@@ -89,7 +89,7 @@ impl Rules {
             territory: Arc::new(OneSlot),
             checker: Arc::new(Anyone),
             build: 0,
-            dhop_age_ms_max: 600_000,
+            operation_time_age_ms_max: 600_000,
             memories_max: MEMORIES_MAX,
             destroyed_ms: WEEK_MS,
             deleted_ms: WEEK_MS,
@@ -121,7 +121,9 @@ impl Rules {
             return if is_old { Aged::Gone } else { Aged::Same };
         }
         match kind_of(document) {
-            Some(Kind::Memory(dhop)) if dhop < self.oldest_memory(now) => return Aged::Gone,
+            Some(Kind::Memory(operation_time)) if operation_time < self.oldest_memory(now) => {
+                return Aged::Gone;
+            }
             Some(Kind::Floor(upto)) if self.is_past_any_clock(upto, now) => return Aged::Gone,
             Some(Kind::Memory(_) | Kind::Floor(_)) => return Aged::Same,
             None => {}
@@ -131,7 +133,7 @@ impl Rules {
     }
 
     fn memory_ms(&self) -> u64 {
-        self.dhop_age_ms_max.saturating_add(MEMORY_MARGIN_MS)
+        self.operation_time_age_ms_max.saturating_add(MEMORY_MARGIN_MS)
     }
 
     /// Requests from before this would by now be refused for their age: what remembers them goes.
@@ -140,15 +142,15 @@ impl Rules {
     }
 
     /// In how many milliseconds what remembers a request of that time goes, and a little more.
-    pub fn ms_to_forget(&self, dhop: Stamp, now: Stamp) -> u64 {
-        let goes = dhop.plus_ms(self.memory_ms());
+    pub fn ms_to_forget(&self, operation_time: Stamp, now: Stamp) -> u64 {
+        let goes = operation_time.plus_ms(self.memory_ms());
         goes.ms_since(now).unwrap_or(0).saturating_add(FORGETTING_MS)
     }
 
     /// Whether a request of that time would be refused for its age also if this clock were put back, as
     /// far as clocks may be apart.
-    pub(crate) fn is_past_any_clock(&self, dhop: Stamp, now: Stamp) -> bool {
-        dhop < now.minus_ms(CLOCKS_APART_MS_MAX).minus_ms(self.dhop_age_ms_max)
+    pub(crate) fn is_past_any_clock(&self, operation_time: Stamp, now: Stamp) -> bool {
+        operation_time < now.minus_ms(CLOCKS_APART_MS_MAX).minus_ms(self.operation_time_age_ms_max)
     }
 }
 

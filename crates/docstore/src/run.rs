@@ -11,7 +11,7 @@
 //!
 //! An answer must wait until its commit, and all before it, are durable.
 
-use crate::attempt::{Attempt, Body, DOCUMENTS_MAX, Desk, Need};
+use crate::attempt::{Attempt, Body, DOCUMENTS_MAX, Need, Transaction};
 use crate::cache::Cache;
 use crate::commit::Commit;
 use crate::exception::{Exception, Phase, codes};
@@ -228,10 +228,10 @@ impl Run {
             Err(exception) => return Next::Failed(self.named(before(exception))),
         };
         let mut attempt = Attempt::at(Arc::clone(request), now);
-        let mut desk = Desk::new(rules, documents, cache, &mut attempt);
-        let worked = open(&*operation, &mut desk)
+        let mut transaction = Transaction::new(rules, documents, cache, &mut attempt);
+        let worked = open(&*operation, &mut transaction)
             .map_err(before)
-            .and_then(|()| guard(Phase::Work, || operation.work(&mut desk)));
+            .and_then(|()| guard(Phase::Work, || operation.work(&mut transaction)));
         let needs = attempt.take_needs();
         match worked {
             // Also when the operation swallowed the exception: it worked without a document.
@@ -347,10 +347,10 @@ fn before(exception: Exception) -> Exception {
     exception.at(Phase::Before)
 }
 
-fn open(operation: &dyn Running, desk: &mut Desk<'_>) -> Result<(), Exception> {
-    let space = desk.space().clone();
+fn open(operation: &dyn Running, transaction: &mut Transaction<'_>) -> Result<(), Exception> {
+    let space = transaction.space().clone();
     let wanted = guard(Phase::Before, || operation.documents(&space))?;
-    desk.open(&wanted)
+    transaction.open(&wanted)
 }
 
 fn synchronise(request: &Request, documents: &dyn Documents) -> Vec<(DocName, Update)> {

@@ -31,9 +31,9 @@ pub struct Limits {
     /// Documents that exist.
     pub documents: Option<u64>,
     /// Bytes of names and contents of items.
-    pub v1: Option<u64>,
+    pub item_bytes: Option<u64>,
     /// Bytes of attachments.
-    pub v2: Option<u64>,
+    pub attachment_bytes: Option<u64>,
 }
 
 /// How much a namespace holds.
@@ -42,9 +42,9 @@ pub struct Usage {
     /// Documents that exist.
     pub documents: u64,
     /// Bytes of names and contents of items.
-    pub v1: u64,
+    pub item_bytes: u64,
     /// Bytes of attachments.
-    pub v2: u64,
+    pub attachment_bytes: u64,
 }
 
 impl Usage {
@@ -53,7 +53,11 @@ impl Usage {
     pub fn of(document: Option<&Document>) -> Self {
         let counts = |it: &&Document| !it.is_deleted() && it.name().class() != MEMORY_CLASS;
         match document.filter(counts) {
-            Some(it) => Self { documents: 1, v1: it.volumes().v1, v2: it.volumes().v2 },
+            Some(it) => Self {
+                documents: 1,
+                item_bytes: it.volumes().item_bytes,
+                attachment_bytes: it.volumes().attachment_bytes,
+            },
             None => Self::default(),
         }
     }
@@ -63,8 +67,8 @@ impl Usage {
     pub fn plus(self, other: Self) -> Self {
         Self {
             documents: self.documents.saturating_add(other.documents),
-            v1: self.v1.saturating_add(other.v1),
-            v2: self.v2.saturating_add(other.v2),
+            item_bytes: self.item_bytes.saturating_add(other.item_bytes),
+            attachment_bytes: self.attachment_bytes.saturating_add(other.attachment_bytes),
         }
     }
 
@@ -73,20 +77,25 @@ impl Usage {
     pub fn minus(self, other: Self) -> Self {
         Self {
             documents: self.documents.saturating_sub(other.documents),
-            v1: self.v1.saturating_sub(other.v1),
-            v2: self.v2.saturating_sub(other.v2),
+            item_bytes: self.item_bytes.saturating_sub(other.item_bytes),
+            attachment_bytes: self.attachment_bytes.saturating_sub(other.attachment_bytes),
         }
     }
 }
 
 impl Limits {
     /// Refuses to grow beyond a limit; what is above it already may stay and shrink. Field:
-    /// `documents`, `v1` or `v2`.
+    /// `documents`, `item_bytes` or `attachment_bytes`.
     pub fn check(&self, before: Usage, after: Usage) -> Result<(), FieldError> {
         let parts = [
             ("documents", before.documents, after.documents, self.documents),
-            ("v1", before.v1, after.v1, self.v1),
-            ("v2", before.v2, after.v2, self.v2),
+            ("item_bytes", before.item_bytes, after.item_bytes, self.item_bytes),
+            (
+                "attachment_bytes",
+                before.attachment_bytes,
+                after.attachment_bytes,
+                self.attachment_bytes,
+            ),
         ];
         for (field, before, after, limit) in parts {
             if let Some(limit) = limit.filter(|limit| after > before && after > *limit) {

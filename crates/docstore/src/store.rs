@@ -1,6 +1,6 @@
 //! The reference copy of documents, in memory, and what an operation needs to know of it.
 
-use crate::attempt::{Attempt, Desk, Remembered, floors, remembers};
+use crate::attempt::{Attempt, Remembered, Transaction, floors, remembers};
 use crate::by_age::ByAge;
 use crate::commit::{AHEAD_MS_MAX, Commit, Write, validate};
 use crate::document::Document;
@@ -191,10 +191,10 @@ impl Store {
         rules: &Rules,
         space: &Namespace,
         now: Stamp,
-        work: impl FnOnce(&mut Desk<'_>) -> Result<(), Exception>,
+        work: impl FnOnce(&mut Transaction<'_>) -> Result<(), Exception>,
     ) -> Result<Commit, Exception> {
         let mut attempt = Attempt::new(space.clone(), now);
-        work(&mut Desk::new(rules, self, None, &mut attempt))?;
+        work(&mut Transaction::new(rules, self, None, &mut attempt))?;
         self.commit(rules, attempt, now)
     }
 

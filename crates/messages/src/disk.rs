@@ -20,7 +20,7 @@ pub enum DiskWrite {
         /// Which.
         part: ManagerNumber,
         /// Newest epoch seen, and last entry.
-        meta: PartMeta,
+        meta: PartitionMeta,
     },
     /// Who this manager is.
     Identity(Identity),
@@ -28,7 +28,7 @@ pub enum DiskWrite {
 
 /// A partition as it stands on a manager's disk, beside its documents.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct PartMeta {
+pub struct PartitionMeta {
     /// Newest epoch under which this disk was a member.
     pub pe: Epoch,
     /// Last entry on this disk.
@@ -57,7 +57,7 @@ pub struct Disk {
     /// Who it is.
     pub identity: Identity,
     /// Partitions.
-    pub parts: BTreeMap<ManagerNumber, PartMeta>,
+    pub parts: BTreeMap<ManagerNumber, PartitionMeta>,
     /// Documents.
     pub docs: BTreeMap<DocKey, Arc<Doc>>,
 }

@@ -19,9 +19,9 @@ pub use api::{
     Answer, DocumentAnswer, DocumentCursor, DocumentHead, DocumentOp, DocumentPage, Op, OpKind,
     OpResult,
 };
-pub use disk::{Disk, DiskWrite, Identity, PartMeta};
+pub use disk::{Disk, DiskWrite, Identity, PartitionMeta};
 pub use documents::{Doc, DocKey, session_of};
 pub use message::{Chunk, Entry, Envelope, Message, Write};
 pub use orders::{NodeOrdered, Order, Ordered};
 pub use rota_docstore::DocName;
-pub use stats::{PartStats, Stats};
+pub use stats::{PartitionStats, Stats};

@@ -157,7 +157,7 @@ pub enum Message {
         seq: Seq,
     },
     /// Copy -> owner: I miss entries after `seq`.
-    Missing {
+    Nack {
         /// Partition.
         part: ManagerNumber,
         /// Its epoch.
@@ -203,7 +203,7 @@ pub enum Message {
         writes: Arc<Vec<Write>>,
     },
     /// Copy -> new owner: I have so many pieces, from the first on, and need more.
-    SyncTaken {
+    SyncApplied {
         /// Partition.
         part: ManagerNumber,
         /// Its new epoch.
@@ -213,14 +213,14 @@ pub enum Message {
     },
     /// Owner -> copies: am I still the owner of these? Only answers to rounds begun after a
     /// request arrived count for it.
-    Confirm {
+    ReadIndex {
         /// The sender's name for the round.
         round: u64,
         /// Partitions and epochs.
         parts: Vec<(ManagerNumber, Epoch)>,
     },
     /// Copy -> owner: these I know under exactly that epoch.
-    Confirmed {
+    ReadIndexConfirmed {
         /// The round.
         round: u64,
         /// Partitions and epochs that hold.
@@ -289,13 +289,13 @@ impl Message {
             Message::Answer { .. } => "answer",
             Message::Prepare { .. } => "prepare",
             Message::Ack { .. } => "ack",
-            Message::Missing { .. } => "missing",
+            Message::Nack { .. } => "nack",
             Message::SyncAsk { .. } => "sync_ask",
             Message::SyncReport { .. } => "sync_report",
             Message::SyncData { .. } => "sync_data",
-            Message::SyncTaken { .. } => "sync_taken",
-            Message::Confirm { .. } => "confirm",
-            Message::Confirmed { .. } => "confirmed",
+            Message::SyncApplied { .. } => "sync_applied",
+            Message::ReadIndex { .. } => "read_index",
+            Message::ReadIndexConfirmed { .. } => "read_index_confirmed",
             Message::SnapshotChunk { .. } => "snapshot_chunk",
             Message::SnapshotAck { .. } => "snapshot_ack",
             Message::Heartbeat { .. } => "heartbeat",

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
     /// Partitions that this manager owns or copies.
-    pub parts: Vec<PartStats>,
+    pub parts: Vec<PartitionStats>,
     /// Nodes, with the load as this manager knows it.
     pub nodes: Vec<(NodeReg, NodeLoad)>,
     /// Client requests that wait here.
@@ -22,7 +22,7 @@ pub struct Stats {
 
 /// What an operator sees of a partition at one manager.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PartStats {
+pub struct PartitionStats {
     /// Which partition.
     pub part: ManagerNumber,
     /// `serving`, `syncing`, `scanning`, `wedged`, `copy`, `former copy` (outside the ISR, with what

@@ -44,8 +44,8 @@ pub use crate::settings::{sizes, timing};
 pub use rota_messages::{
     Answer, Chunk, Disk, DiskWrite, Doc, DocKey, DocName, DocumentAnswer, DocumentCursor,
     DocumentHead, DocumentOp, DocumentPage, Entry, Envelope, Identity, Message, NodeOrdered, Op,
-    OpKind, OpResult, Order, Ordered, PartMeta, PartStats, Stats, Write, api, message, placements,
-    session_of,
+    OpKind, OpResult, Order, Ordered, PartitionMeta, PartitionStats, Stats, Write, api, message,
+    placements, session_of,
 };
 
 /// A copy of a partition.

@@ -75,7 +75,7 @@ fn items_destroyed_long_ago_are_forgotten_at_every_copy_though_nobody_writes() {
 fn what_nobody_may_repeat_any_more_is_forgotten_though_nobody_writes() {
     let mut table = Table::serving();
     let add = json!({"put": [{"class": "Ln", "key": "x", "json": {"n": 1}}]});
-    let asked = Request { dhop: Some(stamp(&table)), ..change("c", &add) };
+    let asked = Request { operation_time: Some(stamp(&table)), ..change("c", &add) };
     let answer = operated(table.call(300, op(asked.clone(), "c"))).unwrap();
     table.pass(500);
     let before = on_disk(&table, 300, "c");
@@ -98,7 +98,10 @@ fn what_nobody_may_repeat_any_more_is_forgotten_though_nobody_writes() {
     for wall_step_ms in [12 * 60_000, 0] {
         table.wall_step_ms = wall_step_ms;
         let late = operated(table.call(300, op(asked.clone(), "c"))).unwrap_err();
-        assert_eq!((late.letter(), late.details().fields[0].field.as_str()), (Letter::A, "dhop"));
+        assert_eq!(
+            (late.letter(), late.details().fields[0].field.as_str()),
+            (Letter::A, "operation_time")
+        );
     }
     // A copy of before hears of nothing.
     let updates = synced(table.call(600, sync(&["c"], Some(Held::of(&before)), false)));

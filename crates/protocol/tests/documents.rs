@@ -337,22 +337,22 @@ fn documents_of_any_class_are_copied_counted_and_seen_by_operations_before_they_
     let key = |slot| DocKey::new(slot, name.clone());
     assert_eq!(replica.get(&key(slot)).map(|it| &**it), Some(&note("a", 1, 10)));
     assert_eq!(replica.get(&key(SlotId(6))), None);
-    assert_eq!((usage(&replica).documents, usage(&replica).v1), (1, 14));
+    assert_eq!((usage(&replica).documents, usage(&replica).item_bytes), (1, 14));
     assert_eq!(replica.high_water, at(1));
     let empty = replica.digest;
     replica.commit_to(pos(1), &sizes);
     let one = replica.digest;
     assert_ne!(one, empty);
-    assert_eq!((usage(&replica).documents, usage(&replica).v1), (1, 14));
+    assert_eq!((usage(&replica).documents, usage(&replica).item_bytes), (1, 14));
     let write = Write::of(slot, note("a", 9, 20));
     replica.append(entry(2, vec![write.clone(), Write::of(slot, note("b", 9, 1))]));
-    assert_eq!((usage(&replica).documents, usage(&replica).v1), (2, 24 + 5));
+    assert_eq!((usage(&replica).documents, usage(&replica).item_bytes), (2, 24 + 5));
     replica.commit_to(pos(2), &sizes);
-    assert_eq!((usage(&replica).documents, usage(&replica).v1), (2, 24 + 5));
+    assert_eq!((usage(&replica).documents, usage(&replica).item_bytes), (2, 24 + 5));
     assert_ne!(replica.digest, one);
     replica.append(entry(3, vec![Write { key: write.key, doc: None }]));
-    assert_eq!((usage(&replica).documents, usage(&replica).v1), (1, 5));
+    assert_eq!((usage(&replica).documents, usage(&replica).item_bytes), (1, 5));
     replica.commit_to(pos(3), &sizes);
-    assert_eq!((usage(&replica).documents, usage(&replica).v1), (1, 5));
+    assert_eq!((usage(&replica).documents, usage(&replica).item_bytes), (1, 5));
     assert_eq!(replica.high_water, at(9));
 }

@@ -8,7 +8,7 @@ use rota_model::{
     Retry, SessionState, Token,
 };
 use rota_protocol::{Op, Timing, Transition};
-use rota_ring::{Change, Part, PartState};
+use rota_ring::{Change, PartitionEntry, PartitionState};
 use table::*;
 
 #[test]
@@ -510,7 +510,7 @@ fn a_run_that_is_taken_out_before_it_hears_of_its_claim_takes_over_from_its_disk
     table.config = Change::view(taken_out).apply(&table.config).unwrap();
     table.late.clear();
     table.pass(3_000);
-    let state = |part: &Part| part.state == PartState::Active;
+    let state = |part: &PartitionEntry| part.state == PartitionState::Active;
     assert!(table.view().parts.values().all(state), "{:?}", table.view());
     let call = table.ask(300, get("a"));
     got(table.wait_for(call, 3_000));

@@ -153,7 +153,7 @@ fn an_import_of_a_life_that_ended_here_begins_a_new_one() {
 #[test]
 fn an_import_goes_beyond_limits_and_what_is_above_them_may_only_shrink() {
     let mut table = Table::serving();
-    let limits = json!({"documents": 2, "v1": 100});
+    let limits = json!({"documents": 2, "item_bytes": 100});
     let put = json!({"name": "shop", "create": true, "limits": limits});
     operated(table.call(300, configure("namespace.put", &put))).unwrap();
     table.pass(40);
@@ -173,7 +173,7 @@ fn an_import_leaves_what_operations_remember_and_they_are_not_done_again() {
     // Of a later version, and of a later life.
     for life_ms in [0, 3_000] {
         let mut table = Table::serving();
-        let asked = Request { dhop: Some(stamp(&table)), ..write("c", 1) };
+        let asked = Request { operation_time: Some(stamp(&table)), ..write("c", 1) };
         let answer = operated(table.call(300, op(asked.clone(), "c"))).unwrap();
         let before = refreshed(&mut table, &mut cache(), "c").unwrap();
         let [ctime, version] = [before.ctime().plus_ms(life_ms), before.version().plus_ms(5_000)];

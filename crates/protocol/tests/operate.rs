@@ -41,7 +41,7 @@ fn an_operation_through_any_manager_is_answered_when_every_copy_has_it_on_disk()
 fn what_an_operation_read_is_confirmed_by_the_copies_after_it_came() {
     let mut table = Table::serving();
     operated(table.call(300, op(write("c", 1), "c"))).unwrap();
-    table.lose = Box::new(|it| matches!(it.message, Message::Confirmed { .. }));
+    table.lose = Box::new(|it| matches!(it.message, Message::ReadIndexConfirmed { .. }));
     let owner = owner_of(&table, "c");
     let reading = table.ask(owner, op(read("c"), "c"));
     let exists = json!({"changes": [{"class": "Cart", "docid": "c", "life": "create"}]});
@@ -72,7 +72,7 @@ fn an_operation_that_comes_to_write_after_its_confirm_round_waits_while_a_copy_i
     table.kill(newcomer);
     table.pass(2_500);
     // It exists, so there is nothing to write; and what it read waits for the other copy.
-    table.lose = Box::new(|it| matches!(it.message, Message::Confirmed { .. }));
+    table.lose = Box::new(|it| matches!(it.message, Message::ReadIndexConfirmed { .. }));
     let ask = |life| {
         let parameters = json!({"changes": [{"class": "Cart", "docid": id, "life": life}]});
         op(request("document.write", &parameters), &id)
@@ -96,11 +96,11 @@ fn an_operation_that_comes_to_write_after_its_confirm_round_waits_while_a_copy_i
 }
 
 #[test]
-fn a_repeated_dhop_is_known_to_the_next_owner() {
+fn a_repeated_operation_time_is_known_to_the_next_owner() {
     let mut table = Table::serving();
     let owner = owner_of(&table, "c");
     let mut asked = write("c", 1);
-    asked.dhop = Some(stamp(&table));
+    asked.operation_time = Some(stamp(&table));
     let first = operated(table.call(owner, op(asked.clone(), "c"))).unwrap();
     table.kill(owner);
     let call = table.ask(other_than(owner), op(asked, "c"));
@@ -138,7 +138,7 @@ fn what_operations_remember_is_shown_to_no_client_and_kept_by_every_copy() {
         let Update::Full(it) = update else { panic!("not whole: {}", update.name()) };
         it.items().iter().filter(|it| it.name().is_memory()).count()
     };
-    let asked = Request { dhop: Some(stamp(&table)), ..write("c", 1) };
+    let asked = Request { operation_time: Some(stamp(&table)), ..write("c", 1) };
     operated(table.call(300, op(asked, "c"))).unwrap();
     table.pass(100);
     let kept = |table: &Table, n: u32| -> Vec<DocName> {
@@ -169,7 +169,7 @@ fn what_operations_remember_is_shown_to_no_client_and_kept_by_every_copy() {
 }
 
 #[test]
-fn an_operation_without_dhop_is_not_carried_out_twice_when_its_owner_is_gone() {
+fn an_operation_without_operation_time_is_not_carried_out_twice_when_its_owner_is_gone() {
     let mut table = Table::serving();
     let owner = owner_of(&table, "c");
     // It is carried out, and its answer is lost.
@@ -183,7 +183,7 @@ fn an_operation_without_dhop_is_not_carried_out_twice_when_its_owner_is_gone() {
     let refusal = table.wait_for(call, 3_000).unwrap_err();
     assert_eq!((refusal.kind, refusal.changed), (RefusalKind::NotServing, Changed::Unknown));
     assert_eq!(table.count(Transition::Operated), 1);
-    // With a dhop it would have been found out.
+    // With an operation time it would have been found out.
     let shown = table.ask(other_than(owner), op(read("c"), "c"));
     assert_eq!(
         body(&operated(table.wait_for(shown, 2_000)).unwrap())["documents"][0]["exists"],
@@ -370,7 +370,7 @@ fn ends_of_lives_and_what_was_remembered_of_them_are_forgotten_in_time() {
     operated(table.call(300, op(write("{c}2", 1), "c"))).unwrap();
     let change = json!({"changes": [{"class": "Cart", "docid": "c", "life": "destroy"}]});
     let mut end = request("document.write", &change);
-    end.dhop = Some(stamp(&table));
+    end.operation_time = Some(stamp(&table));
     operated(table.call(300, op(end, "c"))).unwrap();
     let kept = |table: &Table| -> Vec<String> {
         let docs = table.disks[&300].docs.keys().filter(|it| it.name.space() == "shop");
@@ -402,11 +402,11 @@ impl Operation for Flaky {
     fn new(_: Value) -> Result<Self, Exception> {
         Ok(Self)
     }
-    fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
-        let name = desk.name("Cart", "c")?;
+    fn work(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Exception> {
+        let name = transaction.name("Cart", "c")?;
         // Wait until somebody else has made it.
-        let draft = desk.current(&name)?;
-        if draft.exists() { Ok(()) } else { Err(Exception::unexpected("SOON", "not there yet")) }
+        let edited = transaction.current(&name)?;
+        if edited.exists() { Ok(()) } else { Err(Exception::unexpected("SOON", "not there yet")) }
     }
 }
 

@@ -10,7 +10,7 @@ use rota_protocol::operate::{operations, schema};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-struct Desktop {
+struct Bench {
     store: Store,
     rules: Rules,
     ms: u64,
@@ -35,7 +35,7 @@ fn request(space: &str, operation: &str, parameters: &Value) -> Request {
     Request { who: Credentials { account: "ann".into(), ..Credentials::default() }, ..request }
 }
 
-impl Desktop {
+impl Bench {
     fn new() -> Self {
         Self { store: Store::default(), rules: rules(), ms: 0 }
     }
@@ -72,17 +72,17 @@ fn ensure(docid: &str) -> Value {
 
 #[test]
 fn a_document_of_any_class_is_written_and_read() {
-    let mut desk = Desktop::new();
+    let mut bench = Bench::new();
     let put = json!([
         {"class": "Ln", "key": "1", "json": {"n": 1}},
         {"class": "Note", "raw": "aGVsbG8="},
     ]);
     let change = json!({"class": "Cart", "docid": "c", "life": "create", "put": put});
-    let answer = desk.run("document.write", json!({"changes": [change]})).unwrap();
+    let answer = bench.run("document.write", json!({"changes": [change]})).unwrap();
     let changed = json!({"class": "Cart", "docid": "c", "existed": false});
     assert_eq!(body(&answer), json!({"documents": [changed]}));
     let reading = json!({"documents": [{"class": "Cart", "docid": "c"}]});
-    let read = body(&desk.run("document.read", reading).unwrap());
+    let read = body(&bench.run("document.read", reading).unwrap());
     let document = &read["documents"][0];
     assert_eq!(document["version"], json!(answer.version.as_u64()));
     let items = json!([
@@ -91,85 +91,85 @@ fn a_document_of_any_class_is_written_and_read() {
     ]);
     assert_eq!(document["items"], items);
     let remove = json!({"class": "Cart", "docid": "c", "remove": [{"class": "Note"}]});
-    desk.run("document.write", json!({"changes": [remove]})).unwrap();
-    assert!(desk.store.peek(&name("Cart", "c")).unwrap().content("Note", None).is_none());
+    bench.run("document.write", json!({"changes": [remove]})).unwrap();
+    assert!(bench.store.peek(&name("Cart", "c")).unwrap().content("Note", None).is_none());
 }
 
 #[test]
 fn a_write_whose_expectation_does_not_hold_changes_nothing() {
-    let mut desk = Desktop::new();
-    let version = desk.run("document.write", ensure("c")).unwrap().version;
+    let mut bench = Bench::new();
+    let version = bench.run("document.write", ensure("c")).unwrap().version;
     let change = |expect: Value| json!({"changes": [{"class": "Cart", "docid": "c", "expect": expect, "touch": true}]});
-    let wrong = desk.refused("document.write", change(json!({"version": at(7).as_u64()})));
+    let wrong = bench.refused("document.write", change(json!({"version": at(7).as_u64()})));
     let text = format!("version of shop/Cart/c is {version}, not {}", at(7));
     assert_eq!(wrong, format!("A-EXPECTED: {text}"));
-    assert_eq!(desk.version("Cart", "c"), Some(version));
+    assert_eq!(bench.version("Cart", "c"), Some(version));
     let right = change(json!({"version": version.as_u64(), "ctime": version.as_u64()}));
-    assert!(desk.run("document.write", right).unwrap().version > version);
+    assert!(bench.run("document.write", right).unwrap().version > version);
     let create = json!({"changes": [{"class": "Cart", "docid": "c", "life": "create"}]});
-    assert!(desk.refused("document.write", create).starts_with("A-EXISTS"));
+    assert!(bench.refused("document.write", create).starts_with("A-EXISTS"));
     let keep = json!({"changes": [{"class": "Cart", "docid": "other"}]});
-    assert!(desk.refused("document.write", keep).starts_with("N-DOCUMENT"));
+    assert!(bench.refused("document.write", keep).starts_with("N-DOCUMENT"));
 }
 
 #[test]
-fn a_repeated_dhop_gives_the_same_answer_and_one_version() {
-    let mut desk = Desktop::new();
+fn a_repeated_operation_time_gives_the_same_answer_and_one_version() {
+    let mut bench = Bench::new();
     let mut asked = request("shop", "document.write", &ensure("c"));
-    asked.dhop = Some(at(500));
-    let first = desk.perform(asked.clone()).unwrap();
-    desk.run("document.touch", json!({"class": "Cart", "docid": "c"})).unwrap();
-    let touched = desk.version("Cart", "c");
-    let again = desk.perform(asked).unwrap();
+    asked.operation_time = Some(at(500));
+    let first = bench.perform(asked.clone()).unwrap();
+    bench.run("document.touch", json!({"class": "Cart", "docid": "c"})).unwrap();
+    let touched = bench.version("Cart", "c");
+    let again = bench.perform(asked).unwrap();
     assert_eq!((again.version, &again.body), (first.version, &first.body));
-    assert_eq!(desk.version("Cart", "c"), touched);
+    assert_eq!(bench.version("Cart", "c"), touched);
 }
 
 #[test]
 fn two_clients_without_a_name_that_expect_the_same_version_do_not_both_succeed() {
-    let mut desk = Desktop::new();
-    let version = desk.run("document.write", ensure("c")).unwrap().version;
+    let mut bench = Bench::new();
+    let version = bench.run("document.write", ensure("c")).unwrap().version;
     let expect = json!({"version": version.as_u64()});
     let put = json!([{"class": "N", "key": "", "json": 1}]);
     let change = json!({"class": "Cart", "docid": "c", "expect": expect, "put": put});
     let asked = request("shop", "document.write", &json!({"changes": [change]}));
     // In one millisecond, by their own clocks.
-    let asked = Request { dhop: Some(at(500)), who: Credentials::default(), ..asked };
+    let asked = Request { operation_time: Some(at(500)), who: Credentials::default(), ..asked };
     let named = |id: &str| Request { request_id: RequestId::parse(id).ok(), ..asked.clone() };
     for (one, other) in [(asked.clone(), asked.clone()), (named("one"), named("other"))] {
-        let mut desk = Desktop { store: desk.store.clone(), ..Desktop::new() };
-        let first = desk.perform(one.clone()).unwrap();
-        let refused = desk.perform(other).unwrap_err();
+        let mut bench = Bench { store: bench.store.clone(), ..Bench::new() };
+        let first = bench.perform(one.clone()).unwrap();
+        let refused = bench.perform(other).unwrap_err();
         assert_eq!(refused.code().as_str(), "A-EXPECTED");
         if one.is_repeatable() {
-            assert_eq!(desk.perform(one).unwrap(), first, "the first one again");
+            assert_eq!(bench.perform(one).unwrap(), first, "the first one again");
         }
     }
 }
 
 #[test]
 fn a_repeated_end_of_a_life_does_not_end_the_next_one() {
-    let mut desk = Desktop::new();
+    let mut bench = Bench::new();
     let mut begun = request("shop", "document.write", &ensure("c"));
-    begun.dhop = Some(at(400));
-    let first = desk.perform(begun.clone()).unwrap();
+    begun.operation_time = Some(at(400));
+    let first = bench.perform(begun.clone()).unwrap();
     let change = json!({"class": "Cart", "docid": "c", "life": "destroy"});
     let mut ended = request("shop", "document.write", &json!({"changes": [change]}));
-    ended.dhop = Some(at(500));
-    let end = desk.perform(ended.clone()).unwrap();
+    ended.operation_time = Some(at(500));
+    let end = bench.perform(ended.clone()).unwrap();
     assert_eq!(body(&end)["documents"][0]["existed"], json!(true));
-    assert_eq!(desk.version("Cart", "c"), None);
+    assert_eq!(bench.version("Cart", "c"), None);
     // The write is remembered, although the document is gone that remembered it.
-    assert_eq!(desk.perform(begun).unwrap().version, first.version);
-    assert_eq!(desk.version("Cart", "c"), None);
-    let next = desk.run("document.write", ensure("c")).unwrap();
-    let again = desk.perform(ended).unwrap();
+    assert_eq!(bench.perform(begun).unwrap().version, first.version);
+    assert_eq!(bench.version("Cart", "c"), None);
+    let next = bench.run("document.write", ensure("c")).unwrap();
+    let again = bench.perform(ended).unwrap();
     assert_eq!((again.version, body(&again)), (end.version, body(&end)));
-    assert_eq!(desk.version("Cart", "c"), Some(next.version));
+    assert_eq!(bench.version("Cart", "c"), Some(next.version));
 }
 
-fn with_dhop(operation: &str, parameters: &Value, dhop: u64) -> Request {
-    Request { dhop: Some(at(dhop)), ..request("shop", operation, parameters) }
+fn with_operation_time(operation: &str, parameters: &Value, operation_time: u64) -> Request {
+    Request { operation_time: Some(at(operation_time)), ..request("shop", operation, parameters) }
 }
 
 fn lives(changes: &[(&str, &str)]) -> Value {
@@ -180,63 +180,69 @@ fn lives(changes: &[(&str, &str)]) -> Value {
 
 #[test]
 fn a_repeated_touch_begins_no_life_after_the_one_that_it_touched() {
-    let mut desk = Desktop::new();
-    let touch = with_dhop("document.touch", &json!({"class": "Cart", "docid": "c"}), 500);
-    let first = desk.perform(touch.clone()).unwrap();
-    desk.run("document.write", lives(&[("destroy", "c")])).unwrap();
-    assert_eq!(desk.perform(touch).unwrap(), first);
-    assert_eq!(desk.version("Cart", "c"), None);
+    let mut bench = Bench::new();
+    let touch = with_operation_time("document.touch", &json!({"class": "Cart", "docid": "c"}), 500);
+    let first = bench.perform(touch.clone()).unwrap();
+    bench.run("document.write", lives(&[("destroy", "c")])).unwrap();
+    assert_eq!(bench.perform(touch).unwrap(), first);
+    assert_eq!(bench.version("Cart", "c"), None);
 }
 
 #[test]
 fn a_repeated_write_is_known_after_the_life_ended_that_remembered_it() {
-    let mut desk = Desktop::new();
-    desk.run("document.write", lives(&[("create", "{g}a")])).unwrap();
-    let change =
-        with_dhop("document.write", &lives(&[("destroy", "{g}a"), ("ensure", "{g}b")]), 500);
-    let first = desk.perform(change.clone()).unwrap();
-    desk.run("document.write", lives(&[("destroy", "{g}b")])).unwrap();
-    let anew = desk.run("document.write", lives(&[("create", "{g}a")])).unwrap();
-    assert_eq!(desk.perform(change).unwrap(), first);
-    assert_eq!(desk.version("Cart", "{g}a"), Some(anew.version), "it was destroyed again");
-    assert_eq!(desk.version("Cart", "{g}b"), None, "it was created again");
+    let mut bench = Bench::new();
+    bench.run("document.write", lives(&[("create", "{g}a")])).unwrap();
+    let change = with_operation_time(
+        "document.write",
+        &lives(&[("destroy", "{g}a"), ("ensure", "{g}b")]),
+        500,
+    );
+    let first = bench.perform(change.clone()).unwrap();
+    bench.run("document.write", lives(&[("destroy", "{g}b")])).unwrap();
+    let anew = bench.run("document.write", lives(&[("create", "{g}a")])).unwrap();
+    assert_eq!(bench.perform(change).unwrap(), first);
+    assert_eq!(bench.version("Cart", "{g}a"), Some(anew.version), "it was destroyed again");
+    assert_eq!(bench.version("Cart", "{g}b"), None, "it was created again");
 }
 
 #[test]
 fn a_write_that_ends_what_it_began_leaves_nothing_also_when_it_is_remembered() {
-    let mut desk = Desktop::new();
-    let both = with_dhop("document.write", &lives(&[("ensure", "c"), ("destroy", "c")]), 500);
-    let first = desk.perform(both.clone()).unwrap();
-    assert_eq!(desk.version("Cart", "c"), None);
-    desk.run("document.write", lives(&[("create", "c")])).unwrap();
-    assert_eq!(desk.perform(both).unwrap(), first);
-    assert!(desk.version("Cart", "c").is_some());
+    let mut bench = Bench::new();
+    let both =
+        with_operation_time("document.write", &lives(&[("ensure", "c"), ("destroy", "c")]), 500);
+    let first = bench.perform(both.clone()).unwrap();
+    assert_eq!(bench.version("Cart", "c"), None);
+    bench.run("document.write", lives(&[("create", "c")])).unwrap();
+    assert_eq!(bench.perform(both).unwrap(), first);
+    assert!(bench.version("Cart", "c").is_some());
 }
 
 #[test]
 fn as_many_changes_as_are_allowed_are_remembered_too() {
-    let mut desk = Desktop::new();
+    let mut bench = Bench::new();
     let docids: Vec<String> = (0..16).map(|it| format!("{{g}}{it}")).collect();
     let all = |life| docids.iter().map(|it| (life, it.as_str())).collect::<Vec<_>>();
-    let created = desk.perform(with_dhop("document.write", &lives(&all("create")), 100)).unwrap();
+    let created =
+        bench.perform(with_operation_time("document.write", &lives(&all("create")), 100)).unwrap();
     for (n, docid) in (101..).zip(&docids) {
         let touch = json!({"class": "Cart", "docid": docid});
-        desk.perform(with_dhop("document.touch", &touch, n)).unwrap();
+        bench.perform(with_operation_time("document.touch", &touch, n)).unwrap();
     }
     let mut most = all("destroy");
     most[15].0 = "keep";
     for (n, changes) in [(200, most), (201, all("ensure")), (202, all("destroy"))] {
-        let asked = with_dhop("document.write", &lives(&changes), n);
-        let first = desk.perform(asked.clone()).unwrap();
-        assert_eq!(desk.perform(asked).unwrap(), first);
+        let asked = with_operation_time("document.write", &lives(&changes), n);
+        let first = bench.perform(asked.clone()).unwrap();
+        assert_eq!(bench.perform(asked).unwrap(), first);
     }
-    let again = desk.perform(with_dhop("document.write", &lives(&all("create")), 100)).unwrap();
+    let again =
+        bench.perform(with_operation_time("document.write", &lives(&all("create")), 100)).unwrap();
     assert_eq!(again, created);
 }
 
 #[test]
 fn items_that_came_and_went_are_in_nobodys_way() {
-    let mut desk = Desktop::new();
+    let mut bench = Bench::new();
     let keys = || (0..16_380).map(|it: u32| it.to_string());
     let put: Vec<Value> = keys().map(|key| json!({"class": "I", "key": key, "json": 1})).collect();
     let remove: Vec<Value> = keys().map(|key| json!({"class": "I", "key": key})).collect();
@@ -245,13 +251,13 @@ fn items_that_came_and_went_are_in_nobodys_way() {
         change.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
         json!({"changes": [change]})
     };
-    desk.run("document.write", cart(json!({"put": put}))).unwrap();
-    desk.run("document.write", cart(json!({"remove": remove}))).unwrap();
+    bench.run("document.write", cart(json!({"put": put}))).unwrap();
+    bench.run("document.write", cart(json!({"remove": remove}))).unwrap();
     let touch = json!({"class": "Cart", "docid": "c"});
     for n in 0..10 {
-        desk.perform(with_dhop("document.touch", &touch, n)).unwrap();
+        bench.perform(with_operation_time("document.touch", &touch, n)).unwrap();
     }
-    let document = desk.store.peek(&name("Cart", "c")).unwrap();
+    let document = bench.store.peek(&name("Cart", "c")).unwrap();
     assert_eq!((document.items().len(), document.dtime()), (16_380, document.ctime()));
 }
 
@@ -270,36 +276,39 @@ proptest! {
     fn whatever_was_asked_for_since_a_repetition_changes_nothing_and_gets_the_same(
         asked in prop::collection::vec(any_request(), 1..12)
     ) {
-        let mut desk = Desktop::new();
+        let mut bench = Bench::new();
         let mut answered = Vec::new();
         for (n, (operation, parameters)) in (1..).zip(&asked) {
-            let asked = with_dhop(operation, parameters, n);
-            answered.push((asked.clone(), desk.perform(asked).unwrap()));
+            let asked = with_operation_time(operation, parameters, n);
+            answered.push((asked.clone(), bench.perform(asked).unwrap()));
         }
-        let state = desk.store.clone();
+        let state = bench.store.clone();
         for (asked, answer) in answered {
-            prop_assert_eq!(desk.perform(asked).unwrap(), answer);
+            prop_assert_eq!(bench.perform(asked).unwrap(), answer);
         }
-        prop_assert!(desk.store == state);
+        prop_assert!(bench.store == state);
     }
 }
 
 #[test]
 fn classes_with_a_meaning_of_their_own_are_not_written() {
-    let mut desk = Desktop::new();
+    let mut bench = Bench::new();
     for class in ["session", "pool", "Space", "Web", "H"] {
         let change = json!({"class": class, "docid": "x", "life": "ensure"});
-        let refusal = desk.refused("document.write", json!({"changes": [change]}));
+        let refusal = bench.refused("document.write", json!({"changes": [change]}));
         assert!(refusal.starts_with("S-CLASS: class ") && refusal.contains(class), "{refusal}");
-        let touch = desk.refused("document.touch", json!({"class": class, "docid": "x"}));
+        let touch = bench.refused("document.touch", json!({"class": class, "docid": "x"}));
         assert!(touch.starts_with("S-CLASS"), "{touch}");
     }
     let put = json!([{"class": "H", "key": "k", "json": 1}]);
     let change = json!({"class": "Cart", "docid": "x", "life": "ensure", "put": put});
-    let refusal = desk.refused("document.write", json!({"changes": [change]}));
+    let refusal = bench.refused("document.write", json!({"changes": [change]}));
     assert!(refusal.starts_with("A-INVALID: changes[0].put[0].class"), "{refusal}");
     let reading = json!({"documents": [{"class": "session", "docid": "x"}]});
-    assert_eq!(body(&desk.run("document.read", reading).unwrap())["documents"][0]["exists"], false);
+    assert_eq!(
+        body(&bench.run("document.read", reading).unwrap())["documents"][0]["exists"],
+        false
+    );
 }
 
 /// An application's own operation that tries to change a session.
@@ -311,9 +320,9 @@ impl Operation for Meddle {
     fn new(_: Value) -> Result<Self, Exception> {
         Ok(Self)
     }
-    fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
-        let name = desk.name("session", "x")?;
-        desk.current(&name)?.ensure();
+    fn work(&mut self, bench: &mut Transaction<'_>) -> Result<(), Exception> {
+        let name = bench.name("session", "x")?;
+        bench.current(&name)?.ensure();
         Ok(())
     }
 }
@@ -331,7 +340,7 @@ fn no_operation_changes_a_session() {
 
 #[test]
 fn every_mistake_in_the_parameters_names_its_place() {
-    let mut desk = Desktop::new();
+    let mut bench = Bench::new();
     let cases = [
         (json!({"changes": []}), "changes are 0; there must be 1 to 16"),
         (json!({"changes": [{"class": "C", "docid": ""}]}), "changes[0].docid must not be empty"),
@@ -351,43 +360,43 @@ fn every_mistake_in_the_parameters_names_its_place() {
         (json!({"x": 1}), "parameters do not fit operation document.write"),
     ];
     for (parameters, text) in cases {
-        let refusal = desk.refused("document.write", parameters);
+        let refusal = bench.refused("document.write", parameters);
         assert!(refusal.contains(text), "{refusal}");
     }
 }
 
 #[test]
 fn an_old_build_and_a_wrong_key_are_refused_before_any_work() {
-    let mut desk = Desktop::new();
-    desk.rules.build = 5;
-    desk.rules.checker = Arc::new(AdminKey::new("secret"));
+    let mut bench = Bench::new();
+    bench.rules.build = 5;
+    bench.rules.checker = Arc::new(AdminKey::new("secret"));
     let mut old = request("shop", "document.write", &ensure("c"));
     old.build = Some(4);
-    let exception = desk.perform(old.clone()).unwrap_err();
+    let exception = bench.perform(old.clone()).unwrap_err();
     assert_eq!((exception.code(), exception.phase()), (&codes::BUILD, Phase::Before));
     old.build = Some(5);
-    assert!(desk.perform(old).is_ok());
+    assert!(bench.perform(old).is_ok());
     let describe = request("z", "namespace.put", &json!({"name": "shop", "create": true}));
-    let exception = desk.perform(describe.clone()).unwrap_err();
+    let exception = bench.perform(describe.clone()).unwrap_err();
     assert_eq!((exception.code(), exception.phase()), (&codes::REFUSED, Phase::Before));
     let mut wrong = describe.clone();
     wrong.who.admin = "Secret".to_owned();
-    assert_eq!(desk.perform(wrong).unwrap_err().letter(), Letter::S);
+    assert_eq!(bench.perform(wrong).unwrap_err().letter(), Letter::S);
     let mut right = describe;
     right.who.admin = "secret".to_owned();
-    assert!(desk.perform(right).is_ok());
-    let stranger = desk.perform(request("z", "document.write", &ensure("c"))).unwrap_err();
+    assert!(bench.perform(right).is_ok());
+    let stranger = bench.perform(request("z", "document.write", &ensure("c"))).unwrap_err();
     assert_eq!((stranger.code(), stranger.phase()), (&codes::REFUSED, Phase::Before));
 }
 
 #[test]
 fn a_namespace_is_described_switched_and_removed_in_the_one_for_configuration() {
-    let mut desk = Desktop::new();
+    let mut bench = Bench::new();
     let create =
         json!({"name": "shop", "create": true, "description": "Carts", "limits": {"documents": 1}});
-    assert!(desk.refused("namespace.put", create.clone()).starts_with("S-SPACE"));
+    assert!(bench.refused("namespace.put", create.clone()).starts_with("S-SPACE"));
     let mut in_z = |operation: &str, parameters: Value| {
-        desk.perform(request("z", operation, &parameters)).map(|it| body(&it))
+        bench.perform(request("z", operation, &parameters)).map(|it| body(&it))
     };
     let refusal = in_z("namespace.switch", json!({"name": "shop"})).unwrap_err();
     assert_eq!(*refusal.code(), codes::NAMESPACE);
@@ -400,76 +409,77 @@ fn a_namespace_is_described_switched_and_removed_in_the_one_for_configuration() 
     in_z("namespace.switch", json!({"name": "shop", "off": "Back at noon"})).unwrap();
     // What is not named stays off, and has no limits any more.
     in_z("namespace.put", json!({"name": "shop"})).unwrap();
-    let refusal = desk.refused("document.write", ensure("a"));
+    let refusal = bench.refused("document.write", ensure("a"));
     assert_eq!(refusal, "O-OFF: namespace shop is off: Back at noon");
     let mut in_z = |operation: &str, parameters: Value| {
-        desk.perform(request("z", operation, &parameters)).map(|it| body(&it))
+        bench.perform(request("z", operation, &parameters)).map(|it| body(&it))
     };
     let z = in_z("namespace.put", json!({"name": "z", "create": true})).unwrap_err();
     assert_eq!(z.details().fields[0].field, "name");
     assert_eq!(in_z("namespace.remove", json!({"name": "shop"})), Ok(json!({"existed": true})));
     assert_eq!(in_z("namespace.remove", json!({"name": "shop"})), Ok(json!({"existed": false})));
     let description = DocName::new(&Namespace::parse("z").unwrap(), SPACE_CLASS, "shop").unwrap();
-    assert!(desk.store.peek(&description).unwrap().is_deleted());
+    assert!(bench.store.peek(&description).unwrap().is_deleted());
 }
 
 #[test]
 fn what_is_given_of_a_namespace_is_changed_and_the_rest_stays() {
-    let mut desk = Desktop::new();
-    let set = |desk: &mut Desktop, parameters: Value| {
-        desk.ms += 1;
-        desk.perform(request("z", "namespace.set", &parameters)).map(|_| ())
+    let mut bench = Bench::new();
+    let set = |bench: &mut Bench, parameters: Value| {
+        bench.ms += 1;
+        bench.perform(request("z", "namespace.set", &parameters)).map(|_| ())
     };
-    let described = |desk: &Desktop| {
+    let described = |bench: &Bench| {
         let name = DocName::new(&Namespace::parse("z").unwrap(), SPACE_CLASS, "shop").unwrap();
-        serde_json::to_value(desk.store.peek(&name).unwrap().one::<Description>().unwrap()).unwrap()
+        serde_json::to_value(bench.store.peek(&name).unwrap().one::<Description>().unwrap())
+            .unwrap()
     };
-    let refusal = set(&mut desk, json!({"name": "shop", "description": "Carts"})).unwrap_err();
+    let refusal = set(&mut bench, json!({"name": "shop", "description": "Carts"})).unwrap_err();
     assert_eq!(*refusal.code(), codes::NAMESPACE);
-    let limits = json!({"documents": 1, "v1": 9_000, "v2": null});
+    let limits = json!({"documents": 1, "item_bytes": 9_000, "attachment_bytes": null});
     let create = json!({"name": "shop", "create": true, "description": "Carts",
         "limits": limits, "readers": ["a", "b"]});
-    desk.perform(request("z", "namespace.put", &create)).unwrap();
+    bench.perform(request("z", "namespace.put", &create)).unwrap();
     let off = json!({"name": "shop", "off": "Back at noon"});
-    desk.perform(request("z", "namespace.switch", &off)).unwrap();
-    let change = json!({"name": "shop", "limits": {"documents": null, "v2": 7},
+    bench.perform(request("z", "namespace.switch", &off)).unwrap();
+    let change = json!({"name": "shop", "limits": {"documents": null, "attachment_bytes": 7},
         "add_readers": ["c", "a"], "remove_readers": ["b", "x"]});
-    set(&mut desk, change.clone()).unwrap();
+    set(&mut bench, change.clone()).unwrap();
     let expected = json!({"description": "Carts", "off": "Back at noon",
-        "limits": {"documents": null, "v1": 9_000, "v2": 7}, "readers": ["a", "c"]});
-    assert_eq!(described(&desk), expected);
-    set(&mut desk, change).unwrap();
-    assert_eq!(described(&desk), expected, "it may be repeated");
+        "limits": {"documents": null, "item_bytes": 9_000, "attachment_bytes": 7}, "readers": ["a", "c"]});
+    assert_eq!(described(&bench), expected);
+    set(&mut bench, change).unwrap();
+    assert_eq!(described(&bench), expected, "it may be repeated");
     let many: Vec<_> = (0..63).map(|it| json!(format!("n{it}"))).collect();
-    let refusal = set(&mut desk, json!({"name": "shop", "add_readers": many})).unwrap_err();
+    let refusal = set(&mut bench, json!({"name": "shop", "add_readers": many})).unwrap_err();
     assert_eq!((refusal.code(), &*refusal.details().fields[0].field), (&codes::LIMIT, "readers"));
-    assert_eq!(described(&desk), expected, "nothing is half done");
-    let unknown = set(&mut desk, json!({"name": "shop", "limits": {"v3": 1}})).unwrap_err();
+    assert_eq!(described(&bench), expected, "nothing is half done");
+    let unknown = set(&mut bench, json!({"name": "shop", "limits": {"v3": 1}})).unwrap_err();
     assert!(unknown.to_string().contains("v3"), "{unknown}");
 }
 
 #[test]
 fn a_web_resource_is_put_and_removed() {
-    let mut desk = Desktop::new();
+    let mut bench = Bench::new();
     let put = json!({"path": "logo.svg", "mime": "image/svg+xml", "body": "PHN2Zy8+"});
-    desk.perform(request("z", "web.put", &put)).unwrap();
+    bench.perform(request("z", "web.put", &put)).unwrap();
     let z = Namespace::parse("z").unwrap();
-    let document = desk.store.peek(&DocName::new(&z, "Web", "logo.svg").unwrap()).unwrap();
+    let document = bench.store.peek(&DocName::new(&z, "Web", "logo.svg").unwrap()).unwrap();
     assert_eq!(document.content("Body", None), Some(&Content::raw(*b"<svg/>").unwrap()));
     let mime = json!({"path": "x", "mime": "a\nb", "body": ""});
-    assert!(desk.perform(request("z", "web.put", &mime)).is_err());
-    let removed = desk.perform(request("z", "web.remove", &json!({"path": "logo.svg"}))).unwrap();
+    assert!(bench.perform(request("z", "web.put", &mime)).is_err());
+    let removed = bench.perform(request("z", "web.remove", &json!({"path": "logo.svg"}))).unwrap();
     assert_eq!(body(&removed), json!({"existed": true}));
 }
 
 #[test]
-fn administration_with_a_dhop_is_done_once_and_answers_the_same_again() {
-    let mut desk = Desktop::new();
-    let mut in_z = |operation: &str, parameters: Value, dhop: Option<Stamp>| {
-        desk.ms += 1;
+fn administration_with_a_operation_time_is_done_once_and_answers_the_same_again() {
+    let mut bench = Bench::new();
+    let mut in_z = |operation: &str, parameters: Value, operation_time: Option<Stamp>| {
+        bench.ms += 1;
         let mut asked = request("z", operation, &parameters);
-        asked.dhop = dhop;
-        let answer = desk.perform(asked).unwrap();
+        asked.operation_time = operation_time;
+        let answer = bench.perform(asked).unwrap();
         (answer.version, body(&answer))
     };
     let shop = json!({"name": "shop"});
@@ -478,33 +488,37 @@ fn administration_with_a_dhop_is_done_once_and_answers_the_same_again() {
     let logo = json!({"path": "logo.svg"});
     let put = json!({"path": "logo.svg", "mime": "image/svg+xml", "body": "PHN2Zy8+"});
     let newer = json!({"path": "logo.svg", "mime": "image/svg+xml", "body": "PHN2Zz4="});
-    let dhop = |n: u64| Some(at(n));
+    let operation_time = |n: u64| Some(at(n));
     // Each later change must not be undone by the repetition of an earlier one.
-    let created = in_z("namespace.put", create.clone(), dhop(1));
-    in_z("namespace.switch", off.clone(), dhop(2));
-    let removed = in_z("namespace.remove", shop.clone(), dhop(3));
+    let created = in_z("namespace.put", create.clone(), operation_time(1));
+    in_z("namespace.switch", off.clone(), operation_time(2));
+    let removed = in_z("namespace.remove", shop.clone(), operation_time(3));
     assert_eq!(removed.1, json!({"existed": true}));
-    assert_eq!(in_z("namespace.put", create.clone(), dhop(1)), created);
+    assert_eq!(in_z("namespace.put", create.clone(), operation_time(1)), created);
     in_z("namespace.put", create, None);
     in_z("namespace.switch", off, None);
-    assert_eq!(in_z("namespace.remove", shop.clone(), dhop(3)), removed, "it is another one");
+    assert_eq!(
+        in_z("namespace.remove", shop.clone(), operation_time(3)),
+        removed,
+        "it is another one"
+    );
     assert_eq!(in_z("namespace.remove", shop.clone(), None).1, json!({"existed": true}));
-    assert_eq!(in_z("namespace.remove", shop, dhop(3)), removed);
+    assert_eq!(in_z("namespace.remove", shop, operation_time(3)), removed);
     // What was described so already is remembered like what was not.
     let other = json!({"name": "inn", "create": true});
     in_z("namespace.put", other.clone(), None);
-    let found = in_z("namespace.put", other.clone(), dhop(6));
+    let found = in_z("namespace.put", other.clone(), operation_time(6));
     in_z("namespace.put", json!({"name": "inn", "description": "Rooms"}), None);
-    assert_eq!(in_z("namespace.put", other, dhop(6)), found);
-    let published = in_z("web.put", put.clone(), dhop(4));
+    assert_eq!(in_z("namespace.put", other, operation_time(6)), found);
+    let published = in_z("web.put", put.clone(), operation_time(4));
     in_z("web.put", newer, None);
-    assert_eq!(in_z("web.put", put.clone(), dhop(4)), published);
-    let withdrawn = in_z("web.remove", logo.clone(), dhop(5));
+    assert_eq!(in_z("web.put", put.clone(), operation_time(4)), published);
+    let withdrawn = in_z("web.remove", logo.clone(), operation_time(5));
     assert_eq!(withdrawn.1, json!({"existed": true}));
-    assert_eq!(in_z("web.put", put.clone(), dhop(4)), published);
-    assert_eq!(in_z("web.remove", logo.clone(), dhop(5)), withdrawn);
+    assert_eq!(in_z("web.put", put.clone(), operation_time(4)), published);
+    assert_eq!(in_z("web.remove", logo.clone(), operation_time(5)), withdrawn);
     in_z("web.put", put, None);
-    assert_eq!(in_z("web.remove", logo, dhop(5)), withdrawn);
+    assert_eq!(in_z("web.remove", logo, operation_time(5)), withdrawn);
     let name = DocName::new(&Namespace::parse("z").unwrap(), "Web", "logo.svg").unwrap();
-    assert!(!desk.store.peek(&name).unwrap().is_deleted());
+    assert!(!bench.store.peek(&name).unwrap().is_deleted());
 }

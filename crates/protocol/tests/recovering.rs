@@ -8,7 +8,7 @@ use rota_model::{
     LogPos, NodeId, Outcome, Reason, RefusalKind, SessionState, SessionView, Stamp, Token,
 };
 use rota_protocol::{Answer, Disk, Input, Sizes, Timing, Transition};
-use rota_ring::{Change, ClaimRefused, PartState, View};
+use rota_ring::{Change, ClaimRefused, PartitionState, View};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use table::asking::{op, operated, sync, synced, write};
@@ -56,7 +56,7 @@ fn id(session: &SessionView) -> String {
 }
 
 fn recovering(table: &Table) -> usize {
-    table.view().parts.values().filter(|it| it.state == PartState::Recovering).count()
+    table.view().parts.values().filter(|it| it.state == PartitionState::Recovering).count()
 }
 
 /// Who has just started does not know yet which namespaces are switched off: that is found again, too.
@@ -465,7 +465,7 @@ fn an_owner_that_gives_a_partition_up_renews_no_lease_by_the_word_of_its_copies(
 }
 
 /// A manager alone, and a node of which it asks, in vain as yet, that it be declared lost.
-fn condemned(table: &mut Table, judge: u32) {
+fn loss_verdicts(table: &mut Table, judge: u32) {
     table.cas_unknown = true;
     table.silent.insert("n1".into());
     table.pass(Timing::default().node_lost_ms + 1_000);
@@ -499,7 +499,7 @@ fn who_was_condemned_while_its_judge_looked_what_runs_gets_no_lease_when_that_ju
     table.pass(500);
     assert!(table.count(Transition::LoneTakeOver) > 0);
     let serving = table.count(Transition::Serving);
-    condemned(&mut table, 600);
+    loss_verdicts(&mut table, 600);
     table.pass(5_000);
     assert!(table.count(Transition::Serving) > serving, "the node answered, and it serves");
     assert_lost_in_the_end(&mut table, 600);
@@ -514,7 +514,7 @@ fn who_was_condemned_gets_no_lease_of_a_judge_that_gives_its_partition_up() {
     table.ask(600, open("a", "r1"));
     let (_, create) = table.node_calls.pop().expect("PENDING is committed");
     let ToNode::Create { mut token, .. } = create.clone() else { panic!("{create:?}") };
-    condemned(&mut table, 600);
+    loss_verdicts(&mut table, 600);
     token.0.seq.0 += 7;
     let answer = rota_model::node_msg::NodeAnswer::OtherLive { token };
     table.node_says(600, "n1", create.head().call, answer);
@@ -528,7 +528,7 @@ fn who_was_condemned_in_vain_keeps_its_lease_when_the_view_has_changed() {
     let mut table = Table::laid_among(&[600], 0);
     table.start_all();
     table.register("n1", 7);
-    condemned(&mut table, 600);
+    loss_verdicts(&mut table, 600);
     let newer = View { epoch: table.view().epoch.next(), ..table.view().clone() };
     table.config.view = Some(Arc::new(newer));
     table.config.index += 1;

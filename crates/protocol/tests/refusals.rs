@@ -7,7 +7,7 @@ use rota_model::{
     Changed, ClassName, ManagerNumber, Outcome, PoolName, RefusalKind, Retry, SessionState,
 };
 use rota_protocol::{Answer, Message, Op, Sizes};
-use rota_ring::Part;
+use rota_ring::PartitionEntry;
 use std::sync::Arc;
 use table::*;
 
@@ -259,7 +259,7 @@ fn nobody_is_promised_that_nothing_changed_while_his_request_waits_as_one_of_an_
     table.lose = Box::new(move |it| it.from.number.0 == entry);
     table.pass_until("another run", 10_000, |it| run(it) > before);
     table.lose = Box::new(|it| matches!(it.message, Message::Request { .. }));
-    let has_all = |it: &Part| it.isr.len() == NUMBERS.len();
+    let has_all = |it: &PartitionEntry| it.isr.len() == NUMBERS.len();
     table.pass_until("all copies", 10_000, |it| it.view().parts.values().all(has_all));
     assert!(table.owner("a") == owner && !table.replies.contains_key(&call));
     // Its next repetition finds that its partition takes nothing more.

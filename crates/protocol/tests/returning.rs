@@ -4,7 +4,7 @@ mod table;
 
 use rota_model::{ManagerNumber, ManagerStatus, SessionState, SessionView};
 use rota_protocol::{Input, Timing, Transition};
-use rota_ring::PartState;
+use rota_ring::PartitionState;
 use table::*;
 
 const SESSIONS: usize = 30;
@@ -49,7 +49,7 @@ fn assert_serves(table: &mut Table, sessions: &[SessionView], round: &str) {
         let call = table.ask(there[0], close(&id, &format!("{request} end")));
         closed(table.wait_for(call, 2_000));
     }
-    assert!(table.view().parts.values().all(|it| it.state == PartState::Active));
+    assert!(table.view().parts.values().all(|it| it.state == PartitionState::Active));
 }
 
 fn status(table: &Table, n: u32) -> ManagerStatus {
@@ -169,7 +169,7 @@ fn a_disk_that_is_no_copy_leaves_a_partition_to_who_is_away() {
         table.view().parts.values().map(|it| it.isr.len()).collect()
     };
     assert!(table.view().parts.values().all(|it| !it.has(ManagerNumber(300))));
-    assert!(table.view().parts.values().all(|it| it.state == PartState::Active));
+    assert!(table.view().parts.values().all(|it| it.state == PartitionState::Active));
     assert_eq!(members(&table), vec![2; 3], "and of the two either one will do");
     table.start(600);
     table.pass(3_000);

@@ -62,7 +62,7 @@ fn what_all_copies_at_a_manager_hold_together_is_limited_whatever_the_namespace(
         .unwrap();
     operated(table.call(300, op(fill(here, 1_999), here))).unwrap();
     let end = json!({"changes": [{"class": "Cart", "docid": here, "life": "destroy"}]});
-    let end = Request { dhop: Some(stamp(&table)), ..request("document.write", &end) };
+    let end = Request { operation_time: Some(stamp(&table)), ..request("document.write", &end) };
     operated(table.call(300, op(end, here))).unwrap();
     operated(table.call(300, op(request("document.touch", &touch), &next))).unwrap();
 }
@@ -81,7 +81,8 @@ fn the_ends_of_documents_and_memories_of_operations_fill_room_too_and_always_hav
         }
         assert!(ended < 20, "what has ended fills nothing");
         let end = json!({"changes": [{"class": "Cart", "docid": docid, "life": "destroy"}]});
-        let end = Request { dhop: Some(stamp(&table)), ..request("document.write", &end) };
+        let end =
+            Request { operation_time: Some(stamp(&table)), ..request("document.write", &end) };
         operated(table.call(300, op(end, &docid))).unwrap();
     };
     assert!(refused.ends_with("; the limit is 10240"), "{refused}");
@@ -89,13 +90,13 @@ fn the_ends_of_documents_and_memories_of_operations_fill_room_too_and_always_hav
 }
 
 fn remembered(table: &Table, request: Request) -> Request {
-    Request { dhop: Some(stamp(table)), ..request }
+    Request { operation_time: Some(stamp(table)), ..request }
 }
 
 fn busy(result: Result<rota_docstore::Answer, Exception>) -> String {
     let exception = result.unwrap_err();
     assert_eq!((exception.code(), exception.phase()), (&codes::BUSY, Phase::Validation));
-    assert_eq!(exception.details().fields[0].field, "dhop");
+    assert_eq!(exception.details().fields[0].field, "operation_time");
     exception.details().message.clone()
 }
 

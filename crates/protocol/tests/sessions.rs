@@ -548,7 +548,8 @@ fn who_keeps_a_session_alive_hears_since_when_nobody_had() {
     opened(table.call(300, open("a", "r1")));
     assert_eq!(kept_alive(table.call(300, keep_alive("a"))), None, "nobody had said so");
     table.pass(2_000);
-    let idle_ms = kept_alive(table.call(100, keep_alive("a"))).unwrap();
+    let entry = *NUMBERS.iter().find(|n| **n != 300).unwrap();
+    let idle_ms = kept_alive(table.call(entry, keep_alive("a"))).unwrap();
     assert!((2_000..2_500).contains(&idle_ms), "through another manager: {idle_ms}");
     // A later owner counts from its own serving.
     let owner = table.owner("a");
@@ -579,16 +580,21 @@ fn what_does_not_live_is_not_kept_alive() {
     let mut table = Table::serving();
     assert_eq!(refused(table.call(300, keep_alive("a"))), RefusalKind::NotFound);
     let (_, session) = opened(table.call(300, open("a", "r1")));
-    let of_life = |life| match keep_alive("a") {
-        rota_protocol::Op::KeepAlive(op) => {
-            rota_protocol::Op::KeepAlive(rota_model::KeepAliveOp { life: Some(life), ..op })
-        }
-        other => other,
+    let of_life = |life| {
+        let key = session.record.key.clone();
+        rota_protocol::Op::KeepAlive(rota_model::KeepAliveOp { key, life: Some(life) })
     };
     let (life, later) = (session.record.life, session.record.life.next());
     assert_eq!(kept_alive(table.call(300, of_life(life))), None);
     assert_eq!(refused(table.call(300, of_life(later))), RefusalKind::LifeMismatch);
-    closed(table.call(300, close("a", "r2")));
+    // While it is being closed, and its node says nothing.
+    table.manual_nodes = true;
+    let closing = table.ask(300, close("a", "r2"));
+    let refusal = table.call(300, keep_alive("a")).unwrap_err();
+    assert_eq!(refusal.kind, RefusalKind::NotFound, "{refusal:?}");
+    assert!(refusal.message.contains("CLOSING"), "{refusal:?}");
+    table.manual_nodes = false;
+    closed(table.wait_for(closing, 5_000));
     assert_eq!(refused(table.call(300, keep_alive("a"))), RefusalKind::NotFound);
     // A new life begins anew.
     opened(table.call(300, open("a", "r3")));

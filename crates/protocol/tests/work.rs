@@ -32,34 +32,34 @@ impl Operation for Count {
         Ok(Self { docids, looks: parameters["looks"] == true, far })
     }
 
-    fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
-        let first = desk.name("Cart", &self.docids[0])?;
-        if let Some(before) = desk.repeated::<u64>(&first)? {
-            return desk.answer_json(&before);
+    fn work(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Exception> {
+        let first = transaction.name("Cart", &self.docids[0])?;
+        if let Some(before) = transaction.repeated::<u64>(&first)? {
+            return transaction.answer_json(&before);
         }
         let mut sum = 0;
         for docid in &self.docids {
-            let name = desk.name("Cart", docid)?;
-            let draft = desk.current(&name)?;
-            let before = match draft.content("N", None) {
+            let name = transaction.name("Cart", docid)?;
+            let edited = transaction.current(&name)?;
+            let before = match edited.content("N", None) {
                 Some(Content::Json(text)) => text.read::<u64>()?,
                 Some(_) | None => 0,
             };
             sum += before + 1;
             if !self.looks {
-                draft.ensure();
+                edited.ensure();
                 let content = Content::json_of(&(before + 1))?;
-                draft.put_content(&ItemName::singleton("N")?, content)?;
+                edited.put_content(&ItemName::singleton("N")?, content)?;
             }
         }
         if let Some(far) = &self.far {
-            let name = desk.name("Cart", far)?;
-            sum += u64::from(desk.recent(&name, Tolerance::seconds(5))?.exists()) * 1_000;
+            let name = transaction.name("Cart", far)?;
+            sum += u64::from(transaction.recent(&name, Tolerance::seconds(5))?.exists()) * 1_000;
         }
         if !self.looks {
-            desk.remember(&first, &sum)?;
+            transaction.remember(&first, &sum)?;
         }
-        desk.answer_json(&sum)
+        transaction.answer_json(&sum)
     }
 }
 
@@ -158,7 +158,8 @@ fn what_only_looks_works_once_and_waits_for_what_it_saw_to_be_committed() {
 #[test]
 fn nothing_works_before_the_copies_confirmed_who_owns_the_partition() {
     let mut table = by_hand(8);
-    table.lose = Box::new(|it| matches!(it.message, rota_protocol::Message::Confirmed { .. }));
+    table.lose =
+        Box::new(|it| matches!(it.message, rota_protocol::Message::ReadIndexConfirmed { .. }));
     let looking = table.ask(owner_of(&table, "c"), look("c"));
     table.pass(100);
     assert!(table.works.is_empty());
@@ -172,7 +173,7 @@ fn nothing_works_before_the_copies_confirmed_who_owns_the_partition() {
 fn a_repetition_that_comes_while_the_first_one_works_changes_nothing_twice() {
     let mut table = by_hand(8);
     let mut asked = request("count", &json!({"docids": ["c"]}));
-    asked.dhop = Some(stamp(&table));
+    asked.operation_time = Some(stamp(&table));
     let first = table.ask(300, op(asked.clone(), "c"));
     let second = table.ask(600, op(asked, "c"));
     assert_eq!(table.works.len(), 2);
@@ -239,7 +240,7 @@ fn an_owner_that_steps_down_while_an_operation_works_throws_its_result_away() {
     let owner = owner_of(&table, "c");
     // With a time of its caller's, another owner may be asked, too.
     let mut asked = request("count", &json!({"docids": ["c"]}));
-    asked.dhop = Some(stamp(&table));
+    asked.operation_time = Some(stamp(&table));
     let counting = table.ask(other_than(owner), op(asked, "c"));
     // Peers miss it, and it goes on as a process.
     table.lose = Box::new(move |it| [it.from.number.0, it.to.number.0].contains(&owner));
@@ -308,7 +309,7 @@ fn in_a_large_slot_a_repetition_is_found_with_the_second_snapshot_at_the_latest(
         operated(table.call(300, op(write(&docid, 1), &docid))).unwrap();
     }
     let mut asked = request("count", &json!({"docids": ["{c}0"]}));
-    asked.dhop = Some(stamp(&table));
+    asked.operation_time = Some(stamp(&table));
     let done = [Transition::WorkBegun, Transition::Operated].map(|it| table.count(it));
     let answers = [(); 2].map(|()| operated(table.call(300, op(asked.clone(), "{c}0"))).unwrap());
     assert_eq!(answers[0].version, answers[1].version);

@@ -9,7 +9,7 @@
 //! View in between.
 
 use crate::claim::{Claim, ClaimRefused};
-use crate::view::{ManagerEntry, Part, PartState, View};
+use crate::view::{ManagerEntry, PartitionEntry, PartitionState, View};
 use rota_model::{ManagerNumber, MemberId};
 use std::collections::BTreeSet;
 
@@ -64,7 +64,7 @@ impl View {
         }
         loop {
             let before = gone.len();
-            for part in self.parts.values().filter(|it| it.state == PartState::Active) {
+            for part in self.parts.values().filter(|it| it.state == PartitionState::Active) {
                 if !gone.iter().any(|it| part.has(it.number)) {
                     continue;
                 }
@@ -98,7 +98,7 @@ impl View {
     /// `None` while that is unknown.
     fn left_to(
         &self,
-        part: &Part,
+        part: &PartitionEntry,
         me: ManagerNumber,
         runs: &dyn Fn(MemberId) -> Option<bool>,
     ) -> Option<Vec<MemberId>> {
@@ -124,6 +124,6 @@ impl View {
 }
 
 /// Whether the claimer's disk holds all that this partition's ISR holds.
-fn holds(claim: &Claim, n: ManagerNumber, part: &Part) -> bool {
-    part.state == PartState::Active && claim.is_exact(n, part)
+fn holds(claim: &Claim, n: ManagerNumber, part: &PartitionEntry) -> bool {
+    part.state == PartitionState::Active && claim.is_exact(n, part)
 }

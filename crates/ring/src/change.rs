@@ -3,8 +3,8 @@
 
 use crate::claim::{Claim, ClaimRefused};
 use crate::view::{
-    FoundAgain, IsrMember, Loss, ManagerEntry, Part, PartState, Recovered, VIEW_FORMAT,
-    VIEW_FORMAT_LOSS, View,
+    FoundAgain, IsrMember, Loss, ManagerEntry, PartitionEntry, PartitionState, Recovered,
+    VIEW_FORMAT, VIEW_FORMAT_LOSS, View,
 };
 use rota_model::{
     ClusterName, Epoch, FieldError, Incarnation, ManagerId, ManagerNumber, ManagerStatus, MemberId,
@@ -50,10 +50,11 @@ impl View {
         for (n, _) in numbers {
             let isr = view.ring_from(*n).take(r as usize + 1);
             let isr = isr.map(|number| IsrMember { number, since: epoch }).collect();
-            let state = PartState::Active;
+            let state = PartitionState::Active;
             let (pe, base_pe, owner) = (epoch, epoch, *n);
             let (loss, recovered, stamps_above) = (None, None, None);
-            let part = Part { pe, owner, isr, base_pe, state, loss, recovered, stamps_above };
+            let part =
+                PartitionEntry { pe, owner, isr, base_pe, state, loss, recovered, stamps_above };
             view.parts.insert(*n, part);
         }
         Ok(view)
@@ -178,8 +179,8 @@ impl View {
     /// that never ran has no copy of any.
     pub fn last_copies(&self, number: ManagerNumber) -> Vec<ManagerNumber> {
         let ran = self.managers.get(&number).is_some_and(ManagerEntry::has_run);
-        let is_last = |part: &Part| {
-            ran && part.state == PartState::Active
+        let is_last = |part: &PartitionEntry| {
+            ran && part.state == PartitionState::Active
                 && part.has(number)
                 && is_left_to(&self.managers, part, &[number])
         };
@@ -338,7 +339,7 @@ impl View {
         next.epoch = self.epoch.next();
         let part = next.parts.get_mut(&n)?;
         let serves = self.managers.get(&owner.number).is_some_and(ManagerEntry::serves);
-        let is_done = part.state == PartState::Recovering && part.owner == owner.number;
+        let is_done = part.state == PartitionState::Recovering && part.owner == owner.number;
         if !serves || is_done || self.member(owner.number) != Some(owner) {
             return None;
         }
@@ -356,13 +357,13 @@ impl View {
         next.epoch = self.epoch.next();
         let part = next.parts.get_mut(&n)?;
         let is_lone = part.is_lone(owner.number) && self.member(owner.number) == Some(owner);
-        if part.state != PartState::Recovering || !is_lone {
+        if part.state != PartitionState::Recovering || !is_lone {
             return None;
         }
         // Its disk is exact from the epoch on under which it found everything.
         part.isr = vec![IsrMember { number: owner.number, since: part.pe }];
         (part.pe, part.base_pe) = (next.epoch, next.epoch);
-        part.state = PartState::Active;
+        part.state = PartitionState::Active;
         let loss = part.loss.take().unwrap_or_default();
         let FoundAgain { sessions, held, stamps_above } = found;
         part.recovered = Some(Recovered { epoch: next.epoch, sessions, held, loss });
@@ -372,11 +373,11 @@ impl View {
     }
 }
 
-impl Part {
+impl PartitionEntry {
     /// It is to be found again; when it is already, why it was lost at first counts.
     fn lose(&mut self, loss: Loss) {
-        if self.state == PartState::Active {
-            (self.state, self.loss) = (PartState::Recovering, Some(loss));
+        if self.state == PartitionState::Active {
+            (self.state, self.loss) = (PartitionState::Recovering, Some(loss));
         }
     }
 }
@@ -400,7 +401,7 @@ impl ManagerEntry {
 /// committed without it) but may never come: a partition that is left to it serves nobody.
 fn may_leave(
     managers: &BTreeMap<ManagerNumber, ManagerEntry>,
-    part: &Part,
+    part: &PartitionEntry,
     leaver: ManagerNumber,
 ) -> bool {
     let ran = |number| managers.get(&number).is_some_and(ManagerEntry::has_run);
@@ -410,7 +411,7 @@ fn may_leave(
 /// Whether all of an ISR that ran are these or DOWN.
 fn is_left_to(
     managers: &BTreeMap<ManagerNumber, ManagerEntry>,
-    part: &Part,
+    part: &PartitionEntry,
     going: &[ManagerNumber],
 ) -> bool {
     let is_out = |number: ManagerNumber| going.contains(&number) || is_down(managers, number);

@@ -1,6 +1,6 @@
 //! A manager's claim to its number, and why one is refused.
 
-use crate::view::Part;
+use crate::view::PartitionEntry;
 use rota_model::{
     ClusterTimes, Epoch, Incarnation, ManagerId, ManagerNumber, ManagerStatus, Nonce, PeerTimes,
 };
@@ -161,7 +161,7 @@ pub enum ClaimRefused {
 
 impl Claim {
     /// Whether its disk holds all that this partition's ISR holds (R2).
-    pub(crate) fn is_exact(&self, n: ManagerNumber, part: &Part) -> bool {
+    pub(crate) fn is_exact(&self, n: ManagerNumber, part: &PartitionEntry) -> bool {
         let mine = part.isr.iter().find(|it| it.number == self.number);
         mine.is_some_and(|mine| self.disk.get(&n).is_some_and(|pe| *pe >= mine.since))
     }

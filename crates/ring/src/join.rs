@@ -13,7 +13,7 @@
 //!   it may come back like any other manager.
 
 use crate::claim::{Claim, ClaimRefused};
-use crate::view::{ManagerEntry, Part, RingTransition, Split, VIEW_FORMAT_SPLIT, View};
+use crate::view::{ManagerEntry, PartitionEntry, RingTransition, Split, VIEW_FORMAT_SPLIT, View};
 use rota_model::node_msg::SlotRange;
 use rota_model::{Incarnation, ManagerNumber, ManagerStatus, SlotId};
 use std::cmp::Reverse;
@@ -140,7 +140,7 @@ impl View {
         let arc = rest.clone();
         let owner = crate::change::first_in_ring(&next.managers, n, &arc.isr);
         // What was found again was counted in both halves, and is told once.
-        next.parts.insert(n, Part { owner, recovered: None, ..arc });
+        next.parts.insert(n, PartitionEntry { owner, recovered: None, ..arc });
         next.splits.insert(n, Split { from, epoch: next.epoch });
         Some(next)
     }

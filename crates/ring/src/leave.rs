@@ -16,7 +16,7 @@
 //! * [`View::returned`] lets a number that has left come into the ring again, as a newcomer.
 
 use crate::claim::{Claim, ClaimRefused};
-use crate::view::{Part, RingTransition, VIEW_FORMAT_SPLIT, View};
+use crate::view::{PartitionEntry, RingTransition, VIEW_FORMAT_SPLIT, View};
 use rota_model::{ManagerNumber, ManagerStatus};
 
 /// Why a number cannot leave.
@@ -145,7 +145,7 @@ impl View {
     pub(crate) fn has_enough_without(
         &self,
         n: ManagerNumber,
-        part: &Part,
+        part: &PartitionEntry,
         leaver: ManagerNumber,
     ) -> bool {
         let others = part.isr.iter().map(|it| it.number);

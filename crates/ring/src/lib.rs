@@ -38,6 +38,6 @@ pub use node_order::{DRAIN_MS_MAX, DrainTime, NodeOrder, NodeOrderRefused, NodeW
 pub use place::{slot_of_document, slot_of_node, slot_of_pool, slot_of_session};
 pub use under_way::UnderWay;
 pub use view::{
-    FoundAgain, IsrMember, Loss, ManagerEntry, Part, PartState, Recovered, RingShape,
-    RingTransition, Split, View, ViewError,
+    FoundAgain, IsrMember, Loss, ManagerEntry, PartitionEntry, PartitionState, Recovered,
+    RingShape, RingTransition, Split, View, ViewError,
 };

@@ -1,7 +1,7 @@
 //! Since when a join or a leave has come no further. Whatever else changes the View meanwhile, and however
 //! often, gives it no more time: others wait for their turn.
 
-use crate::view::{Part, RingTransition, View};
+use crate::view::{PartitionEntry, RingTransition, View};
 use rota_model::ManagerNumber;
 
 /// What is under way, as far as somebody has seen it.
@@ -35,10 +35,10 @@ impl View {
     pub fn steps_left(&self) -> usize {
         let Some(transition) = self.transition else { return 0 };
         let number = transition.number();
-        let holds = |part: &Part| part.has(number);
+        let holds = |part: &PartitionEntry| part.has(number);
         match transition {
             RingTransition::Join { .. } => {
-                let lacks = |(n, part): &(&ManagerNumber, &Part)| {
+                let lacks = |(n, part): &(&ManagerNumber, &PartitionEntry)| {
                     !holds(part) && self.wanted(**n).contains(&number)
                 };
                 // When its arc is cut out, that is one more partition that it lacks.

@@ -15,7 +15,7 @@ pub const VIEW_FORMAT: u32 = 1;
 /// them with its next write, so it must refuse to read them.
 pub const VIEW_FORMAT_SPLIT: u32 = 2;
 
-/// Format of a View with [`Part::stamps_above`], for the same reason.
+/// Format of a View with [`PartitionEntry::stamps_above`], for the same reason.
 pub const VIEW_FORMAT_LOSS: u32 = 3;
 
 /// The formats that this build reads.
@@ -23,7 +23,7 @@ pub const VIEW_FORMATS: [u32; 3] = [VIEW_FORMAT, VIEW_FORMAT_SPLIT, VIEW_FORMAT_
 
 /// The first format that can hold these, in a View without splits.
 pub fn least_format(
-    parts: &BTreeMap<ManagerNumber, Part>,
+    parts: &BTreeMap<ManagerNumber, PartitionEntry>,
     transition: Option<&RingTransition>,
 ) -> u32 {
     if parts.values().any(|it| it.stamps_above.is_some()) {
@@ -56,7 +56,7 @@ pub struct View {
     /// Reserved numbers.
     pub managers: BTreeMap<ManagerNumber, ManagerEntry>,
     /// Partitions, by the reserved number that ends them.
-    pub parts: BTreeMap<ManagerNumber, Part>,
+    pub parts: BTreeMap<ManagerNumber, PartitionEntry>,
     /// What is under way. One thing at a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transition: Option<RingTransition>,
@@ -190,7 +190,7 @@ pub struct IsrMember {
 
 /// Whether a partition serves from its copies or must be found again.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-pub enum PartState {
+pub enum PartitionState {
     /// The ISR holds every committed write.
     Active,
     /// The last copy is gone or too old: nobody is answered.
@@ -199,7 +199,7 @@ pub enum PartState {
 
 /// A partition's entry in the View.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-pub struct Part {
+pub struct PartitionEntry {
     /// Epoch of the change that last touched owner, ISR, state or range.
     pub pe: Epoch,
     /// Who decides.
@@ -209,7 +209,7 @@ pub struct Part {
     /// Epoch of the last take-over from a lone disk, or of the last recovery.
     pub base_pe: Epoch,
     /// State.
-    pub state: PartState,
+    pub state: PartitionState,
     /// While it is being found again: why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<Loss>,
@@ -229,7 +229,7 @@ pub struct FoundAgain {
     pub sessions: u64,
     /// As in [`Recovered`].
     pub held: LogPos,
-    /// As in [`Part`].
+    /// As in [`PartitionEntry`].
     pub stamps_above: Stamp,
 }
 
@@ -305,12 +305,12 @@ impl std::fmt::Display for Recovered {
     }
 }
 
-impl Part {
+impl PartitionEntry {
     /// What people are to be told of it: that it is being found again, or what was found.
     pub fn account(&self) -> Option<String> {
         match self.state {
-            PartState::Active => self.recovered.map(|it| it.to_string()),
-            PartState::Recovering => Some(format!(
+            PartitionState::Active => self.recovered.map(|it| it.to_string()),
+            PartitionState::Recovering => Some(format!(
                 "{}: it is being found again from the nodes, and nobody is answered before",
                 self.loss.unwrap_or_default()
             )),
@@ -369,7 +369,7 @@ impl View {
     }
 
     /// The partition that holds a slot, and its entry.
-    pub fn part_of(&self, slot: SlotId) -> (ManagerNumber, &Part) {
+    pub fn part_of(&self, slot: SlotId) -> (ManagerNumber, &PartitionEntry) {
         let number = self.home(slot);
         (number, self.parts.get(&number).expect("a View has at least one partition"))
     }

@@ -6,7 +6,7 @@ use rota_model::{
     ClusterName, ClusterTimes, Epoch, Incarnation, ManagerId, ManagerNumber, ManagerStatus,
     MemberId, Nonce,
 };
-use rota_ring::{Claim, Others, PartState, View};
+use rota_ring::{Claim, Others, PartitionState, View};
 
 const SIX: [u32; 6] = [10, 20, 30, 40, 50, 60];
 
@@ -87,7 +87,7 @@ fn the_first_that_comes_back_takes_what_it_holds_and_leaves_the_rest_to_the_othe
         view = next;
     }
     for (n, part) in &view.parts {
-        assert_eq!((part.isr.len(), part.state), (1, PartState::Active), "{n}: {part:?}");
+        assert_eq!((part.isr.len(), part.state), (1, PartitionState::Active), "{n}: {part:?}");
         assert!(view.is_up(part.owner), "{n}: {part:?}");
     }
     assert_eq!(view.managers[&ManagerNumber(40)].status, ManagerStatus::Down);
@@ -107,7 +107,7 @@ fn nobody_goes_out_for_a_disk_that_is_no_complete_copy() {
         (isr(&next, 30), isr(&next, 20), isr(&next, 10)),
         (vec![30], vec![20, 40], vec![10, 20])
     );
-    assert!(next.parts.values().all(|it| it.state == PartState::Active), "{next:?}");
+    assert!(next.parts.values().all(|it| it.state == PartitionState::Active), "{next:?}");
     let next = view.claimed_beside(&lone, &[run(40), run(50)]).unwrap();
     assert_eq!((isr(&next, 30), isr(&next, 20)), (vec![30], vec![20]));
     assert_eq!((isr(&next, 40), isr(&next, 50)), (vec![60], vec![60, 10]));
@@ -146,7 +146,7 @@ fn an_isr_of_which_all_are_down_is_taken_over_by_whoever_holds_it() {
     // The last one's disk is not what it was: then it is found again from the nodes.
     let last = empty.claimed(&claim(60, 1, &[])).unwrap();
     let last = last.claimed(&claim(40, 1, &[])).unwrap();
-    assert_eq!(last.parts[&ManagerNumber(40)].state, PartState::Recovering);
+    assert_eq!(last.parts[&ManagerNumber(40)].state, PartitionState::Recovering);
 }
 
 #[test]

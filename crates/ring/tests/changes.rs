@@ -8,7 +8,7 @@ use rota_model::{
     MemberId, Nonce, PeerTimes,
 };
 use rota_ring::{
-    Change, Claim, ClaimRefused, ConfigState, Others, PartState, RingTransition, View,
+    Change, Claim, ClaimRefused, ConfigState, Others, PartitionState, RingTransition, View,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -90,12 +90,12 @@ fn the_last_to_restart_takes_over_from_its_disk_when_that_is_new_enough() {
     let taken = view.claimed(&claim(10, &[(1, 10)], 11, &disk)).unwrap();
     for n in [10, 20, 30] {
         let part = &taken.parts[&ManagerNumber(n)];
-        assert_eq!((part.state, part.base_pe), (PartState::Active, taken.epoch));
+        assert_eq!((part.state, part.base_pe), (PartitionState::Active, taken.epoch));
         assert_eq!(part.isr[0].since, taken.epoch);
     }
     // The same disk after that take-over, without having seen it, is too old.
     let again = taken.claimed(&claim(10, &[(2, 11)], 12, &disk)).unwrap();
-    assert_eq!(again.parts[&ManagerNumber(10)].state, PartState::Recovering);
+    assert_eq!(again.parts[&ManagerNumber(10)].state, PartitionState::Recovering);
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn the_last_manager_may_be_given_up_and_an_empty_folder_takes_its_number_to_reco
     let taken = given_up.claimed(&told).unwrap();
     assert_eq!(taken.member(ManagerNumber(10)), Some(member(10, 2)));
     let part = &taken.parts[&ManagerNumber(10)];
-    assert_eq!((part.owner, part.state), (ManagerNumber(10), PartState::Recovering));
+    assert_eq!((part.owner, part.state), (ManagerNumber(10), PartitionState::Recovering));
     assert!(alone.without(&[member(10, 2)]).is_none(), "another run is not given up");
 }
 
@@ -148,7 +148,7 @@ fn an_empty_folder_takes_the_number_of_a_last_copy_only_when_an_operator_says_th
     ));
     let disk = [(10, 6), (20, 6), (30, 6)];
     let own = down.claimed(&claim(10, &[(1, 10)], 11, &disk)).unwrap();
-    assert!(own.parts.values().all(|it| it.state == PartState::Active), "its own disk may");
+    assert!(own.parts.values().all(|it| it.state == PartitionState::Active), "its own disk may");
     assert_eq!(down.last_copies(ManagerNumber(20)), vec![]);
     let learns = down.claimed(&claim(20, &[], 21, &[])).unwrap();
     assert_eq!(learns.parts, down.parts, "one that holds no last copy may be empty");
@@ -374,7 +374,7 @@ fn no_isr_is_left_to_a_member_that_never_ran() {
     for n in [10, 20, 30] {
         let part = &view.parts[&ManagerNumber(n)];
         assert_eq!((isr(&view, n), part.owner), (vec![20], ManagerNumber(20)));
-        assert_eq!((part.state, part.base_pe), (PartState::Active, view.epoch));
+        assert_eq!((part.state, part.base_pe), (PartitionState::Active, view.epoch));
     }
     assert_eq!(view.check(), Ok(()));
 }
@@ -394,7 +394,7 @@ fn suspects_stay_where_only_members_that_never_ran_are_left() {
     for n in [10, 20, 30] {
         let part = &first.parts[&ManagerNumber(n)];
         assert_eq!((isr(&first, n), part.owner), (vec![30], ManagerNumber(30)));
-        assert_eq!((part.state, part.pe), (PartState::Active, first.epoch));
+        assert_eq!((part.state, part.pe), (PartitionState::Active, first.epoch));
     }
     assert_eq!(first.check(), Ok(()));
 }
@@ -417,7 +417,7 @@ fn managers_that_were_given_up_before_they_ever_ran_take_their_numbers_in_any_or
             view.check().unwrap();
         }
         for part in view.parts.values() {
-            assert_eq!(part.state, PartState::Active);
+            assert_eq!(part.state, PartitionState::Active);
             assert!(!part.isr.is_empty(), "r {r}, order {order:?}: {view:?}");
         }
     }

@@ -9,7 +9,7 @@ use rota_model::{
     ClusterName, ClusterTimes, Epoch, Incarnation, ManagerId, ManagerNumber, ManagerStatus,
     MemberId, Nonce,
 };
-use rota_ring::{Claim, FoundAgain, Others, Part, PartState, View};
+use rota_ring::{Claim, FoundAgain, Others, PartitionEntry, PartitionState, View};
 use std::collections::BTreeMap;
 
 const NUMBERS: [u32; 5] = [10, 20, 30, 40, 50];
@@ -108,7 +108,7 @@ impl World {
     }
 
     /// Whether some member's disk holds all that was committed.
-    fn is_whole(&self, n: ManagerNumber, part: &Part, disks: Disks) -> bool {
+    fn is_whole(&self, n: ManagerNumber, part: &PartitionEntry, disks: Disks) -> bool {
         part.isr.iter().any(|it| self.holds_all(n, it.number, disks))
     }
 
@@ -117,8 +117,8 @@ impl World {
         assert_eq!((next.check(), next.epoch), (Ok(()), self.view.epoch.next()));
         for (n, part) in &self.view.parts {
             let after = &next.parts[n];
-            let was_whole = part.state == PartState::Active && self.is_whole(*n, part, disks);
-            let is_whole = after.state == PartState::Active && self.is_whole(*n, after, disks);
+            let was_whole = part.state == PartitionState::Active && self.is_whole(*n, part, disks);
+            let is_whole = after.state == PartitionState::Active && self.is_whole(*n, after, disks);
             assert!(
                 !was_whole || is_whole,
                 "partition {n} was given up: {part:?} became {after:?}"
@@ -161,7 +161,7 @@ impl World {
     fn commit(&mut self, n: ManagerNumber) {
         let part = self.view.parts[&n].clone();
         let all = part.isr.iter().all(|it| self.is_in(it.number));
-        if !all || part.state != PartState::Active {
+        if !all || part.state != PartitionState::Active {
             return;
         }
         let writes = self.committed[&n] + 1;
@@ -236,7 +236,7 @@ impl World {
             manager.disk.insert(number, Copy { writes, pe });
             // What is lost is lost: from here on this disk is all that there is.
             self.committed.insert(number, writes);
-            if state == PartState::Recovering {
+            if state == PartitionState::Recovering {
                 let owner = self.view.member(n).unwrap();
                 let next = self.view.recovered(number, owner, FoundAgain::default()).unwrap();
                 self.write(next, Disks::Real);
@@ -316,5 +316,5 @@ fn the_walk_reaches_what_it_judges() {
     assert_eq!(world.view.managers[&number(0)].status, ManagerStatus::Down);
     world.step(&Step::Claim(1, vec![]));
     let first = &world.view.parts[&number(0)];
-    assert_eq!((first.isr.len(), first.owner, first.state), (1, number(1), PartState::Active));
+    assert_eq!((first.isr.len(), first.owner, first.state), (1, number(1), PartitionState::Active));
 }

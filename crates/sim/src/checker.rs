@@ -144,7 +144,7 @@ impl Checker {
                 Message::Ack { part, pe, .. } | Message::SyncReport { part, pe, .. } => {
                     self.synced.on_member((run.0, run.1, *part, *pe), from.number);
                 }
-                Message::Confirmed { parts, .. } => {
+                Message::ReadIndexConfirmed { parts, .. } => {
                     for (part, pe) in parts {
                         self.synced.on_member((run.0, run.1, *part, *pe), from.number);
                     }
@@ -152,11 +152,11 @@ impl Checker {
                 Message::Request { .. }
                 | Message::Answer { .. }
                 | Message::Prepare { .. }
-                | Message::Missing { .. }
+                | Message::Nack { .. }
                 | Message::SyncAsk { .. }
                 | Message::SyncData { .. }
-                | Message::SyncTaken { .. }
-                | Message::Confirm { .. }
+                | Message::SyncApplied { .. }
+                | Message::ReadIndex { .. }
                 | Message::SnapshotChunk { .. }
                 | Message::SnapshotAck { .. }
                 | Message::Heartbeat { .. }
@@ -267,13 +267,13 @@ impl Checker {
             Message::SyncAsk { part, pe }
             | Message::SyncData { part, pe, .. }
             | Message::SnapshotChunk { part, chunk: Chunk { pe, .. } } => acts.push((*part, *pe)),
-            Message::Confirm { parts, .. } => acts.extend(parts.iter().copied()),
+            Message::ReadIndex { parts, .. } => acts.extend(parts.iter().copied()),
             Message::Ack { part, pe, .. }
-            | Message::Missing { part, pe, .. }
+            | Message::Nack { part, pe, .. }
             | Message::SyncReport { part, pe, .. }
-            | Message::SyncTaken { part, pe, .. }
+            | Message::SyncApplied { part, pe, .. }
             | Message::SnapshotAck { part, pe, .. } => acks.push((*part, *pe)),
-            Message::Confirmed { parts, .. } => acks.extend(parts.iter().copied()),
+            Message::ReadIndexConfirmed { parts, .. } => acks.extend(parts.iter().copied()),
             Message::Answer { result, .. } => self.on_result(now_us, run, result),
             Message::Request { .. }
             | Message::Heartbeat { .. }
@@ -410,13 +410,13 @@ impl Checker {
     }
 
     /// Whether this epoch began with a copy that was alone, and took over from its own disk.
-    fn took_over_alone(part: &rota_ring::Part) -> bool {
+    fn took_over_alone(part: &rota_ring::PartitionEntry) -> bool {
         let founded = part.pe <= Epoch(1);
         !founded && part.base_pe == part.pe && part.is_lone(part.owner)
     }
 
     /// The boots that a lone take-over had to ask.
-    fn lone_scan(&self, part: &rota_ring::Part) -> Vec<Boot> {
+    fn lone_scan(&self, part: &rota_ring::PartitionEntry) -> Vec<Boot> {
         if !Self::took_over_alone(part) {
             return Vec::new();
         }

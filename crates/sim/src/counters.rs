@@ -30,7 +30,7 @@ faults!(
     /// A message was overtaken.
     Reordering = "reordering",
     /// A part of the network became slow and lossy.
-    BadWeather = "bad_weather",
+    BadNetworkProfile = "bad_network_profile",
     /// Places were cut off each other.
     Partition = "partition",
     /// Places were cut off in one direction.
@@ -201,12 +201,12 @@ impl Corner {
                 | Message::Request { .. }
                 | Message::Answer { .. }
                 | Message::Ack { .. }
-                | Message::Missing { .. }
+                | Message::Nack { .. }
                 | Message::SyncAsk { .. }
                 | Message::SyncReport { .. }
-                | Message::SyncTaken { .. }
-                | Message::Confirm { .. }
-                | Message::Confirmed { .. }
+                | Message::SyncApplied { .. }
+                | Message::ReadIndex { .. }
+                | Message::ReadIndexConfirmed { .. }
                 | Message::SnapshotAck { .. }
                 | Message::Heartbeat { .. }
                 | Message::Probe { .. }

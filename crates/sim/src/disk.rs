@@ -119,11 +119,11 @@ impl SimDisk {
 mod tests {
     use super::*;
     use rota_model::{Epoch, LogPos, ManagerNumber, Seq};
-    use rota_protocol::PartMeta;
+    use rota_protocol::PartitionMeta;
 
     fn entry(seq: u64) -> Vec<DiskWrite> {
         let last = LogPos::new(Epoch(1), Seq(seq));
-        let meta = PartMeta { pe: Epoch(1), last, whole: true, ..PartMeta::default() };
+        let meta = PartitionMeta { pe: Epoch(1), last, whole: true, ..PartitionMeta::default() };
         vec![DiskWrite::Part { part: ManagerNumber(1), meta }]
     }
 

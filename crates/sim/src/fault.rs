@@ -3,7 +3,7 @@
 
 use crate::counters::Fault;
 use crate::manager_host::ManagerHost;
-use crate::network::{Disturbance, Place, Weather};
+use crate::network::{Disturbance, NetworkProfile, Place};
 use crate::setup::manager_address;
 use crate::world::{Event, Phase, World};
 use rota_model::ManagerNumber;
@@ -30,7 +30,7 @@ const MENU: &[(u64, Fault, Begin)] = &[
     (8, Fault::Partition, World::split),
     (7, Fault::OneWayPartition, World::split),
     (9, Fault::ManagerIsolated, World::isolate_manager),
-    (6, Fault::BadWeather, World::spoil_weather),
+    (6, Fault::BadNetworkProfile, World::spoil_network_profile),
     (4, Fault::StoreAway, World::hide_store_from_one),
     (3, Fault::StoreUnheard, World::hide_one_from_store),
     (4, Fault::PeersAway, World::hide_peers_from_one),
@@ -215,39 +215,49 @@ impl World {
         self.cut(fault, one, other, fault == Fault::Partition);
     }
 
-    fn spoil_weather(&mut self, fault: Fault) {
+    fn spoil_network_profile(&mut self, fault: Fault) {
         let (one, other) = self.two_groups();
-        let weather = Weather {
+        let network_profile = NetworkProfile {
             delay_us: self.rng.within(0, 60_000),
             jitter_us: self.rng.within(0, 250_000),
             loss_permille: self.rng.within(0, 350),
             repeat_permille: self.rng.within(0, 300),
         };
-        self.begin_disturbance(fault, (one, other), true, Some(weather));
+        self.begin_disturbance(fault, (one, other), true, Some(network_profile));
     }
 
     fn cut(&mut self, fault: Fault, from: BTreeSet<Place>, to: BTreeSet<Place>, both_ways: bool) {
         self.begin_disturbance(fault, (from, to), both_ways, None);
     }
 
-    /// Without weather nothing passes.
+    /// Without a network profile nothing passes.
     fn begin_disturbance(
         &mut self,
         fault: Fault,
         (from, to): (BTreeSet<Place>, BTreeSet<Place>),
         both_ways: bool,
-        weather: Option<Weather>,
+        network_profile: Option<NetworkProfile>,
     ) {
-        let (cut, weather) = (weather.is_none(), weather.unwrap_or_default());
+        let (cut, network_profile) =
+            (network_profile.is_none(), network_profile.unwrap_or_default());
         let id = self.name();
         let length_us = self.length_us();
         let line = || {
             let arrow = if both_ways { "<->" } else { "->" };
-            format!("{from:?} {arrow} {to:?}, cut: {cut}, {weather:?}, for {length_us} us")
+            format!("{from:?} {arrow} {to:?}, cut: {cut}, {network_profile:?}, for {length_us} us")
         };
         self.trace.line(self.queue.now_us(), Place::Store, line);
         let felt = false;
-        self.network.disturb(Disturbance { id, fault, felt, from, to, both_ways, cut, weather });
+        self.network.disturb(Disturbance {
+            id,
+            fault,
+            felt,
+            from,
+            to,
+            both_ways,
+            cut,
+            network_profile,
+        });
         self.queue.after(length_us, Event::Calm(id));
     }
 
@@ -324,7 +334,7 @@ impl World {
     pub fn heal(&mut self) {
         self.network.calm_all();
         self.network.stragglers = false;
-        self.network.base = Weather { loss_permille: 0, ..self.network.base };
+        self.network.base = NetworkProfile { loss_permille: 0, ..self.network.base };
         for number in self.managers.keys().copied().collect::<Vec<_>>() {
             if let Some(host) = self.managers.get_mut(&number) {
                 host.slow_disk_until_us = 0;

@@ -35,7 +35,7 @@ impl fmt::Display for Place {
 
 /// How messages fare.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Weather {
+pub struct NetworkProfile {
     /// Shortest way, in microseconds.
     pub delay_us: u64,
     /// Up to this is added, so that messages overtake each other.
@@ -61,10 +61,10 @@ pub struct Disturbance {
     pub to: BTreeSet<Place>,
     /// Also the other way.
     pub both_ways: bool,
-    /// Nothing passes; else `weather` is added.
+    /// Nothing passes; else `network_profile` is added.
     pub cut: bool,
     /// What is added.
-    pub weather: Weather,
+    pub network_profile: NetworkProfile,
 }
 
 impl Disturbance {
@@ -87,7 +87,7 @@ pub struct Passage {
 #[derive(Clone, Debug, Default)]
 pub struct Network {
     /// What holds everywhere.
-    pub base: Weather,
+    pub base: NetworkProfile,
     /// Whether a repeated message may come very late.
     pub stragglers: bool,
     disturbances: Vec<Disturbance>,
@@ -133,16 +133,18 @@ impl Network {
         if self.is_cut(from, to) {
             return Passage::default();
         }
-        let mut weather = self.base;
+        let mut network_profile = self.base;
         for more in self.disturbances.iter().filter(|it| it.touches(from, to)) {
-            weather.delay_us += more.weather.delay_us;
-            weather.jitter_us += more.weather.jitter_us;
-            weather.loss_permille += more.weather.loss_permille;
-            weather.repeat_permille += more.weather.repeat_permille;
+            network_profile.delay_us += more.network_profile.delay_us;
+            network_profile.jitter_us += more.network_profile.jitter_us;
+            network_profile.loss_permille += more.network_profile.loss_permille;
+            network_profile.repeat_permille += more.network_profile.repeat_permille;
         }
-        let delay = |rng: &mut SeededRng| weather.delay_us + rng.within(0, weather.jitter_us);
-        let arrives = !rng.permille(weather.loss_permille);
-        let again = may_repeat && rng.permille(weather.repeat_permille);
+        let delay = |rng: &mut SeededRng| {
+            network_profile.delay_us + rng.within(0, network_profile.jitter_us)
+        };
+        let arrives = !rng.permille(network_profile.loss_permille);
+        let again = may_repeat && rng.permille(network_profile.repeat_permille);
         Passage {
             arrives_us: arrives.then(|| delay(rng)),
             again_us: again.then(|| {
@@ -171,7 +173,7 @@ mod tests {
             to: BTreeSet::from([Place::Node(0)]),
             both_ways,
             cut: true,
-            weather: Weather::default(),
+            network_profile: NetworkProfile::default(),
         });
         network
     }

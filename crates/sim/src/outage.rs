@@ -5,7 +5,7 @@ use crate::invariant::{Verdict, Violation};
 use crate::world::{Event, Phase, World};
 use rota_model::ManagerNumber;
 use rota_protocol::Manager;
-use rota_ring::PartState;
+use rota_ring::PartitionState;
 
 /// Of this many seeds.
 const PERMILLE: u64 = 400;
@@ -64,7 +64,7 @@ impl World {
             let process = self.managers.get(&part.owner).and_then(|it| it.process.as_ref());
             let stats = process.map(Manager::stats).unwrap_or_default();
             let serves = stats.parts.iter().any(|it| it.part == *number && it.role == "serving");
-            if part.state != PartState::Active || part.owner == away || !serves {
+            if part.state != PartitionState::Active || part.owner == away || !serves {
                 return waits(format!("M{away} is away, and partition {number} is {part:?}"));
             }
         }

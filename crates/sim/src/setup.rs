@@ -1,6 +1,6 @@
 //! What one seed decides about its cluster before it starts.
 
-use crate::network::Weather;
+use crate::network::NetworkProfile;
 use crate::rng::SeededRng;
 use rota_model::{
     ClassDigest, ClassName, ClusterName, ManagerId, ManagerNumber, Namespace, NodeId, PoolName,
@@ -55,7 +55,7 @@ pub struct Setup {
     /// Sizes.
     pub sizes: Sizes,
     /// The network on a good day.
-    pub weather: Weather,
+    pub network_profile: NetworkProfile,
     /// Longest sync of a disk, in microseconds.
     pub sync_us_max: u64,
     /// How many of a thousand sessions end on their own.
@@ -96,7 +96,7 @@ impl Setup {
             keys: (0..ids).map(session_key).collect(),
             timing,
             sizes: draw_sizes(rng),
-            weather: Weather {
+            network_profile: NetworkProfile {
                 delay_us: rng.within(100, 2_000),
                 jitter_us: rng.within(200, 8_000),
                 loss_permille: rng.within(0, 15),

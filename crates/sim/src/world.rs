@@ -204,7 +204,7 @@ impl World {
         let mut rng = SeededRng::new(seed);
         let setup = Setup::draw(&mut rng);
         let mut network = Network::default();
-        network.base = setup.weather;
+        network.base = setup.network_profile;
         network.stragglers = true;
         let RingShape { cluster, m, r } = setup.ring();
         let view = View::found(cluster, m, r, 100, &setup.numbers)

@@ -142,7 +142,7 @@ impl World {
         let looks = looks.iter().map(|it| it.docid().to_owned());
         let looks = looks.filter(|it| !docids.contains(it)).collect();
         let fails = rng.permille(60);
-        let has_dhop = rng.permille(600);
+        let has_operation_time = rng.permille(600);
         let docid = docids[0].clone();
         let attaches = rng.permille(400);
         let adding = Adding { who: who.clone(), docids: docids.clone(), looks, attaches, fails };
@@ -153,15 +153,20 @@ impl World {
             "sim.work"
         };
         let mut request = operation(SPACE, name, &adding);
-        if has_dhop {
+        if has_operation_time {
             let now_ms = WALL_START_MS + self.now_us() / 1000;
-            request.dhop = Some(Stamp::from_epoch_ms(now_ms.saturating_sub(BEHIND_MS)));
+            request.operation_time = Some(Stamp::from_epoch_ms(now_ms.saturating_sub(BEHIND_MS)));
             request.request_id = RequestId::parse(&who).ok();
         }
         let at = self.checker.ledger.written.len();
-        self.checker.ledger.written.push(Written { who, docids, has_dhop, told: Vec::new() });
+        self.checker.ledger.written.push(Written {
+            who,
+            docids,
+            has_operation_time,
+            told: Vec::new(),
+        });
         let op = OperateOp { request: Arc::new(request), docid };
-        if has_dhop {
+        if has_operation_time {
             self.writers[index].repeatable.push((op.clone(), at));
         }
         Wish::Run(op, Some(at))

@@ -3,8 +3,8 @@
 
 use crate::blob_store::attachment_of;
 use rota_docstore::{
-    Content, Desk, DocName, Document, Exception, ItemName, Namespace, Operation, Operations, Place,
-    Stamp, Tolerance, Wanted,
+    Content, DocName, Document, Exception, ItemName, Namespace, Operation, Operations, Place,
+    Stamp, Tolerance, Transaction, Wanted,
 };
 use rota_protocol::operate;
 use serde::{Deserialize, Serialize};
@@ -90,46 +90,46 @@ impl<const OUTSIDE: bool> Operation for Add<OUTSIDE> {
         current.chain(recent).collect()
     }
 
-    fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
+    fn work(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Exception> {
         // A new attempt begins at another moment.
-        if self.0.fails && desk.now().to_epoch_ms().is_multiple_of(2) {
+        if self.0.fails && transaction.now().to_epoch_ms().is_multiple_of(2) {
             return Err(Exception::unexpected("SIM", "fails now and then"));
         }
-        let first = desk.name(CLASS, &self.0.docids[0])?;
-        if let Some(added) = desk.repeated::<Added>(&first)? {
-            return desk.answer_json(&added);
+        let first = transaction.name(CLASS, &self.0.docids[0])?;
+        if let Some(added) = transaction.repeated::<Added>(&first)? {
+            return transaction.answer_json(&added);
         }
         let mut at = Vec::new();
         for docid in &self.0.docids {
-            let name = desk.name(CLASS, docid)?;
-            let draft = desk.current(&name)?;
-            draft.ensure();
+            let name = transaction.name(CLASS, docid)?;
+            let edited = transaction.current(&name)?;
+            edited.ensure();
             let who = ItemName::keyed(ADDED, &self.0.who)?;
-            let is_twice = draft.content(ADDED, Some(&self.0.who)).is_some();
-            let count = match draft.content(COUNT, None) {
+            let is_twice = edited.content(ADDED, Some(&self.0.who)).is_some();
+            let count = match edited.content(COUNT, None) {
                 Some(Content::Json(text)) => text.read::<u64>()? + 1,
                 Some(Content::Raw(_) | Content::Attachment(_)) | None => 1,
             };
-            draft.put_content(&ItemName::singleton(COUNT)?, Content::json_of(&count)?)?;
-            draft.put_content(&who, Content::json_of(&count)?)?;
-            let before: Vec<String> = draft.keys(LAST).map(str::to_owned).collect();
+            edited.put_content(&ItemName::singleton(COUNT)?, Content::json_of(&count)?)?;
+            edited.put_content(&who, Content::json_of(&count)?)?;
+            let before: Vec<String> = edited.keys(LAST).map(str::to_owned).collect();
             for who in before.iter().filter(|it| **it != self.0.who) {
-                draft.remove(LAST, Some(who))?;
+                edited.remove(LAST, Some(who))?;
             }
-            draft.put_content(&ItemName::keyed(LAST, &self.0.who)?, Content::json_of(&count)?)?;
+            edited.put_content(&ItemName::keyed(LAST, &self.0.who)?, Content::json_of(&count)?)?;
             if self.0.attaches {
                 let attached = ItemName::keyed(ATTACHED, &self.0.who)?;
                 let attachment = attachment_of(&self.0.who);
-                draft.put_content(&attached, Content::Attachment(attachment.into()))?;
+                edited.put_content(&attached, Content::Attachment(attachment.into()))?;
             }
             if is_twice {
-                draft.put_content(&ItemName::singleton(TWICE)?, Content::json_of(&self.0.who)?)?;
+                edited.put_content(&ItemName::singleton(TWICE)?, Content::json_of(&self.0.who)?)?;
             }
             at.push(count);
         }
         let added = Added { at };
-        desk.remember(&first, &added)?;
-        desk.answer_json(&added)
+        transaction.remember(&first, &added)?;
+        transaction.answer_json(&added)
     }
 }
 
@@ -183,7 +183,7 @@ pub struct Written {
     /// To which documents.
     pub docids: Vec<String>,
     /// Whether it has a time by which a repetition is known.
-    pub has_dhop: bool,
+    pub has_operation_time: bool,
     /// Its answers.
     pub told: Vec<Told>,
 }

@@ -4,8 +4,8 @@
 //! file, closes, opens again, and prints each step.
 
 use rota_docstore::{
-    Attachment, Body, Cache, Desk, DocName, Exception, Namespace, Operation, Operations, Request,
-    RequestId, Rules, Schema, Singleton, Stamp, Update, Wanted,
+    Attachment, Body, Cache, DocName, Exception, Namespace, Operation, Operations, Request,
+    RequestId, Rules, Schema, Singleton, Stamp, Transaction, Update, Wanted,
 };
 use rota_storage::attachments::digest_of;
 use rota_storage::documents::{DocumentStore, Setup};
@@ -49,17 +49,17 @@ impl Operation for WritePage {
         Ok(vec![Wanted::current(DocName::new(space, "Page", &self.page)?)])
     }
 
-    fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
-        let name = desk.name("Page", &self.page)?;
-        if let Some(edits) = desk.repeated::<u32>(&name)? {
-            return desk.answer_json(&edits);
+    fn work(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Exception> {
+        let name = transaction.name("Page", &self.page)?;
+        if let Some(edits) = transaction.repeated::<u32>(&name)? {
+            return transaction.answer_json(&edits);
         }
-        let draft = desk.current(&name)?;
-        draft.ensure();
-        let edits = draft.one::<Text>()?.map_or(0, |it| it.edits) + 1;
-        draft.put_one(&Text { title: self.title.clone(), edits, author: None })?;
-        desk.remember(&name, &edits)?;
-        desk.answer_json(&edits)
+        let edited = transaction.current(&name)?;
+        edited.ensure();
+        let edits = edited.one::<Text>()?.map_or(0, |it| it.edits) + 1;
+        edited.put_one(&Text { title: self.title.clone(), edits, author: None })?;
+        transaction.remember(&name, &edits)?;
+        transaction.answer_json(&edits)
     }
 }
 
@@ -117,7 +117,7 @@ pub fn walk(folder: &Path, out: &mut impl Write) -> Outcome<()> {
     };
     let mut request = write("Welcome")?;
     // A name for this request, and its time: by both a repetition is known.
-    request.dhop = Some(now()?);
+    request.operation_time = Some(now()?);
     request.request_id = Some(RequestId::parse("welcome-1")?);
     let answer = store.run(request.clone())?;
     writeln!(out, "2 run        {} at version {}: durable", text(&answer.body), answer.version)?;
@@ -140,7 +140,9 @@ pub fn walk(folder: &Path, out: &mut impl Write) -> Outcome<()> {
     let stored = store.put_body(&body, &bytes[..])?;
     writeln!(out, "7 put        {} bytes, {stored:?}: {}", body.size(), body.sha256())?;
     let page = name.clone();
-    let attach = move |desk: &mut Desk<'_>| desk.current(&page)?.attach("picture", body.clone());
+    let attach = move |transaction: &mut Transaction<'_>| {
+        transaction.current(&page)?.attach("picture", body.clone())
+    };
     let answer = store.change(&space, attach)?;
     writeln!(out, "8 attach     named by P[picture] at version {}", answer.version)?;
 

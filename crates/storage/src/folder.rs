@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! rota data folder
-//! format 4
+//! format 5
 //! engine log
 //! state ready
 //! cluster demo

@@ -111,7 +111,9 @@ impl Ledger {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rota_docstore::{Attachment, Content, DocName, Draft, ItemName, Namespace, Schema, Stamp};
+    use rota_docstore::{
+        Attachment, Content, DocName, DocumentEdit, ItemName, Namespace, Schema, Stamp,
+    };
     use rota_model::{ClusterName, ManagerNumber, SlotId};
     use rota_storage::attachments::digest_of;
 
@@ -121,15 +123,15 @@ mod tests {
 
     /// The document with these attachments.
     fn write(bodies: &[&[u8]]) -> DiskWrite {
-        let mut draft = Draft::new(name(), None, Arc::new(Schema::new().open()));
-        draft.ensure();
+        let mut edited = DocumentEdit::new(name(), None, Arc::new(Schema::new().open()));
+        edited.ensure();
         for (key, body) in bodies.iter().enumerate() {
             let attachment = Attachment::new("a/b", body.len() as u64, digest_of(body)).unwrap();
             let item = ItemName::keyed("P", &key.to_string()).unwrap();
-            draft.put_content(&item, Content::Attachment(attachment.into())).unwrap();
+            edited.put_content(&item, Content::Attachment(attachment.into())).unwrap();
         }
         let now = Stamp::from_epoch_ms(1_800_000_000_000);
-        let document = draft.settle_at(now, now, Stamp::MIN).unwrap();
+        let document = edited.settle_at(now, now, Stamp::MIN).unwrap();
         let doc = Some(Arc::new(Doc::new(Arc::new(document)).unwrap()));
         DiskWrite::Doc { key: DocKey::new(SlotId(3), name()), doc }
     }

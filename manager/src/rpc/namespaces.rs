@@ -326,7 +326,11 @@ async fn delete(
 /// The parameters of the operation `namespace.set`.
 fn setting(set: &request::Set) -> Value {
     let mut limits = Map::new();
-    for (name, most) in [("documents", set.documents), ("v1", set.v1), ("v2", set.v2)] {
+    for (name, most) in [
+        ("documents", set.documents),
+        ("item_bytes", set.item_bytes),
+        ("attachment_bytes", set.attachment_bytes),
+    ] {
         limits.extend(most.map(|it| (name.to_owned(), json!(it))));
     }
     let names = |them: &[Namespace]| them.iter().map(|it| json!(it.as_str())).collect();

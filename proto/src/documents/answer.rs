@@ -18,8 +18,8 @@ impl From<&Head> for v1::DocumentHead {
             name: Some((&head.name).into()),
             ctime: head.ctime.as_u64(),
             version: head.version.as_u64(),
-            v1: head.volumes.v1,
-            v2: head.volumes.v2,
+            item_bytes: head.volumes.item_bytes,
+            attachment_bytes: head.volumes.attachment_bytes,
         }
     }
 }
@@ -31,7 +31,10 @@ impl TryFrom<v1::DocumentHead> for Head {
             name: convert("Head.name", head.name)?,
             ctime: stamp("Head.ctime", head.ctime)?,
             version: stamp("Head.version", head.version)?,
-            volumes: Volumes { v1: head.v1, v2: head.v2 },
+            volumes: Volumes {
+                item_bytes: head.item_bytes,
+                attachment_bytes: head.attachment_bytes,
+            },
         })
     }
 }

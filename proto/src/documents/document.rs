@@ -109,7 +109,7 @@ impl From<&Item> for v1::DocumentItem {
         Self {
             name: Some(item.name().into()),
             version: item.version().as_u64(),
-            vop: item.vop().map_or(0, Stamp::as_u64),
+            item_version: item.item_version().map_or(0, Stamp::as_u64),
             content: item.content().map(content),
         }
     }
@@ -121,16 +121,16 @@ impl TryFrom<v1::DocumentItem> for Item {
         let name = convert("DocumentItem.name", item.name)?;
         let version = stamp("DocumentItem.version", item.version)?;
         let Some(content) = item.content else {
-            return match item.vop {
+            return match item.item_version {
                 0 => Ok(Item::destroyed(name, version)),
-                vop => {
-                    let problem = format!("is {vop}; a destroyed item has 0");
-                    Err(WireError::new("DocumentItem.vop", problem))
+                item_version => {
+                    let problem = format!("is {item_version}; a destroyed item has 0");
+                    Err(WireError::new("DocumentItem.item_version", problem))
                 }
             };
         };
-        let vop = stamp("DocumentItem.vop", item.vop)?;
-        within("DocumentItem", Item::existing(name, version, vop, read_content(content)?))
+        let item_version = stamp("DocumentItem.item_version", item.item_version)?;
+        within("DocumentItem", Item::existing(name, version, item_version, read_content(content)?))
     }
 }
 

@@ -21,7 +21,11 @@ pub struct NamespaceState {
 
 impl From<Limits> for v1::NamespaceLimits {
     fn from(limits: Limits) -> Self {
-        Self { documents: limits.documents, v1: limits.v1, v2: limits.v2 }
+        Self {
+            documents: limits.documents,
+            item_bytes: limits.item_bytes,
+            attachment_bytes: limits.attachment_bytes,
+        }
     }
 }
 
@@ -36,8 +40,8 @@ impl From<&NamespaceState> for v1::NamespaceInfo {
             limits: Some((*limits).into()),
             readers: readers.iter().map(|it| it.as_str().into()).collect(),
             documents: usage.documents,
-            v1: usage.v1,
-            v2: usage.v2,
+            item_bytes: usage.item_bytes,
+            attachment_bytes: usage.attachment_bytes,
             version: it.version.map_or(0, Stamp::as_u64),
             usage_unknown: it.usage.as_ref().err().cloned(),
         }
@@ -52,7 +56,11 @@ impl TryFrom<v1::NamespaceInfo> for NamespaceState {
         let description = Description {
             description: it.description,
             off: it.off,
-            limits: Limits { documents: limits.documents, v1: limits.v1, v2: limits.v2 },
+            limits: Limits {
+                documents: limits.documents,
+                item_bytes: limits.item_bytes,
+                attachment_bytes: limits.attachment_bytes,
+            },
             readers: it.readers.iter().map(reader).collect::<Result<_, _>>()?,
         };
         named("NamespaceInfo.description", description.check())?;
@@ -65,7 +73,11 @@ impl TryFrom<v1::NamespaceInfo> for NamespaceState {
             description,
             usage: match it.usage_unknown {
                 Some(why) => Err(why),
-                None => Ok(Usage { documents: it.documents, v1: it.v1, v2: it.v2 }),
+                None => Ok(Usage {
+                    documents: it.documents,
+                    item_bytes: it.item_bytes,
+                    attachment_bytes: it.attachment_bytes,
+                }),
             },
             version,
         })

@@ -33,9 +33,9 @@ pub struct Set {
     /// Most documents; `Some(None)`: no limit any more.
     pub documents: Option<Option<u64>>,
     /// Most bytes of documents.
-    pub v1: Option<Option<u64>>,
+    pub item_bytes: Option<Option<u64>>,
     /// Most bytes of attachments.
-    pub v2: Option<Option<u64>>,
+    pub attachment_bytes: Option<Option<u64>>,
     /// Namespaces that may read its documents from now on.
     pub add_readers: Vec<Namespace>,
     /// Namespaces that may read them no longer.
@@ -55,7 +55,11 @@ pub fn create(request: v1::CreateNamespaceRequest) -> Result<Create, Exception> 
     let name = mistakes.note_in("name", Namespace::parse_new(&request.name));
     let readers = mistakes.namespaces("readers", &request.readers);
     let limits = request.limits.unwrap_or_default();
-    let limits = Limits { documents: limits.documents, v1: limits.v1, v2: limits.v2 };
+    let limits = Limits {
+        documents: limits.documents,
+        item_bytes: limits.item_bytes,
+        attachment_bytes: limits.attachment_bytes,
+    };
     let description = Description { description: request.description, off: None, limits, readers };
     mistakes.note(description.check());
     mistakes.all(name.map(|name| Create { name, description }))
@@ -79,9 +83,10 @@ pub fn set(request: v1::SetNamespaceRequest) -> Result<Set, Exception> {
     };
     mistakes.note(said.check());
     let most = |it: Option<v1::NewLimit>| it.map(|it| it.most);
-    let (documents, v1, v2) = (most(request.documents), most(request.v1), most(request.v2));
+    let (documents, item_bytes, attachment_bytes) =
+        (most(request.documents), most(request.item_bytes), most(request.attachment_bytes));
     let is_change = request.description.is_some()
-        || [documents, v1, v2].iter().any(Option::is_some)
+        || [documents, item_bytes, attachment_bytes].iter().any(Option::is_some)
         || !request.add_readers.is_empty()
         || !request.remove_readers.is_empty();
     if !is_change {
@@ -89,7 +94,15 @@ pub fn set(request: v1::SetNamespaceRequest) -> Result<Set, Exception> {
         mistakes.note::<()>(Err(FieldError::new("name", problem)));
     }
     let description = request.description;
-    let set = |name| Set { name, description, documents, v1, v2, add_readers, remove_readers };
+    let set = |name| Set {
+        name,
+        description,
+        documents,
+        item_bytes,
+        attachment_bytes,
+        add_readers,
+        remove_readers,
+    };
     mistakes.all(name.map(set))
 }
 
@@ -140,8 +153,8 @@ impl From<&Set> for v1::SetNamespaceRequest {
             name: it.name.as_str().into(),
             description: it.description.clone(),
             documents: most(it.documents),
-            v1: most(it.v1),
-            v2: most(it.v2),
+            item_bytes: most(it.item_bytes),
+            attachment_bytes: most(it.attachment_bytes),
             add_readers: names(&it.add_readers),
             remove_readers: names(&it.remove_readers),
         }

@@ -38,13 +38,15 @@ impl TryFrom<v1::OperateRequest> for OperateOp {
             let problem = format!("are {length} bytes; the limit is {PARAMETERS_BYTES_MAX}");
             return Err(WireError::new("OperateRequest.parameters", problem));
         }
-        let stamp = |number| named("OperateRequest.dhop", Stamp::parse(number));
+        let stamp = |number| named("OperateRequest.operation_time", Stamp::parse(number));
         let Caller { build, who } = caller!(it);
         let request = Request {
             space: named("OperateRequest.namespace", Namespace::parse(&it.namespace))?,
             operation: it.operation,
             parameters: unless_empty("OperateRequest.parameters", &it.parameters, JsonText::parse)?,
-            dhop: (it.dhop > 0).then(|| stamp(it.dhop)).transpose()?,
+            operation_time: (it.operation_time > 0)
+                .then(|| stamp(it.operation_time))
+                .transpose()?,
             request_id: unless_empty(
                 "OperateRequest.request_id",
                 &it.request_id,
@@ -164,8 +166,13 @@ impl TryFrom<v1::FollowOp> for FollowOp {
 impl From<&Holdings> for v1::Holdings {
     fn from(it: &Holdings) -> Self {
         let held = |(namespace, usage): (&String, &Usage)| {
-            let Usage { documents, v1, v2 } = *usage;
-            v1::holdings::Held { namespace: namespace.clone(), documents, v1, v2 }
+            let Usage { documents, item_bytes, attachment_bytes } = *usage;
+            v1::holdings::Held {
+                namespace: namespace.clone(),
+                documents,
+                item_bytes,
+                attachment_bytes,
+            }
         };
         Self { epoch: it.epoch.0, held: it.usages.iter().map(held).collect() }
     }
@@ -176,7 +183,14 @@ impl TryFrom<v1::Holdings> for Holdings {
     fn try_from(it: v1::Holdings) -> Result<Self, WireError> {
         let held = |it: v1::holdings::Held| {
             named("Holdings.held.namespace", Namespace::parse(&it.namespace))?;
-            Ok((it.namespace, Usage { documents: it.documents, v1: it.v1, v2: it.v2 }))
+            Ok((
+                it.namespace,
+                Usage {
+                    documents: it.documents,
+                    item_bytes: it.item_bytes,
+                    attachment_bytes: it.attachment_bytes,
+                },
+            ))
         };
         let usages = it.held.into_iter().map(held).collect::<Result<_, WireError>>()?;
         Ok(Self { epoch: Epoch(it.epoch), usages })
@@ -278,13 +292,13 @@ pub(crate) fn document_answer_from(
 
 impl From<&DocumentPage> for peer_answer::Documents {
     fn from(page: &DocumentPage) -> Self {
-        let Usage { documents, v1, v2 } = page.usage;
+        let Usage { documents, item_bytes, attachment_bytes } = page.usage;
         Self {
             documents: page.documents.iter().map(Into::into).collect(),
             next: page.next.as_ref().map(Into::into),
             count: documents,
-            v1,
-            v2,
+            item_bytes,
+            attachment_bytes,
         }
     }
 }
@@ -292,7 +306,11 @@ impl From<&DocumentPage> for peer_answer::Documents {
 impl TryFrom<peer_answer::Documents> for DocumentPage {
     type Error = WireError;
     fn try_from(it: peer_answer::Documents) -> Result<Self, WireError> {
-        let usage = Usage { documents: it.count, v1: it.v1, v2: it.v2 };
+        let usage = Usage {
+            documents: it.count,
+            item_bytes: it.item_bytes,
+            attachment_bytes: it.attachment_bytes,
+        };
         Ok(Self { documents: each(it.documents)?, next: optional(it.next)?, usage })
     }
 }

@@ -221,9 +221,9 @@ pub fn operate(request: v1::OperateRequest) -> Result<Operate, Exception> {
     let space = mistakes.namespace(&request.namespace);
     let parameters = mistakes.parameters(&request.parameters);
     let docid = mistakes.docid("docid", &request.docid);
-    let dhop = match request.dhop {
+    let operation_time = match request.operation_time {
         0 => Some(None),
-        number => mistakes.note_in("dhop", Stamp::parse(number)).map(Some),
+        number => mistakes.note_in("operation_time", Stamp::parse(number)).map(Some),
     };
     let request_id = match &*request.request_id {
         "" => Some(None),
@@ -236,7 +236,7 @@ pub fn operate(request: v1::OperateRequest) -> Result<Operate, Exception> {
             space: space?,
             operation: request.operation,
             parameters: parameters?,
-            dhop: dhop?,
+            operation_time: operation_time?,
             request_id: request_id?,
             build,
             who,
@@ -378,7 +378,7 @@ impl From<&Operate> for v1::OperateRequest {
             operation: request.operation.clone(),
             parameters: request.parameters.as_ref().map_or("", JsonText::as_str).into(),
             docid: docid.clone(),
-            dhop: request.dhop.map_or(0, Stamp::as_u64),
+            operation_time: request.operation_time.map_or(0, Stamp::as_u64),
             request_id: request.request_id.as_ref().map_or("", |it| it.as_str()).into(),
             build: request.build.unwrap_or(0),
             account: request.who.account.clone(),

@@ -168,7 +168,7 @@ fn an_operation_with_nothing_right_lists_every_mistake() {
         namespace: "x".repeat(256),
         parameters: "{".into(),
         docid: "d".repeat(256),
-        dhop: 7,
+        operation_time: 7,
         syncs: vec![wrong, v1::DocumentSync::default()],
         ..Default::default()
     };
@@ -177,7 +177,7 @@ fn an_operation_with_nothing_right_lists_every_mistake() {
         "namespace",
         "parameters",
         "docid",
-        "dhop",
+        "operation_time",
         "syncs[0].name.namespace",
         "syncs[0].name.class",
         "syncs[0].name.docid",

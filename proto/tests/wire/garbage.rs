@@ -10,6 +10,7 @@ use rota_messages::Envelope;
 use rota_model::ClusterName;
 use rota_model::node_msg::{FromNode, Registered, Renewed, ToNode};
 use rota_proto::documents::{self, NamespaceState};
+use rota_proto::keep_alive::keep_alive;
 use rota_proto::{Inspected, Position, Session, node, request, v1};
 
 fn try_everything(bytes: &[u8]) {
@@ -37,6 +38,7 @@ fn try_everything(bytes: &[u8]) {
     let fresh = || rota_model::RequestId::parse("fresh").expect("a valid name");
     drop(v1::OpenRequest::decode(bytes).map(|it| request::open(it, fresh)));
     drop(v1::CloseRequest::decode(bytes).map(|it| request::close(it, fresh)));
+    drop(v1::KeepAliveRequest::decode(bytes).map(|it| keep_alive(&it)));
     drop(v1::GetRequest::decode(bytes).map(request::get));
     drop(v1::ListRequest::decode(bytes).map(request::list));
     drop(v1::WatchRequest::decode(bytes).map(|it| request::watch(&it)));

@@ -48,7 +48,7 @@ struct Hot {
     /// Opens of one session.
     #[serde(flatten)]
     opens: Series,
-    /// Operations with a dhop on one document.
+    /// Operations with an operation time on one document.
     document: Series,
 }
 
@@ -116,9 +116,9 @@ async fn operate(client: &Client, docid: &str, number: u32) -> anyhow::Result<()
     let parameters = serde_json::json!({"changes": [change]});
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
     // Managers judge it by their own clocks.
-    let dhop = Stamp::from_epoch_ms(u64::try_from(now)?).minus_ms(1_000);
+    let operation_time = Stamp::from_epoch_ms(u64::try_from(now)?).minus_ms(1_000);
     let request = Request {
-        dhop: Some(dhop),
+        operation_time: Some(operation_time),
         ..Request::new(Namespace::default_space(), "document.write").with(&parameters)?
     };
     let operate = Operate { request, docid: docid.to_owned() };

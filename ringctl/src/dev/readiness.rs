@@ -143,7 +143,7 @@ mod tests {
         let answer = |number, role: &str| v1::InspectResponse {
             number,
             view: Some(view.clone()),
-            parts: vec![v1::PartStats { number, role: role.to_owned(), ..Default::default() }],
+            parts: vec![v1::PartitionStats { number, role: role.to_owned(), ..Default::default() }],
             nodes: vec![v1::NodeStats {
                 id: "n1".to_owned(),
                 state: node_state.to_owned(),

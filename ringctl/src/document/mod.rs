@@ -122,9 +122,9 @@ pub struct OperateArguments {
     /// Time of the operation in UTC, YYMMDDhhmmssmmm, as in 261122070308123: repeated with the same
     /// request id, it gives the same answer (for 10 minutes).
     #[arg(long, value_parser = stamp)]
-    dhop: Option<Stamp>,
-    /// Name of this very request. Default, with --dhop: a new one for each call.
-    #[arg(long, requires = "dhop", value_parser = request_id)]
+    operation_time: Option<Stamp>,
+    /// Name of this very request. Default, with --operation-time: a new one for each call.
+    #[arg(long, requires = "operation_time", value_parser = request_id)]
     request_id: Option<RequestId>,
     #[command(flatten)]
     caller: CallerArguments,
@@ -253,13 +253,13 @@ async fn list(client: &Client, it: &ListArguments, out: &mut Out) -> anyhow::Res
 async fn operate(client: &Client, it: &OperateArguments, out: &mut Out) -> anyhow::Result<()> {
     let (space, docid) = it.place.clone();
     let Caller { build, who } = it.caller.caller()?;
-    let named = it.dhop.map(|dhop| {
+    let named = it.operation_time.map(|operation_time| {
         let made = || RequestId::parse(&client.request_id()).expect("a client's names are short");
-        (dhop, it.request_id.clone().unwrap_or_else(made))
+        (operation_time, it.request_id.clone().unwrap_or_else(made))
     });
     let request = Request {
         parameters: Some(it.parameters.read().await?),
-        dhop: it.dhop,
+        operation_time: it.operation_time,
         request_id: named.as_ref().map(|(_, id)| id.clone()),
         who,
         build,
@@ -302,7 +302,8 @@ mod tests {
 
     #[test]
     fn wrong_times_are_usage_mistakes() {
-        let line = ["ringctl", "document", "operate", "shop/a", "add", "{}", "--dhop", "1"];
+        let line =
+            ["ringctl", "document", "operate", "shop/a", "add", "{}", "--operation-time", "1"];
         let error = Cli::try_parse_from(line).unwrap_err();
         assert_eq!(error.exit_code(), 2);
         assert!(error.to_string().contains("YYMMDDhhmmssmmm"), "{error}");

@@ -22,9 +22,9 @@ pub struct Shown {
     pub version: u64,
     pub dtime: u64,
     /// Bytes of names and contents.
-    pub v1: u64,
+    pub item_bytes: u64,
     /// Bytes of attachments.
-    pub v2: u64,
+    pub attachment_bytes: u64,
     pub items: Vec<ShownItem>,
 }
 
@@ -35,7 +35,7 @@ pub struct ShownItem {
     /// None for a singleton.
     pub key: Option<String>,
     pub version: u64,
-    pub vop: Option<u64>,
+    pub item_version: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub json: Option<Stored>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -60,8 +60,8 @@ pub struct ShownHead {
     pub docid: String,
     pub ctime: u64,
     pub version: u64,
-    pub v1: u64,
-    pub v2: u64,
+    pub item_bytes: u64,
+    pub attachment_bytes: u64,
 }
 
 /// `document list`.
@@ -120,7 +120,7 @@ impl ShownItem {
             class: item.name().class().to_owned(),
             key: item.name().key().map(str::to_owned),
             version: item.version().as_u64(),
-            vop: item.vop().map(Stamp::as_u64),
+            item_version: item.item_version().map(Stamp::as_u64),
             json: None,
             raw: None,
             attachment: None,
@@ -163,8 +163,8 @@ impl Shown {
             ctime: document.ctime().as_u64(),
             version: document.version().as_u64(),
             dtime: document.dtime().as_u64(),
-            v1: volumes.v1,
-            v2: volumes.v2,
+            item_bytes: volumes.item_bytes,
+            attachment_bytes: volumes.attachment_bytes,
             items: items.map(ShownItem::of).collect(),
         }
     }
@@ -179,8 +179,8 @@ impl ShownHead {
             docid: head.name.docid().to_owned(),
             ctime: head.ctime.as_u64(),
             version: head.version.as_u64(),
-            v1: head.volumes.v1,
-            v2: head.volumes.v2,
+            item_bytes: head.volumes.item_bytes,
+            attachment_bytes: head.volumes.attachment_bytes,
         }
     }
 }
@@ -213,8 +213,17 @@ impl Answered {
 
 /// The document without its items.
 pub fn head(it: &Shown) -> Table {
-    let mut table = plain_table(["NAMESPACE", "CLASS", "ID", "CTIME", "VERSION", "V1", "V2"]);
-    let numbers = [it.ctime, it.version, it.v1, it.v2].map(|it| it.to_string());
+    let mut table = plain_table([
+        "NAMESPACE",
+        "CLASS",
+        "ID",
+        "CTIME",
+        "VERSION",
+        "ITEM_BYTES",
+        "ATTACHMENT_BYTES",
+    ]);
+    let numbers =
+        [it.ctime, it.version, it.item_bytes, it.attachment_bytes].map(|it| it.to_string());
     let names = [it.namespace.clone(), it.class.clone(), it.docid.clone()];
     table.add_row(names.into_iter().chain(numbers));
     table
@@ -232,9 +241,9 @@ pub fn items(it: &Shown) -> Table {
 
 /// Documents of a list.
 pub fn many(all: &[ShownHead]) -> Table {
-    let mut table = plain_table(["CLASS", "ID", "VERSION", "V1", "V2"]);
+    let mut table = plain_table(["CLASS", "ID", "VERSION", "ITEM_BYTES", "ATTACHMENT_BYTES"]);
     for it in all {
-        let numbers = [it.version, it.v1, it.v2].map(|it| it.to_string());
+        let numbers = [it.version, it.item_bytes, it.attachment_bytes].map(|it| it.to_string());
         table.add_row([it.class.clone(), it.docid.clone()].into_iter().chain(numbers));
     }
     table
@@ -272,7 +281,7 @@ mod tests {
         assert_eq!(shown["version"], 260_101_000_000_001_u64);
         assert_eq!(shown["items"][0]["attachment"]["sha256"], "ab".repeat(32));
         assert_eq!(shown["items"][1]["json"]["x"], 1);
-        assert_eq!(shown["items"][2]["vop"], Value::Null);
+        assert_eq!(shown["items"][2]["item_version"], Value::Null);
         assert_eq!(shown["items"][3]["raw"], "AQI=");
         assert_eq!(
             (&shown["items"][3]["key"], &shown["items"][1]["key"]),

@@ -77,7 +77,7 @@ mod tests {
     fn answer(number: u32, on_node: u64, wish: &str) -> (u32, Result<v1::InspectResponse, String>) {
         let part = |number| v1::Part { number, owner: number, ..Default::default() };
         let view = v1::View { epoch: 3, parts: vec![part(1), part(2)], ..Default::default() };
-        let stats = v1::PartStats {
+        let stats = v1::PartitionStats {
             number,
             role: "serving".to_owned(),
             on_nodes: [("n".to_owned(), on_node)].into(),

@@ -4,7 +4,7 @@ use super::{Copy, Explained, Node, Owner, Partition};
 use crate::inspect::{Partition as Seen, Ring};
 use crate::session::Shown;
 use rota_model::{ManagerNumber, NodeState, SessionKey};
-use rota_ring::{PartState, View, slot_of_session};
+use rota_ring::{PartitionState, View, slot_of_session};
 
 /// Joins what is known. `session`: the record, none, or why nobody could say.
 pub fn explain(
@@ -46,7 +46,8 @@ pub fn explain(
             home_status: status(home).to_owned(),
             first_slot: range.first.0,
             last_slot: range.last.0,
-            state: if part.state == PartState::Active { "active" } else { "recovering" }.to_owned(),
+            state: if part.state == PartitionState::Active { "active" } else { "recovering" }
+                .to_owned(),
             recovered: part.recovered.map(|it| it.to_string()),
             epoch: part.pe.0,
         },
@@ -70,7 +71,7 @@ fn role_of(seen: &Seen, number: ManagerNumber) -> Option<String> {
 
 fn why_owner(view: &View, home: ManagerNumber, role: Option<&str>) -> String {
     let (_, part) = view.part_of(rota_model::SlotId(home.0));
-    if part.state == PartState::Recovering {
+    if part.state == PartitionState::Recovering {
         return part.account().unwrap_or_default();
     }
     if role == Some("recovering") {

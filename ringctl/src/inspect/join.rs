@@ -2,7 +2,7 @@
 
 use rota_client::v1;
 use rota_model::{ManagerNumber, ManagerStatus, NodeId, SlotId};
-use rota_ring::Part;
+use rota_ring::PartitionEntry;
 use serde::Serialize;
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -202,13 +202,13 @@ pub fn without_config_store(managers: &[impl Borrow<str>], answering: usize) -> 
 }
 
 /// What a manager says of a partition, if it answered and knows of it.
-pub fn stats_of(answers: &Answers, manager: u32, part: u32) -> Option<&v1::PartStats> {
+pub fn stats_of(answers: &Answers, manager: u32, part: u32) -> Option<&v1::PartitionStats> {
     let answer = answers.get(&manager)?.as_ref().ok()?;
     answer.parts.iter().find(|it| it.number == part)
 }
 
 /// Whether that is the role of who answers for the partition.
-pub fn serves(stats: &v1::PartStats) -> bool {
+pub fn serves(stats: &v1::PartitionStats) -> bool {
     matches!(stats.role.as_str(), "serving" | "wedged")
 }
 
@@ -223,7 +223,7 @@ fn partition(part: &v1::Part, view: &v1::View, answers: &Answers) -> Partition {
         !part.isr.contains(number) && !matches!(role, None | Some("idle" | ""))
     });
     let copy = |number: u32| copy(number, part, owner, answers);
-    let told = Part::try_from(part.clone()).ok().and_then(|it| it.account());
+    let told = PartitionEntry::try_from(part.clone()).ok().and_then(|it| it.account());
     let is_recovering = part.state == "recovering";
     Partition {
         number: part.number,
@@ -242,7 +242,12 @@ fn partition(part: &v1::Part, view: &v1::View, answers: &Answers) -> Partition {
     }
 }
 
-fn copy(number: u32, part: &v1::Part, owner: Option<&v1::PartStats>, answers: &Answers) -> Copy {
+fn copy(
+    number: u32,
+    part: &v1::Part,
+    owner: Option<&v1::PartitionStats>,
+    answers: &Answers,
+) -> Copy {
     let own = stats_of(answers, number, part.number);
     Copy {
         number,
@@ -276,7 +281,7 @@ fn nodes(view: &v1::View, answers: &Answers) -> Vec<Node> {
         }
     }
     let owned = view.parts.iter().filter_map(|it| stats_of(answers, it.owner, it.number));
-    let owned: Vec<&v1::PartStats> = owned.collect();
+    let owned: Vec<&v1::PartitionStats> = owned.collect();
     let on_node = |id: &str| owned.iter().filter_map(|it| it.on_nodes.get(id)).sum();
     let shown = |it: &v1::NodeStats| Node {
         id: it.id.clone(),
@@ -340,7 +345,7 @@ pub(super) mod tests {
                 since: 5,
             }),
         };
-        let stats = |number, role: &str| v1::PartStats {
+        let stats = |number, role: &str| v1::PartitionStats {
             number,
             role: role.to_owned(),
             last_pe: 4,

@@ -86,10 +86,10 @@ pub struct CreateArguments {
     max_documents: Option<u64>,
     /// Most bytes of documents.
     #[arg(long, value_name = "BYTES")]
-    max_v1: Option<u64>,
+    max_item_bytes: Option<u64>,
     /// Most bytes of attachments.
     #[arg(long, value_name = "BYTES")]
-    max_v2: Option<u64>,
+    max_attachment_bytes: Option<u64>,
     /// A namespace that may read its documents; may be given several times.
     #[arg(long = "reader", value_name = "NAMESPACE", value_parser = namespace)]
     readers: Vec<Namespace>,
@@ -100,7 +100,7 @@ pub struct CreateArguments {
 /// `namespace set`.
 #[derive(Args, Debug)]
 #[group(id = "changes", required = true, multiple = true, args = [
-    "description", "max_documents", "max_v1", "max_v2", "readers", "no_longer",
+    "description", "max_documents", "max_item_bytes", "max_attachment_bytes", "readers", "no_longer",
 ])]
 pub struct SetArguments {
     /// The namespace.
@@ -115,10 +115,10 @@ pub struct SetArguments {
     max_documents: Option<Most>,
     /// Most bytes of documents, or `none`.
     #[arg(long, value_name = "BYTES|none", value_parser = limit)]
-    max_v1: Option<Most>,
+    max_item_bytes: Option<Most>,
     /// Most bytes of attachments, or `none`.
     #[arg(long, value_name = "BYTES|none", value_parser = limit)]
-    max_v2: Option<Most>,
+    max_attachment_bytes: Option<Most>,
     /// A namespace that may read its documents from now on; may be given several times.
     #[arg(long = "reader", value_name = "NAMESPACE", value_parser = namespace)]
     readers: Vec<Namespace>,
@@ -215,7 +215,11 @@ pub async fn run(it: &NamespaceArguments, endpoint: &str, out: &mut Out) -> anyh
 }
 
 fn described(it: &CreateArguments) -> Create {
-    let limits = Limits { documents: it.max_documents, v1: it.max_v1, v2: it.max_v2 };
+    let limits = Limits {
+        documents: it.max_documents,
+        item_bytes: it.max_item_bytes,
+        attachment_bytes: it.max_attachment_bytes,
+    };
     let (description, readers) = (it.description.clone(), it.readers.clone());
     let description = Description { description, off: None, limits, readers };
     Create { name: it.name.clone(), description }
@@ -226,8 +230,8 @@ fn changes(it: &SetArguments) -> Set {
         name: it.name.clone(),
         description: it.description.clone(),
         documents: it.max_documents.map(|it| it.0),
-        v1: it.max_v1.map(|it| it.0),
-        v2: it.max_v2.map(|it| it.0),
+        item_bytes: it.max_item_bytes.map(|it| it.0),
+        attachment_bytes: it.max_attachment_bytes.map(|it| it.0),
         add_readers: it.readers.clone(),
         remove_readers: it.no_longer.clone(),
     }
@@ -321,21 +325,25 @@ mod tests {
         let create = described(&arguments);
         assert_eq!(create.name.as_str(), "shop");
         let Description { limits, readers, off, .. } = create.description;
-        assert_eq!((limits.documents, limits.v1, off), (Some(9), None, None));
+        assert_eq!((limits.documents, limits.item_bytes, off), (Some(9), None, None));
         assert_eq!(readers.len(), 2);
     }
 
     #[test]
     fn a_namespace_is_changed_by_what_is_given_and_by_nothing_else() {
-        let line = ["set", "shop", "--max-documents", "none", "--max-v1", "7", "--no-reader", "a"];
+        let line =
+            ["set", "shop", "--max-documents", "none", "--max-item-bytes", "7", "--no-reader", "a"];
         let NamespaceCommand::Set(arguments) = parsed(&line).command else {
             panic!("another command")
         };
         let set = changes(&arguments);
-        assert_eq!((set.documents, set.v1, set.v2), (Some(None), Some(Some(7)), None));
+        assert_eq!(
+            (set.documents, set.item_bytes, set.attachment_bytes),
+            (Some(None), Some(Some(7)), None)
+        );
         assert_eq!((set.description, set.add_readers.len()), (None, 0));
         assert_eq!(set.remove_readers.len(), 1);
-        for line in [&["set", "shop"][..], &["set", "shop", "--max-v1", "much"]] {
+        for line in [&["set", "shop"][..], &["set", "shop", "--max-item-bytes", "much"]] {
             let line = [&["ringctl", "namespace"], line].concat();
             assert_eq!(Cli::try_parse_from(line).unwrap_err().exit_code(), 2);
         }

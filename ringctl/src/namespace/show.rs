@@ -10,8 +10,8 @@ use serde::Serialize;
 #[derive(Serialize, PartialEq, Eq, Debug)]
 pub struct ShownLimits {
     pub documents: Option<u64>,
-    pub v1: Option<u64>,
-    pub v2: Option<u64>,
+    pub item_bytes: Option<u64>,
+    pub attachment_bytes: Option<u64>,
 }
 
 /// A namespace.
@@ -24,9 +24,9 @@ pub struct Shown {
     /// How many it holds; none, as the next two, when not every owner could be asked.
     pub documents: Option<u64>,
     /// Bytes of documents.
-    pub v1: Option<u64>,
+    pub item_bytes: Option<u64>,
     /// Bytes of attachments.
-    pub v2: Option<u64>,
+    pub attachment_bytes: Option<u64>,
     pub limits: ShownLimits,
     pub readers: Vec<String>,
     /// Of its description; none when nobody described it.
@@ -43,12 +43,12 @@ impl Shown {
             description: it.description.clone(),
             off: it.off.clone(),
             documents: usage.map(|it| it.documents),
-            v1: usage.map(|it| it.v1),
-            v2: usage.map(|it| it.v2),
+            item_bytes: usage.map(|it| it.item_bytes),
+            attachment_bytes: usage.map(|it| it.attachment_bytes),
             limits: ShownLimits {
                 documents: it.limits.documents,
-                v1: it.limits.v1,
-                v2: it.limits.v2,
+                item_bytes: it.limits.item_bytes,
+                attachment_bytes: it.limits.attachment_bytes,
             },
             readers: it.readers.iter().map(|it| it.as_str().to_owned()).collect(),
             version: state.version.map(Stamp::as_u64),
@@ -111,14 +111,21 @@ fn state(it: &Shown) -> &'static str {
 
 /// All of them, one a row.
 pub fn many(all: &[Shown]) -> Table {
-    let mut table = plain_table(["NAME", "STATE", "DOCUMENTS", "V1", "V2", "DESCRIPTION"]);
+    let mut table = plain_table([
+        "NAME",
+        "STATE",
+        "DOCUMENTS",
+        "ITEM_BYTES",
+        "ATTACHMENT_BYTES",
+        "DESCRIPTION",
+    ]);
     for it in all {
         table.add_row([
             it.name.clone(),
             state(it).to_owned(),
             of_limit(it.documents, it.limits.documents),
-            of_limit(it.v1, it.limits.v1),
-            of_limit(it.v2, it.limits.v2),
+            of_limit(it.item_bytes, it.limits.item_bytes),
+            of_limit(it.attachment_bytes, it.limits.attachment_bytes),
             it.description.clone(),
         ]);
     }
@@ -132,8 +139,8 @@ pub fn one(it: &Shown) -> Table {
         ("state", state(it).to_owned()),
         ("message", it.off.clone().unwrap_or_default()),
         ("documents", of_limit(it.documents, it.limits.documents)),
-        ("bytes of documents", of_limit(it.v1, it.limits.v1)),
-        ("bytes of attachments", of_limit(it.v2, it.limits.v2)),
+        ("bytes of documents", of_limit(it.item_bytes, it.limits.item_bytes)),
+        ("bytes of attachments", of_limit(it.attachment_bytes, it.limits.attachment_bytes)),
         ("readers", it.readers.join(", ")),
         ("description", it.description.clone()),
         (
@@ -165,14 +172,17 @@ mod tests {
     }
 
     fn shop() -> Shown {
-        shop_with(Ok(Usage { documents: 3, v1: 900, v2: 0 }))
+        shop_with(Ok(Usage { documents: 3, item_bytes: 900, attachment_bytes: 0 }))
     }
 
     #[test]
     fn what_is_not_known_is_null_and_a_dash() {
         let shown = shop_with(Err("not every owner answers".to_owned()));
         let text = serde_json::to_string(&shown).unwrap();
-        assert!(text.contains("\"documents\":null,\"v1\":null,\"v2\":null"), "{text}");
+        assert!(
+            text.contains("\"documents\":null,\"item_bytes\":null,\"attachment_bytes\":null"),
+            "{text}"
+        );
         let text = one(&shown).to_string();
         assert!(text.contains("- of 100"), "{text}");
     }
@@ -182,8 +192,8 @@ mod tests {
         let text = serde_json::to_string(&shop()).unwrap();
         assert_eq!(
             text,
-            "{\"name\":\"shop\",\"description\":\"\",\"off\":\"moving\",\"documents\":3,\"v1\":900,\
-             \"v2\":0,\"limits\":{\"documents\":100,\"v1\":null,\"v2\":null},\"readers\":[],\
+            "{\"name\":\"shop\",\"description\":\"\",\"off\":\"moving\",\"documents\":3,\"item_bytes\":900,\
+             \"attachment_bytes\":0,\"limits\":{\"documents\":100,\"item_bytes\":null,\"attachment_bytes\":null},\"readers\":[],\
              \"version\":null}"
         );
     }

@@ -32,7 +32,7 @@ pub enum SessionCommand {
     /// End a session. Exit code 1 when it is closing and has not ended yet: its program uses its grace, or its
     /// node is silent. Both are told.
     Close(CloseArguments),
-    /// Say that somebody uses a session, and tell since when nobody had said so.
+    /// Say that somebody uses a session, and tell for how long nobody had said so (`-`: that is not known).
     #[command(name = "keepalive")]
     KeepAlive(keep_alive::KeepAliveArguments),
     /// List the sessions of the ring.

@@ -181,7 +181,7 @@ fn census<'a>(client: &'a Client, wait: Duration, answers: &Answers) -> anyhow::
 
 /// The partitions and where their owners serve.
 fn parts(view: &View) -> Vec<Part> {
-    let part = |(number, part): (&ManagerNumber, &rota_ring::Part)| {
+    let part = |(number, part): (&ManagerNumber, &rota_ring::PartitionEntry)| {
         let owner = view.managers.get(&part.owner)?.grpc.clone();
         Some(Part { number: number.0, first_slot: view.range(*number).first.0, owner })
     };

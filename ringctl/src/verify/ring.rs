@@ -6,7 +6,7 @@ use crate::inspect::{Answers, newest_view, serves, stats_of};
 use crate::output::counted;
 use rota_client::v1;
 use rota_model::ManagerNumber;
-use rota_ring::{Part, View};
+use rota_ring::{PartitionEntry, View};
 use std::collections::BTreeMap;
 
 /// A position in the log of a partition.
@@ -22,7 +22,11 @@ pub struct Digests {
 
 /// What a copy says of itself, if it counts: its manager goes by the same epoch of the partition, and the
 /// copy is whole. One that is just being made or dropped holds something else, and rightly.
-fn whole<'a>(answers: &'a Answers, manager: u32, part: &v1::Part) -> Option<&'a v1::PartStats> {
+fn whole<'a>(
+    answers: &'a Answers,
+    manager: u32,
+    part: &v1::Part,
+) -> Option<&'a v1::PartitionStats> {
     let view = answers.get(&manager)?.as_ref().ok()?.view.as_ref()?;
     let same = view.parts.iter().any(|it| (it.number, it.pe) == (part.number, part.pe));
     let stats = stats_of(answers, manager, part.number).filter(|_| same);
@@ -74,7 +78,7 @@ impl Digests {
             let seen = self.seen.get(&number).into_iter().flatten();
             let compared: Vec<(&Position, bool)> =
                 seen.filter_map(|(at, digests)| Some((at, same(digests)?))).collect();
-            let at_rest = |it: &v1::PartStats| (it.committed_pe, it.committed_seq, it.digest);
+            let at_rest = |it: &v1::PartitionStats| (it.committed_pe, it.committed_seq, it.digest);
             if let Some(((pe, seq), _)) = compared.iter().find(|it| !it.1) {
                 let text = format!(
                     "partition {number}: the copy of manager {copy} differs from that of its owner \
@@ -109,7 +113,7 @@ pub fn check(view: &View, answers: &Answers, digests: &Digests) -> Vec<Finding> 
 fn owner(part: &v1::Part, answers: &Answers, found: &mut Vec<Finding>) {
     let number = part.number;
     if part.state == "recovering" {
-        let why = Part::try_from(part.clone()).ok().and_then(|it| it.account());
+        let why = PartitionEntry::try_from(part.clone()).ok().and_then(|it| it.account());
         let text = format!("partition {number}: {}", why.unwrap_or_default());
         found.push(Finding::of_partition(Kind::Recovering, number, Some(part.owner), text));
     }
@@ -203,7 +207,7 @@ mod tests {
             transition: None,
         };
         let answer = |number: u32| {
-            let stats = |part| v1::PartStats {
+            let stats = |part| v1::PartitionStats {
                 number: part,
                 role: if part == number { "serving" } else { "copy" }.to_owned(),
                 committed_pe: 3,
@@ -222,7 +226,7 @@ mod tests {
         [(100, answer(100)), (300, answer(300))].into()
     }
 
-    fn stats(answers: &mut Answers, manager: u32, part: usize) -> &mut v1::PartStats {
+    fn stats(answers: &mut Answers, manager: u32, part: usize) -> &mut v1::PartitionStats {
         &mut answers.get_mut(&manager).unwrap().as_mut().unwrap().parts[part]
     }
 

@@ -370,7 +370,7 @@ async fn a_managers_folder_of_another_manager_cluster_or_format_is_refused_and_n
     assert_eq!(content(&folder.path().join("a")), before);
     let owner = folder.path().join("a/OWNER");
     let text = std::fs::read_to_string(&owner).unwrap();
-    std::fs::write(&owner, text.replace("format 4", "format 77")).unwrap();
+    std::fs::write(&owner, text.replace("format 5", "format 77")).unwrap();
     let line = manager_line(&mine_at, &folder.at("a"), "100", "a", "c");
     manager_fails(&line).await.expect_refusal(1, &["OWNER"]);
     std::fs::write(&owner, text).unwrap();

@@ -69,7 +69,7 @@ async fn attach_in(
     let change = json!({"class": "Album", "docid": docid, "life": "ensure", "put": put});
     let request = Request::new(space.clone(), "document.write");
     let mut request = request.with(&json!({"changes": [change]})).unwrap();
-    request.dhop = Some(now());
+    request.operation_time = Some(now());
     let operate = Operate { request, docid: docid.to_owned() };
     documents.operate(&operate, CALL).await.map(drop)
 }
@@ -99,7 +99,7 @@ async fn names(documents: &Documents, docid: &str, body: &[u8]) -> bool {
     let reading = json!({"documents": [{"class": "Album", "docid": docid}]});
     let mut request = Request::new(space(), "document.read").with(&reading).unwrap();
     // Only what has a time of its caller's is asked again when the owner that was asked is gone.
-    request.dhop = Some(now());
+    request.operation_time = Some(now());
     let operate = Operate { request, docid: docid.to_owned() };
     let answer = documents.operate(&operate, CALL).await.unwrap();
     format!("{:?}", answer.body).contains(&digest(body).to_string())
@@ -304,8 +304,8 @@ impl RecordSource for Records {
     }
 }
 
-fn shop(v2: Option<u64>) -> Create {
-    let limits = Limits { v2, ..Limits::default() };
+fn shop(attachment_bytes: Option<u64>) -> Create {
+    let limits = Limits { attachment_bytes, ..Limits::default() };
     let description = Description { limits, ..Description::default() };
     Create { name: Namespace::parse("shop").unwrap(), description }
 }
@@ -353,7 +353,7 @@ async fn an_export_brings_its_bodies_into_another_cluster_and_v2_is_limited() {
         assert_eq!((done.documents, done.kept, done.bodies), (taken, kept, bodies));
         // What it holds is the same, however often it came.
         let usage = client.namespaces().get(&shop.name, CALL).await.unwrap().usage;
-        assert_eq!(usage.map(|it| (it.documents, it.v2)), Ok((2, 600_001)));
+        assert_eq!(usage.map(|it| (it.documents, it.attachment_bytes)), Ok((2, 600_001)));
     }
     let documents = cluster.client_of(1).documents();
     for (docid, body) in [("{x}a", &one), ("{x}b", &other)] {

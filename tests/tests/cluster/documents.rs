@@ -42,7 +42,7 @@ async fn documents_outlive_their_owner_and_are_the_same_through_any_manager() {
     let mut written = Vec::new();
     for (turn, docid) in docids.iter().enumerate() {
         let mut operate = write(docid, 7);
-        operate.request.dhop = Some(now());
+        operate.request.operation_time = Some(now());
         operate.request.request_id = RequestId::parse(&format!("write-{turn}")).ok();
         let documents = managers[turn % 3].documents();
         let answer = documents.operate(&operate, CALL).await.unwrap();

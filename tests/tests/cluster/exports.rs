@@ -20,7 +20,7 @@ async fn attach(documents: &Documents, key: &str, body: &[u8]) {
     let change = json!({"class": "Album", "docid": "album", "life": "ensure", "put": put});
     let request = Request::new(space(), "document.write");
     let mut request = request.with(&json!({"changes": [change]})).unwrap();
-    request.dhop = Some(now());
+    request.operation_time = Some(now());
     documents.operate(&Operate { request, docid: "album".to_owned() }, CALL).await.unwrap();
 }
 

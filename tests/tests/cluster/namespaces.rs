@@ -54,7 +54,7 @@ async fn carts(cluster: &Cluster, space: &str) -> Vec<Value> {
     for head in heads {
         let name = format!("{space}/Cart/{}", head["docid"].as_str().unwrap());
         let mut cart = json_of(cluster, &["document", "get", &name]).await;
-        for field in ["ctime", "version", "v1", "v2"] {
+        for field in ["ctime", "version", "item_bytes", "attachment_bytes"] {
             assert_eq!(cart[field], head[field], "{field} of {name}");
         }
         assert_eq!(cart["namespace"].take(), space);
@@ -350,7 +350,7 @@ async fn a_limit_counts_what_all_owners_hold() {
 async fn a_namespace_is_described_once_and_its_limits_are_refused_with_field_and_limit() {
     let folder = TestFolder::new();
     let cluster = Cluster::start(&folder, &[]).await;
-    let create = "namespace create small --description Tiny --max-documents 2 --max-v1 400 \
+    let create = "namespace create small --description Tiny --max-documents 2 --max-item-bytes 400 \
                   --reader guest";
     let create: Vec<&str> = create.split(' ').collect();
     let created = json_of(&cluster, &create).await;
@@ -358,7 +358,10 @@ async fn a_namespace_is_described_once_and_its_limits_are_refused_with_field_and
     let other = ["namespace", "create", "small", "--max-documents", "3"];
     assert_eq!(error_of(&cluster, &other).await["reason"], "A-EXISTS");
     assert_eq!(json_of(&cluster, &["namespace", "show", "small"]).await, created);
-    assert_eq!(created["limits"], json!({"documents": 2, "v1": 400, "v2": null}));
+    assert_eq!(
+        created["limits"],
+        json!({"documents": 2, "item_bytes": 400, "attachment_bytes": null})
+    );
     assert_eq!(created["readers"], json!(["guest"]));
     let listed = json_of(&cluster, &["namespace", "list"]).await;
     assert_eq!(listed["namespaces"], json!([created]));
@@ -376,7 +379,7 @@ async fn a_namespace_is_described_once_and_its_limits_are_refused_with_field_and
     let parameters = line("{c}3", "tea");
     let third = ["document", "operate", "small/{c}3", "document.write", &parameters];
     refused_everywhere(&cluster, &third, "A-LIMIT", "the limit is 2").await;
-    for (refused, field) in [(&third, "documents"), (&long, "v1")] {
+    for (refused, field) in [(&third, "documents"), (&long, "item_bytes")] {
         let refused = error_of(&cluster, refused).await;
         assert_eq!(
             (&refused["fields"][0]["field"], &refused["changed"]),
@@ -386,15 +389,19 @@ async fn a_namespace_is_described_once_and_its_limits_are_refused_with_field_and
     assert_eq!(carts(&cluster, "small").await.len(), 2);
     let shown = json_of(&cluster, &["namespace", "show", "small"]).await;
     assert_eq!(shown["documents"], 2);
-    assert!(shown["v1"].as_u64().unwrap() <= 400, "{shown}");
+    assert!(shown["item_bytes"].as_u64().unwrap() <= 400, "{shown}");
     let table = cluster.ringctl(&["namespace", "list"]).await.expect_success().stdout;
     assert!(table.contains("2 of 2") && table.contains("Tiny"), "{table}");
     let set = ["namespace", "set", "small", "--max-documents", "3", "--no-reader", "guest"];
     let changed = json_of(&cluster, &set).await;
-    assert_eq!(changed["limits"], json!({"documents": 3, "v1": 400, "v2": null}), "{changed}");
+    assert_eq!(
+        changed["limits"],
+        json!({"documents": 3, "item_bytes": 400, "attachment_bytes": null}),
+        "{changed}"
+    );
     assert_eq!((&changed["readers"], &changed["description"]), (&json!([]), &json!("Tiny")));
     done_everywhere(&cluster, &third).await;
-    let unknown = ["namespace", "set", "large", "--max-v1", "none"];
+    let unknown = ["namespace", "set", "large", "--max-item-bytes", "none"];
     assert_eq!(error_of(&cluster, &unknown).await["reason"], "N-NAMESPACE");
     cluster.end().await;
 }
@@ -405,8 +412,8 @@ async fn a_namespace_that_nobody_created_is_shown_while_something_is_in_it() {
     let cluster = Cluster::start(&folder, &[]).await;
     let show = async |name: &str| json_of(&cluster, &["namespace", "show", name]).await;
     let nobody = json!({
-        "name": "default", "description": "", "off": null, "documents": 0, "v1": 0, "v2": 0,
-        "limits": {"documents": null, "v1": null, "v2": null}, "readers": [], "version": null,
+        "name": "default", "description": "", "off": null, "documents": 0, "item_bytes": 0, "attachment_bytes": 0,
+        "limits": {"documents": null, "item_bytes": null, "attachment_bytes": null}, "readers": [], "version": null,
     });
     assert_eq!(show("default").await, nobody, "every call means it that names none");
     let missing = error_of(&cluster, &["namespace", "show", "shop"]).await;
@@ -551,7 +558,7 @@ async fn namespaces_are_described_and_shown_while_a_partition_has_no_owner() {
     let other = managers.position(|it| told["owner"]["number"] != it.number).expect("there are 3");
     cluster.kill_manager(other).await;
     let unknown = |shown: &Value| {
-        let counts = ["documents", "v1", "v2"].map(|it| shown[it].clone());
+        let counts = ["documents", "item_bytes", "attachment_bytes"].map(|it| shown[it].clone());
         assert_eq!(counts, [Value::Null, Value::Null, Value::Null], "{shown}");
     };
     let off = ["namespace", "off", "shop", "-m", "Back at noon"];

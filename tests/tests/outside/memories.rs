@@ -25,13 +25,13 @@ fn space() -> Namespace {
 }
 
 /// The same time for everybody who asks within a second.
-fn dhop() -> Stamp {
+fn operation_time() -> Stamp {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     Stamp::from_epoch_ms(now * 1_000).minus_ms(1_000)
 }
 
 /// Sets the counter, if it has that version.
-fn set(number: u64, expected: Option<Stamp>, dhop: Stamp) -> Operate {
+fn set(number: u64, expected: Option<Stamp>, operation_time: Stamp) -> Operate {
     let put = json!([{"class": "N", "key": "1", "json": number}]);
     let mut change = json!({"class": "Count", "docid": "c", "life": "ensure", "put": put});
     if let Some(version) = expected {
@@ -39,7 +39,7 @@ fn set(number: u64, expected: Option<Stamp>, dhop: Stamp) -> Operate {
     }
     let request = Request::new(space(), "document.write");
     let mut request = request.with(&json!({"changes": [change]})).unwrap();
-    request.dhop = Some(dhop);
+    request.operation_time = Some(operation_time);
     Operate { request, docid: "c".to_owned() }
 }
 
@@ -73,9 +73,9 @@ async fn of_two_callers_that_ask_for_the_same_in_one_millisecond_one_is_refused(
     let folder = TestFolder::new();
     let cluster = Cluster::start(&folder, &[]).await;
     let [one, two] = [0, 1].map(|it| cluster.client_of(it));
-    one.documents().operate(&set(0, None, dhop()), CALL).await.unwrap();
+    one.documents().operate(&set(0, None, operation_time()), CALL).await.unwrap();
     let (version, _) = counter(&one).await;
-    let asked = set(1, Some(version), dhop());
+    let asked = set(1, Some(version), operation_time());
     let (first, second) = (one.documents(), two.documents());
     let (first, second) = tokio::join!(first.operate(&asked, CALL), second.operate(&asked, CALL));
     assert_eq!([is_done(first), is_done(second)].iter().filter(|it| **it).count(), 1);
@@ -88,7 +88,7 @@ async fn what_clients_without_accounts_counted_up_is_what_they_were_told() {
     let folder = TestFolder::new();
     let cluster = Cluster::start(&folder, &[]).await;
     let client = cluster.client();
-    client.documents().operate(&set(0, None, dhop()), CALL).await.unwrap();
+    client.documents().operate(&set(0, None, operation_time()), CALL).await.unwrap();
     let mut counting = JoinSet::new();
     for turn in 0..CLIENTS {
         let client = cluster.client_of(turn % 3);
@@ -96,7 +96,7 @@ async fn what_clients_without_accounts_counted_up_is_what_they_were_told() {
             let mut done = 0;
             for _ in 0..TURNS {
                 let (version, number) = counter(&client).await;
-                let asked = set(number + 1, Some(version), dhop());
+                let asked = set(number + 1, Some(version), operation_time());
                 done += u64::from(is_done(client.documents().operate(&asked, CALL).await));
             }
             done

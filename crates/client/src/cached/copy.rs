@@ -145,7 +145,9 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
     use proptest::sample::Index;
-    use rota_docstore::{Desk, Documents, Draft, Exception, Rules, Schema, Store, update_for};
+    use rota_docstore::{
+        DocumentEdit, Documents, Exception, Rules, Schema, Store, Transaction, update_for,
+    };
     use rota_model::{Namespace, SessionId};
 
     fn key() -> SessionKey {
@@ -155,17 +157,17 @@ mod tests {
     /// What a source knew at some moment.
     type Moment = (Option<Arc<Document>>, Stamp);
 
-    fn step(draft: &mut Draft, kind: u8) -> Result<(), Exception> {
+    fn step(edited: &mut DocumentEdit, kind: u8) -> Result<(), Exception> {
         match kind {
-            0 => drop(draft.ensure()),
+            0 => drop(edited.ensure()),
             1 => {
-                draft.destroy();
-                draft.ensure();
+                edited.destroy();
+                edited.ensure();
             }
-            2 => drop(draft.destroy()),
+            2 => drop(edited.destroy()),
             _ => {
-                draft.ensure();
-                draft.put_one(&Machine { state: "m".to_owned(), change: kind.into() })?;
+                edited.ensure();
+                edited.put_one(&Machine { state: "m".to_owned(), change: kind.into() })?;
             }
         }
         Ok(())
@@ -183,7 +185,8 @@ mod tests {
                 store.set(&name, None);
                 store.raise(now);
             } else {
-                let work = |desk: &mut Desk<'_>| step(desk.current(&name)?, *kind);
+                let work =
+                    |transaction: &mut Transaction<'_>| step(transaction.current(&name)?, *kind);
                 store.change(&rules, &key().namespace, now, work).unwrap();
             }
             moments.push((store.get(&name), store.high_water()));

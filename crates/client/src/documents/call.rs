@@ -85,9 +85,9 @@ impl Call for v1::OperateRequest {
         &self.request_id
     }
 
-    /// Without a dhop, or a name that tells it from others, a repetition is a new operation.
+    /// Without an operation time, or a name that tells it from others, a repetition is a new operation.
     fn may_repeat(&self) -> bool {
-        self.dhop != 0 && !(self.request_id.is_empty() && self.account.is_empty())
+        self.operation_time != 0 && !(self.request_id.is_empty() && self.account.is_empty())
     }
 
     async fn send(

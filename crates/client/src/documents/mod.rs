@@ -56,15 +56,15 @@ fn unreadable(problem: &WireError, endpoint: &str) -> CallError {
 }
 
 impl Documents {
-    /// Runs one operation. With a dhop it is sent again when its outcome is unknown, since the
+    /// Runs one operation. With an operation time it is sent again when its outcome is unknown, since the
     /// repetition is known as one; without, only when it is certain that it has changed nothing. A
-    /// `request_id` goes with each dhop: one that is not given is filled in, for this call alone. Give one
+    /// `request_id` goes with each operation time: one that is not given is filled in, for this call alone. Give one
     /// to be able to ask again later: the same for a repetition, and a new one for everything else.
     /// The answer may hold fewer updates than were asked for (those that fit into it, in order; none when the first answer was lost on its way):
     /// [`Documents::sync`] brings the rest.
     pub async fn operate(&self, operate: &Operate, wait: Duration) -> Result<Answer, CallError> {
         let mut request = v1::OperateRequest::from(operate);
-        if request.dhop != 0 && request.request_id.is_empty() {
+        if request.operation_time != 0 && request.request_id.is_empty() {
             request.request_id = self.client.request_id();
         }
         let answered = self.client.call(request, wait).await?;

@@ -104,7 +104,7 @@ async fn a_new_life_replaces_the_old_one_and_the_end_of_a_life_is_seen() {
     assert!(copy.life() > old.life());
     assert_eq!((copy.machine_state(), copy.spec()), (Ok(None), Ok(None)));
     assert!(is_in_step(&ring, &copy));
-    ring.session(&key, |draft| assert!(draft.destroy()));
+    ring.session(&key, |edited| assert!(edited.destroy()));
     let ended = |it: &SessionCopy| it.document().is_some_and(|it| it.is_deleted());
     let copy = cached.wait_until(WAIT, ended).await.unwrap();
     assert_eq!(copy.state(), Ok(None));

@@ -40,8 +40,9 @@ async fn fill(ring: &Ring, client: &Client) {
     let attachment = Attachment::new("image/png", 2_500, digest(&body)).unwrap();
     bodies.insert(digest(&body), body.into());
     let name = DocName::new(&shop(), "Acc", "a").unwrap();
-    let changed = store
-        .change(&ring.rules, &shop(), *now, |desk| desk.current(&name)?.attach("logo", attachment));
+    let changed = store.change(&ring.rules, &shop(), *now, |transaction| {
+        transaction.current(&name)?.attach("logo", attachment)
+    });
     changed.unwrap();
 }
 

@@ -18,8 +18,8 @@ fn add(account: &str, cents: i64) -> Operate {
     Operate { request, docid: account.to_owned() }
 }
 
-fn with_dhop(operate: Operate, ring: &Ring) -> Operate {
-    let request = Request { dhop: Some(ring.state().now), ..operate.request };
+fn with_operation_time(operate: Operate, ring: &Ring) -> Operate {
+    let request = Request { operation_time: Some(ring.state().now), ..operate.request };
     Operate { request, ..operate }
 }
 
@@ -97,7 +97,7 @@ async fn what_failed_after_the_commit_has_changed_and_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn a_lost_answer_is_asked_for_again_only_with_a_dhop() {
+async fn a_lost_answer_is_asked_for_again_only_with_a_operation_time() {
     let ring = Ring::new();
     let (first, second) = (start(&ring).await, start(&ring).await);
     let endpoints = [&*first.address, &*second.address].join(",");
@@ -111,7 +111,7 @@ async fn a_lost_answer_is_asked_for_again_only_with_a_dhop() {
     assert_eq!(error.changed(), Changed::Unknown);
     assert_eq!((balance(&ring, "a"), second.calls()), (Some(1), 0));
     lose();
-    let operate = with_dhop(add("a", 1), &ring);
+    let operate = with_operation_time(add("a", 1), &ring);
     documents.operate(&operate, WAIT).await.unwrap();
     assert_eq!((balance(&ring, "a"), second.calls()), (Some(2), 1));
     // The next attempt is refused: what is known of it is not known of the lost one.
@@ -119,7 +119,8 @@ async fn a_lost_answer_is_asked_for_again_only_with_a_dhop() {
     let documents = Client::connect(&endpoints).unwrap().documents();
     let off = Exception::new(codes::OFF, "namespace default is off: back at noon");
     second.script.refusals.lock().unwrap().push_back(status(&off.at(Phase::Before)));
-    let error = documents.operate(&with_dhop(add("a", 1), &ring), WAIT).await.unwrap_err();
+    let error =
+        documents.operate(&with_operation_time(add("a", 1), &ring), WAIT).await.unwrap_err();
     assert_eq!((error.reason(), error.changed()), ("O-OFF", Changed::Unknown));
 }
 

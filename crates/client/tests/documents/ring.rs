@@ -49,21 +49,21 @@ impl Operation for Add {
         Ok(parameters)
     }
 
-    fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
-        let name = desk.name("Acc", &self.account)?;
-        if let Some(balance) = desk.repeated::<Balance>(&name)? {
-            return desk.answer_json(&balance);
+    fn work(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Exception> {
+        let name = transaction.name("Acc", &self.account)?;
+        if let Some(balance) = transaction.repeated::<Balance>(&name)? {
+            return transaction.answer_json(&balance);
         }
-        let draft = desk.current(&name)?;
-        draft.ensure();
-        let before = draft.one::<Balance>()?.map_or(0, |it| it.cents);
+        let edited = transaction.current(&name)?;
+        edited.ensure();
+        let before = edited.one::<Balance>()?.map_or(0, |it| it.cents);
         let balance = Balance { cents: before + self.cents };
         if balance.cents < 0 {
             return Err(Exception::business("POOR", "the balance is too low"));
         }
-        draft.put_one(&balance)?;
-        desk.remember(&name, &balance)?;
-        desk.answer_json(&balance)
+        edited.put_one(&balance)?;
+        transaction.remember(&name, &balance)?;
+        transaction.answer_json(&balance)
     }
 
     fn after_work(&mut self, _done: &mut Done<'_>) -> Result<(), Exception> {
@@ -100,12 +100,12 @@ impl Ring {
     }
 
     /// Changes the document of a session, and tells watches.
-    pub fn session(&self, key: &SessionKey, work: impl FnOnce(&mut Draft)) {
+    pub fn session(&self, key: &SessionKey, work: impl FnOnce(&mut DocumentEdit)) {
         let version = {
             let State { store, now, .. } = &mut *self.state();
             let name = session_name(key);
-            let changed = store.change(&self.rules, &key.namespace, *now, |desk| {
-                work(desk.current(&name)?);
+            let changed = store.change(&self.rules, &key.namespace, *now, |transaction| {
+                work(transaction.current(&name)?);
                 Ok(())
             });
             changed.unwrap();
@@ -118,27 +118,27 @@ impl Ring {
 
     /// A session that is in a state.
     pub fn set_session(&self, key: &SessionKey, state: SessionState) {
-        self.session(key, |draft| {
-            draft.ensure();
+        self.session(key, |edited| {
+            edited.ensure();
             let class = ClassName::parse("http").unwrap();
             let attributes = Arc::default();
             let spec = SessionSpec { class, pool: PoolName::default_pool(), attributes };
-            draft.put_one(&spec).unwrap();
-            draft.put_one(&standing(state)).unwrap();
+            edited.put_one(&spec).unwrap();
+            edited.put_one(&standing(state)).unwrap();
         });
     }
 
     pub fn set_machine(&self, key: &SessionKey, state: &str, change: u64) {
         let machine = Machine { state: state.to_owned(), change };
-        self.session(key, |draft| draft.put_one(&machine).unwrap());
+        self.session(key, |edited| edited.put_one(&machine).unwrap());
     }
 
     /// Ends a session's document, and begins a new life at once.
     pub fn rebirth(&self, key: &SessionKey) {
-        self.session(key, |draft| {
-            draft.destroy();
-            draft.create().unwrap();
-            draft.put_one(&standing(SessionState::Pending)).unwrap();
+        self.session(key, |edited| {
+            edited.destroy();
+            edited.create().unwrap();
+            edited.put_one(&standing(SessionState::Pending)).unwrap();
         });
     }
 }

@@ -50,12 +50,12 @@ impl Manager {
     ) -> Result<Response<v1::NamespaceInfo>, Status> {
         {
             let State { store, now, .. } = &mut *self.ring.state();
-            let changed = store.change(&self.ring.rules, &z(), *now, |desk| {
-                let draft = desk.current(&description_of(name))?;
-                draft.ensure();
-                let mut description = draft.one::<Description>()?.unwrap_or_default();
+            let changed = store.change(&self.ring.rules, &z(), *now, |transaction| {
+                let edited = transaction.current(&description_of(name))?;
+                edited.ensure();
+                let mut description = edited.one::<Description>()?.unwrap_or_default();
                 change(&mut description)?;
-                draft.put_one(&description)
+                edited.put_one(&description)
             });
             changed.map_err(raised)?;
         }

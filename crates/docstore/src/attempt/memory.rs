@@ -6,7 +6,7 @@
 //! request of a minute ago look old; so one more document of class `H` says how much was forgotten beside
 //! a document, and what may be among it is refused instead of done again.
 
-use super::Desk;
+use super::Transaction;
 use crate::cache::CLOCKS_APART_MS_MAX;
 use crate::content::{Content, JsonText};
 use crate::document::{Document, DocumentParts, Item};
@@ -58,24 +58,25 @@ impl<T> Memory<String, T> {
     }
 }
 
-impl Desk<'_> {
-    /// What this very request (operation, account, request id, parameters, dhop) answered when it was done
-    /// before, as [`Desk::remember`] wrote it beside that document. `None` when it was not done, or when
+impl Transaction<'_> {
+    /// What this very request (operation, account, request id, parameters, operation time) answered when it was done
+    /// before, as [`Transaction::remember`] wrote it beside that document. `None` when it was not done, or when
     /// nothing tells it from others ([`Request::is_repeatable`]). An operation that gets something here
     /// changes nothing and answers it again. Ask before anything is changed.
     ///
-    /// A-DHOP when it is not remembered and may have been done: it is not later than the last one that was
+    /// A-TIME when it is not remembered and may have been done: it is not later than the last one that was
     /// forgotten there. Only a clock that was wrong makes that happen, since what is forgotten would be
     /// refused for its age.
     pub fn repeated<T: DeserializeOwned>(
         &mut self,
         name: &DocName,
     ) -> Result<Option<T>, Exception> {
-        let Some((memory, request, dhop)) = self.memory(name)? else {
+        let Some((memory, request, operation_time)) = self.memory(name)? else {
             return Ok(None);
         };
-        let draft = self.current(&memory)?;
-        let item = draft.found().and_then(|it| it.item(MEMORY_CLASS, Some(&dhop.to_string())));
+        let edited = self.current(&memory)?;
+        let item =
+            edited.found().and_then(|it| it.item(MEMORY_CLASS, Some(&operation_time.to_string())));
         if let Some(item) = item.cloned()
             && let Some(Content::Json(text)) = item.content()
         {
@@ -85,38 +86,38 @@ impl Desk<'_> {
             };
             let found: Memory<String, T> = text.read().map_err(stored)?;
             if found.is_of(&request) {
-                self.attempt.done_at = item.vop();
+                self.attempt.done_at = item.item_version();
                 return Ok(Some(found.3));
             }
         }
-        self.check_not_forgotten(&memory, dhop)?;
+        self.check_not_forgotten(&memory, operation_time)?;
         Ok(None)
     }
 
     /// Remembers beside a document what this request answers, so that its repetition gets the same. The
     /// memory outlives that document, which need not exist. Does nothing for a request that nothing tells
     /// from others. X-BUSY when [`crate::Rules::memories_max`] are remembered, with the time until the
-    /// oldest is forgotten. Refuses, as [`Desk::repeated`] does, what may have been done.
+    /// oldest is forgotten. Refuses, as [`Transaction::repeated`] does, what may have been done.
     pub fn remember<T: Serialize + ?Sized>(
         &mut self,
         name: &DocName,
         answer: &T,
     ) -> Result<(), Exception> {
-        let Some((memory, request, dhop)) = self.memory(name)? else {
+        let Some((memory, request, operation_time)) = self.memory(name)? else {
             return Ok(());
         };
-        self.check_not_forgotten(&memory, dhop)?;
+        self.check_not_forgotten(&memory, operation_time)?;
         let (remembered, now) = (self.documents.remembered(), self.now());
-        let item = ItemName::keyed(MEMORY_CLASS, &dhop.to_string())?;
+        let item = ItemName::keyed(MEMORY_CLASS, &operation_time.to_string())?;
         let content = Content::json_of(&Memory::of(&request, answer))?;
         let wait_ms = self.rules.ms_to_forget(remembered.oldest.unwrap_or(now), now);
         let most = self.rules.memories_max;
-        let draft = self.current(&memory)?;
-        if remembered.count >= most && !draft.exists() {
+        let edited = self.current(&memory)?;
+        if remembered.count >= most && !edited.exists() {
             return Err(too_many_memories(most).after(wait_ms));
         }
-        draft.ensure();
-        draft.put_content(&item, content)
+        edited.ensure();
+        edited.put_content(&item, content)
     }
 
     /// The document that remembers this request beside another one; with the request and its time.
@@ -125,31 +126,36 @@ impl Desk<'_> {
         beside: &DocName,
     ) -> Result<Option<(DocName, Arc<Request>, Stamp)>, Exception> {
         let request = self.attempt.request.as_ref().filter(|it| it.is_repeatable());
-        let Some((request, dhop)) = request.and_then(|it| Some((it, it.dhop?))) else {
+        let Some((request, operation_time)) = request.and_then(|it| Some((it, it.operation_time?)))
+        else {
             return Ok(None);
         };
         let parameters = request.parameters.as_ref().map_or("", JsonText::as_str);
         let (account, id) = (&*request.who.account, request_id(request));
-        let asked = [&dhop.to_string(), &*request.operation, account, id, parameters];
+        let asked = [&operation_time.to_string(), &*request.operation, account, id, parameters];
         let name = DocName::memory(self.space(), MEMORY_CLASS, beside.docid(), &asked)?;
-        Ok(Some((name, Arc::clone(request), dhop)))
+        Ok(Some((name, Arc::clone(request), operation_time)))
     }
 
-    fn check_not_forgotten(&mut self, memory: &DocName, dhop: Stamp) -> Result<(), Exception> {
+    fn check_not_forgotten(
+        &mut self,
+        memory: &DocName,
+        operation_time: Stamp,
+    ) -> Result<(), Exception> {
         // One that is further ahead is of a clock that was more wrong than clocks may be.
         let latest = self.now().plus_ms(CLOCKS_APART_MS_MAX);
-        let is_meant = |upto: &Stamp| (dhop..=latest).contains(upto);
-        let draft = self.current(&memory.floor())?;
-        let content = draft.content(MEMORY_CLASS, Some(FORGOTTEN_KEY));
+        let is_meant = |upto: &Stamp| (operation_time..=latest).contains(upto);
+        let edited = self.current(&memory.floor())?;
+        let content = edited.content(MEMORY_CLASS, Some(FORGOTTEN_KEY));
         let Some(upto) = content.and_then(forgotten_upto).filter(is_meant) else {
             return Ok(());
         };
         let place = memory.place();
         let problem = format!(
-            "{dhop} is not after {upto}, up to which what was done beside {place} is forgotten: it may \
+            "{operation_time} is not after {upto}, up to which what was done beside {place} is forgotten: it may \
              be done"
         );
-        Err(Exception::of_field(codes::DHOP, FieldError::new("dhop", problem)))
+        Err(Exception::of_field(codes::TIME, FieldError::new("operation_time", problem)))
     }
 }
 
@@ -181,7 +187,7 @@ pub(crate) fn kind_of(document: &Document) -> Option<Kind> {
 /// The caller's time of the operation that a document remembers, if that is what it is there for.
 pub fn remembers(document: &Document) -> Option<Stamp> {
     match kind_of(document)? {
-        Kind::Memory(dhop) => Some(dhop),
+        Kind::Memory(operation_time) => Some(operation_time),
         Kind::Floor(_) => None,
     }
 }
@@ -194,13 +200,13 @@ pub fn floors<'a>(
 ) -> Vec<Arc<Document>> {
     let mut upto: BTreeMap<DocName, (Stamp, Stamp)> = BTreeMap::new();
     for memory in gone {
-        let Some(dhop) = remembers(memory) else { continue };
-        let it = upto.entry(memory.name().floor()).or_insert((dhop, memory.version()));
-        *it = (it.0.max(dhop), it.1.max(memory.version()));
+        let Some(operation_time) = remembers(memory) else { continue };
+        let it = upto.entry(memory.name().floor()).or_insert((operation_time, memory.version()));
+        *it = (it.0.max(operation_time), it.1.max(memory.version()));
     }
-    let floors = upto.into_iter().filter_map(|(name, (dhop, version))| {
+    let floors = upto.into_iter().filter_map(|(name, (operation_time, version))| {
         let found = found(&name);
-        raised_floor(name, found.as_deref(), dhop, version).ok().flatten().map(Arc::new)
+        raised_floor(name, found.as_deref(), operation_time, version).ok().flatten().map(Arc::new)
     });
     floors.collect()
 }
@@ -234,5 +240,5 @@ fn too_many_memories(most: usize) -> Exception {
     let problem = format!(
         "cannot be remembered: as many operations are remembered as may be; the limit is {most}"
     );
-    Exception::of_field(codes::BUSY, FieldError::new("dhop", problem))
+    Exception::of_field(codes::BUSY, FieldError::new("operation_time", problem))
 }

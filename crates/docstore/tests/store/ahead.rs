@@ -6,11 +6,11 @@ use rota_model::Retry;
 use std::sync::Arc;
 
 fn touch(store: &mut Store, docid: &str, now: Stamp) -> Result<Commit, Exception> {
-    edit(store, now, |desk| {
-        let draft = desk.current(&account(docid))?;
-        let mut balance = draft.one::<Balance>()?.unwrap();
+    edit(store, now, |transaction| {
+        let edited = transaction.current(&account(docid))?;
+        let mut balance = edited.one::<Balance>()?.unwrap();
         balance.cents += 1;
-        draft.put_one(&balance)
+        edited.put_one(&balance)
     })
 }
 
@@ -37,7 +37,7 @@ fn a_hot_document_waits_for_the_clock_when_it_is_far_ahead_and_is_told_how_long(
     // Others share a version with what is there.
     assert_eq!(touch(&mut store, "b", later).unwrap().version, later.plus_ms(AHEAD_MS_MAX));
     // Who only reads it changes nothing.
-    let read = edit(&mut store, later, |desk| desk.current(&account("a")).map(drop));
+    let read = edit(&mut store, later, |transaction| transaction.current(&account("a")).map(drop));
     assert_eq!(read.unwrap().writes, []);
 }
 

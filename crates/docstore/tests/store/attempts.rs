@@ -7,19 +7,19 @@ fn begin(now: Stamp) -> Attempt {
     Attempt::new(space(), now)
 }
 
-fn add(desk: &mut Desk<'_>, docid: &str, cents: i64) -> Result<(), Exception> {
-    let draft = desk.current(&account(docid))?;
-    let mut balance = draft.one::<Balance>()?.unwrap();
+fn add(transaction: &mut Transaction<'_>, docid: &str, cents: i64) -> Result<(), Exception> {
+    let edited = transaction.current(&account(docid))?;
+    let mut balance = edited.one::<Balance>()?.unwrap();
     balance.cents += cents;
-    draft.put_one(&balance)
+    edited.put_one(&balance)
 }
 
 #[test]
 fn everything_that_an_operation_changes_gets_its_version() {
     let mut store = two_accounts();
-    let commit = edit(&mut store, at(500), |desk| {
-        add(desk, "a", -1)?;
-        add(desk, "b", 1)
+    let commit = edit(&mut store, at(500), |transaction| {
+        add(transaction, "a", -1)?;
+        add(transaction, "b", 1)
     });
     let version = commit.unwrap().version;
     assert_eq!(version, at(500));
@@ -27,7 +27,7 @@ fn everything_that_an_operation_changes_gets_its_version() {
         let document = store.peek(&account(docid)).unwrap();
         let item = document.item("Bal", None).unwrap();
         assert_eq!((document.version(), item.version()), (version, version));
-        assert_eq!(item.vop(), Some(version));
+        assert_eq!(item.item_version(), Some(version));
         assert_ne!(document.ctime(), version);
     }
 }
@@ -35,13 +35,16 @@ fn everything_that_an_operation_changes_gets_its_version() {
 #[test]
 fn a_document_that_is_asked_for_again_is_the_same_one() {
     let mut store = two_accounts();
-    let commit = edit(&mut store, at(9), |desk| {
+    let commit = edit(&mut store, at(9), |transaction| {
         for _ in 0..5 {
-            add(desk, "a", 1)?;
+            add(transaction, "a", 1)?;
         }
-        assert_eq!(desk.current(&account("a"))?.one::<Balance>()?.unwrap().cents, 105);
-        assert_eq!(desk.recent(&account("a"), Tolerance::seconds(9))?.version(), Some(at(0)));
-        let recent = desk.recent(&account("a"), Tolerance::seconds(9))?;
+        assert_eq!(transaction.current(&account("a"))?.one::<Balance>()?.unwrap().cents, 105);
+        assert_eq!(
+            transaction.recent(&account("a"), Tolerance::seconds(9))?.version(),
+            Some(at(0))
+        );
+        let recent = transaction.recent(&account("a"), Tolerance::seconds(9))?;
         assert_eq!(recent.one::<Balance>()?.unwrap().cents, 105);
         Ok(())
     });
@@ -52,8 +55,8 @@ fn a_document_that_is_asked_for_again_is_the_same_one() {
 fn the_slower_of_two_operations_on_one_document_meets_contention() {
     let (rules, mut store) = (rules(), two_accounts());
     let (mut slow, mut fast) = (begin(at(1)), begin(at(2)));
-    add(&mut Desk::new(&rules, &store, None, &mut slow), "a", 1).unwrap();
-    add(&mut Desk::new(&rules, &store, None, &mut fast), "a", 10).unwrap();
+    add(&mut Transaction::new(&rules, &store, None, &mut slow), "a", 1).unwrap();
+    add(&mut Transaction::new(&rules, &store, None, &mut fast), "a", 10).unwrap();
     store.commit(&rules, fast, at(3)).unwrap();
     let before = store.clone();
     let exception = store.commit(&rules, slow, at(4)).unwrap_err();
@@ -67,9 +70,9 @@ fn the_slower_of_two_operations_on_one_document_meets_contention() {
 fn a_document_that_was_only_read_is_validated_too() {
     let (rules, mut store) = (rules(), two_accounts());
     let mut attempt = begin(at(1));
-    let mut desk = Desk::new(&rules, &store, None, &mut attempt);
-    desk.current(&account("a")).unwrap();
-    add(&mut desk, "b", 7).unwrap();
+    let mut transaction = Transaction::new(&rules, &store, None, &mut attempt);
+    transaction.current(&account("a")).unwrap();
+    add(&mut transaction, "b", 7).unwrap();
     set_balance(&mut store, "a", 1, at(2));
     let exception = store.commit(&rules, attempt, at(3)).unwrap_err();
     assert_eq!(*exception.code(), codes::CONTENTION);
@@ -80,8 +83,8 @@ fn a_document_that_was_only_read_is_validated_too() {
 fn a_document_that_did_not_exist_must_still_not_exist() {
     let (rules, mut store) = (rules(), two_accounts());
     let mut attempt = begin(at(1));
-    let mut desk = Desk::new(&rules, &store, None, &mut attempt);
-    assert!(!desk.current(&account("new")).unwrap().exists());
+    let mut transaction = Transaction::new(&rules, &store, None, &mut attempt);
+    assert!(!transaction.current(&account("new")).unwrap().exists());
     set_balance(&mut store, "new", 1, at(2));
     assert!(store.commit(&rules, attempt, at(3)).is_err());
 }
@@ -90,9 +93,9 @@ fn a_document_that_did_not_exist_must_still_not_exist() {
 fn a_document_read_with_a_tolerance_may_change_meanwhile() {
     let (rules, mut store) = (rules(), two_accounts());
     let mut attempt = begin(at(1));
-    let mut desk = Desk::new(&rules, &store, None, &mut attempt);
-    desk.recent(&account("a"), Tolerance::seconds(1)).unwrap();
-    add(&mut desk, "b", 7).unwrap();
+    let mut transaction = Transaction::new(&rules, &store, None, &mut attempt);
+    transaction.recent(&account("a"), Tolerance::seconds(1)).unwrap();
+    add(&mut transaction, "b", 7).unwrap();
     set_balance(&mut store, "a", 1, at(2));
     assert!(store.commit(&rules, attempt, at(3)).is_ok());
 }
@@ -100,9 +103,9 @@ fn a_document_read_with_a_tolerance_may_change_meanwhile() {
 #[test]
 fn a_tolerant_document_that_is_then_wanted_for_change_is_opened_anew() {
     let mut store = two_accounts();
-    let commit = edit(&mut store, at(9), |desk| {
-        desk.recent(&account("a"), Tolerance::seconds(9))?;
-        add(desk, "a", 1)
+    let commit = edit(&mut store, at(9), |transaction| {
+        transaction.recent(&account("a"), Tolerance::seconds(9))?;
+        add(transaction, "a", 1)
     });
     assert_eq!(commit.unwrap().writes.len(), 1);
 }
@@ -160,8 +163,8 @@ fn the_end_of_the_century_is_an_exception() {
     let mut store = Store::default();
     store.raise(Stamp::MAX);
     assert_eq!(set_balance(&mut store, "a", 1, at(0)).version, Stamp::MAX);
-    let touch = |desk: &mut Desk<'_>| {
-        desk.current(&account("a"))?.touch();
+    let touch = |transaction: &mut Transaction<'_>| {
+        transaction.current(&account("a"))?.touch();
         Ok(())
     };
     let exception = edit(&mut store, at(0), touch).unwrap_err();
@@ -172,7 +175,9 @@ fn the_end_of_the_century_is_an_exception() {
 fn an_operation_that_only_reads_writes_nothing() {
     let mut store = two_accounts();
     let before = store.high_water();
-    let commit = edit(&mut store, at(77), |desk| desk.current(&account("a")).map(|_| ())).unwrap();
+    let commit =
+        edit(&mut store, at(77), |transaction| transaction.current(&account("a")).map(|_| ()))
+            .unwrap();
     assert_eq!(commit.writes, []);
     assert_eq!(store.high_water(), before);
 }
@@ -182,9 +187,9 @@ fn putting_what_is_already_there_changes_nothing() {
     let mut store = two_accounts();
     let commit = set_balance(&mut store, "a", 100, at(5));
     assert_eq!(commit.writes, []);
-    let there_and_back = edit(&mut store, at(6), |desk| {
-        add(desk, "a", 1)?;
-        add(desk, "a", -1)
+    let there_and_back = edit(&mut store, at(6), |transaction| {
+        add(transaction, "a", 1)?;
+        add(transaction, "a", -1)
     });
     assert_eq!(there_and_back.unwrap().writes, []);
 }
@@ -201,11 +206,11 @@ fn a_late_copy_never_overwrites_a_newer_one() {
     let mut store = two_accounts();
     let name = ItemName::keyed("Ent", "from-elsewhere").unwrap();
     let copy = |cents| Content::json_of(&Entry { cents }).unwrap();
-    let mut put = |cents, vop, now| {
+    let mut put = |cents, item_version, now| {
         let mut taken = None;
-        let commit = edit(&mut store, now, |desk| {
-            let draft = desk.current(&account("a"))?;
-            taken = Some(draft.put_copy(&name, copy(cents), vop)?);
+        let commit = edit(&mut store, now, |transaction| {
+            let edited = transaction.current(&account("a"))?;
+            taken = Some(edited.put_copy(&name, copy(cents), item_version)?);
             Ok(())
         });
         (taken.unwrap(), commit.unwrap().version)
@@ -216,7 +221,7 @@ fn a_late_copy_never_overwrites_a_newer_one() {
     // The other machine's clock is ahead: the version is not older than the content.
     assert_eq!(put(9, at(900), at(60)), (true, at(901)));
     let item = store.peek(&account("a")).unwrap().item("Ent", Some("from-elsewhere")).cloned();
-    assert_eq!(item.unwrap().vop(), Some(at(900)));
+    assert_eq!(item.unwrap().item_version(), Some(at(900)));
 }
 
 #[test]
@@ -225,23 +230,31 @@ fn of_two_copies_in_one_operation_the_newer_one_stays_whatever_the_order() {
     let copy = |cents| Content::json_of(&Entry { cents }).unwrap();
     for order in [[(3, 30), (2, 20)], [(2, 20), (3, 30)]] {
         let mut store = two_accounts();
-        edit(&mut store, at(40), |desk| {
-            for (cents, vop) in order {
-                desk.current(&account("a"))?.put_copy(&name, copy(cents), at(vop))?;
+        edit(&mut store, at(40), |transaction| {
+            for (cents, item_version) in order {
+                transaction.current(&account("a"))?.put_copy(
+                    &name,
+                    copy(cents),
+                    at(item_version),
+                )?;
             }
             Ok(())
         })
         .unwrap();
         let item = store.peek(&account("a")).unwrap().item("Ent", Some("from-elsewhere")).cloned();
         let item = item.unwrap();
-        assert_eq!((item.vop(), item.content()), (Some(at(30)), Some(&copy(3))), "{order:?}");
+        assert_eq!(
+            (item.item_version(), item.content()),
+            (Some(at(30)), Some(&copy(3))),
+            "{order:?}"
+        );
     }
     // What the operation itself writes is newer than any copy.
     let mut store = two_accounts();
-    edit(&mut store, at(40), |desk| {
-        let draft = desk.current(&account("a"))?;
-        draft.put("from-elsewhere", &Entry { cents: 1 })?;
-        assert!(!draft.put_copy(&name, copy(3), at(30))?);
+    edit(&mut store, at(40), |transaction| {
+        let edited = transaction.current(&account("a"))?;
+        edited.put("from-elsewhere", &Entry { cents: 1 })?;
+        assert!(!edited.put_copy(&name, copy(3), at(30))?);
         Ok(())
     })
     .unwrap();
@@ -252,19 +265,19 @@ fn a_lock_document_shows_that_its_group_changed() {
     let (rules, mut store) = (rules(), two_accounts());
     let lock = DocName::new(&space(), "Sum", "group").unwrap();
     let pay = |store: &mut Store, now| {
-        edit(store, now, |desk| {
-            let draft = desk.current(&lock)?;
-            draft.ensure();
-            draft.touch();
-            add(desk, "a", 5)
+        edit(store, now, |transaction| {
+            let edited = transaction.current(&lock)?;
+            edited.ensure();
+            edited.touch();
+            add(transaction, "a", 5)
         })
     };
     pay(&mut store, at(1)).unwrap();
     // Reads the group without asking for its members with tolerance 0.
     let mut reader = begin(at(2));
-    let mut desk = Desk::new(&rules, &store, None, &mut reader);
-    desk.current(&lock).unwrap();
-    desk.recent(&account("a"), Tolerance::seconds(60)).unwrap();
+    let mut transaction = Transaction::new(&rules, &store, None, &mut reader);
+    transaction.current(&lock).unwrap();
+    transaction.recent(&account("a"), Tolerance::seconds(60)).unwrap();
     pay(&mut store, at(3)).unwrap();
     let exception = store.commit(&rules, reader, at(4)).unwrap_err();
     assert_eq!(*exception.code(), codes::CONTENTION);
@@ -277,8 +290,8 @@ fn writes_applied_at_a_copy_once_or_twice_make_it_equal() {
     for step in 0..20 {
         let docid = format!("{}", step % 3);
         let commit = if step % 7 == 6 {
-            edit(&mut owner, at(step), |desk| {
-                desk.current(&account(&docid))?.destroy();
+            edit(&mut owner, at(step), |transaction| {
+                transaction.current(&account(&docid))?.destroy();
                 Ok(())
             })
             .unwrap()

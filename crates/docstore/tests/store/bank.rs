@@ -48,17 +48,17 @@ pub fn at(ms: u64) -> Stamp {
 pub fn edit(
     store: &mut Store,
     now: Stamp,
-    work: impl FnOnce(&mut Desk<'_>) -> Result<(), Exception>,
+    work: impl FnOnce(&mut Transaction<'_>) -> Result<(), Exception>,
 ) -> Result<Commit, Exception> {
     store.change(&rules(), &space(), now, work)
 }
 
 /// Creates or changes an account's balance.
 pub fn set_balance(store: &mut Store, docid: &str, cents: i64, now: Stamp) -> Commit {
-    let work = |desk: &mut Desk<'_>| {
-        let draft = desk.current(&account(docid))?;
-        draft.ensure();
-        draft.put_one(&Balance { cents, note: None })
+    let work = |transaction: &mut Transaction<'_>| {
+        let edited = transaction.current(&account(docid))?;
+        edited.ensure();
+        edited.put_one(&Balance { cents, note: None })
     };
     edit(store, now, work).unwrap()
 }
@@ -96,28 +96,28 @@ impl Operation for Transfer {
         Ok(vec![name(&self.from)?, name(&self.to)?])
     }
 
-    fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
-        let from = desk.name("Acc", &self.from)?;
-        let to = desk.name("Acc", &self.to)?;
-        if let Some(receipt) = desk.repeated::<Receipt>(&from)? {
-            return desk.answer_json(&receipt);
+    fn work(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Exception> {
+        let from = transaction.name("Acc", &self.from)?;
+        let to = transaction.name("Acc", &self.to)?;
+        if let Some(receipt) = transaction.repeated::<Receipt>(&from)? {
+            return transaction.answer_json(&receipt);
         }
-        let draft = desk.current(&from)?;
-        draft.must_exist()?;
-        let mut source = draft.one::<Balance>()?.unwrap_or(Balance { cents: 0, note: None });
+        let edited = transaction.current(&from)?;
+        edited.must_exist()?;
+        let mut source = edited.one::<Balance>()?.unwrap_or(Balance { cents: 0, note: None });
         if source.cents < self.cents {
             return Err(Exception::business("POOR", "the balance is too low"));
         }
         source.cents -= self.cents;
-        draft.put_one(&source)?;
-        let draft = desk.current(&to)?;
-        draft.must_exist()?;
-        let mut target = draft.one::<Balance>()?.unwrap_or(Balance { cents: 0, note: None });
+        edited.put_one(&source)?;
+        let edited = transaction.current(&to)?;
+        edited.must_exist()?;
+        let mut target = edited.one::<Balance>()?.unwrap_or(Balance { cents: 0, note: None });
         target.cents += self.cents;
-        draft.put_one(&target)?;
+        edited.put_one(&target)?;
         let receipt = Receipt { from_cents: source.cents, version: None };
-        desk.remember(&from, &receipt)?;
-        desk.answer_json(&receipt)
+        transaction.remember(&from, &receipt)?;
+        transaction.answer_json(&receipt)
     }
 
     fn after_work(&mut self, done: &mut Done<'_>) -> Result<(), Exception> {
@@ -166,9 +166,9 @@ pub fn describe(store: &mut Store, space: &str, description: &Description, now: 
     let rules = rules();
     let mut attempt = Attempt::new(z(), now);
     let name = DocName::new(&z(), rota_docstore::space::SPACE_CLASS, space).unwrap();
-    let mut desk = Desk::new(&rules, store, None, &mut attempt);
-    let draft = desk.current(&name).unwrap();
-    draft.ensure();
-    draft.put_one(description).unwrap();
+    let mut transaction = Transaction::new(&rules, store, None, &mut attempt);
+    let edited = transaction.current(&name).unwrap();
+    edited.ensure();
+    edited.put_one(description).unwrap();
     store.commit(&rules, attempt, now).unwrap();
 }

@@ -65,9 +65,9 @@ fn a_document_larger_than_the_budget_does_not_push_the_others_out() {
     let mut cache = cache(2_000);
     refresh(&mut cache, &store, "0001", at(10));
     let name = ItemName::keyed("Raw", "x").unwrap();
-    let work = |desk: &mut Desk<'_>| {
+    let work = |transaction: &mut Transaction<'_>| {
         let large = Content::raw(vec![0; 5_000])?;
-        desk.current(&account("0002"))?.put_content(&name, large)
+        transaction.current(&account("0002"))?.put_content(&name, large)
     };
     edit(&mut store, at(20), work).unwrap();
     let update = store.sync(&account("0002"), None, at(30)).unwrap();
@@ -211,11 +211,15 @@ fn a_cache_forgets_destroyed_items_when_it_likes() {
     let mut store = many(2);
     let mut cache = cache(10_000);
     let name = account("0001");
-    let put = |desk: &mut Desk<'_>| desk.current(&name)?.put("x", &Entry { cents: 1 });
+    let put = |transaction: &mut Transaction<'_>| {
+        transaction.current(&name)?.put("x", &Entry { cents: 1 })
+    };
     edit(&mut store, at(10), put).unwrap();
     refresh(&mut cache, &store, "0001", at(11));
     let old = cache.held(&name);
-    let remove = |desk: &mut Desk<'_>| desk.current(&name)?.remove("Ent", Some("x")).map(|_| ());
+    let remove = |transaction: &mut Transaction<'_>| {
+        transaction.current(&name)?.remove("Ent", Some("x")).map(|_| ())
+    };
     edit(&mut store, at(20), remove).unwrap();
     set_balance(&mut store, "0001", 9, at(30));
     refresh(&mut cache, &store, "0001", at(31));

@@ -19,14 +19,14 @@ fn changed(
     put: std::ops::Range<u32>,
     removed: std::ops::Range<u32>,
 ) -> Result<Commit, Exception> {
-    edit(store, at(now), |desk| {
-        let draft = desk.current(&account("c"))?;
-        draft.ensure();
+    edit(store, at(now), |transaction| {
+        let edited = transaction.current(&account("c"))?;
+        edited.ensure();
         for key in removed {
-            draft.remove("Ent", Some(&key.to_string()))?;
+            edited.remove("Ent", Some(&key.to_string()))?;
         }
         for key in put {
-            draft.put(&key.to_string(), &Entry { cents: key.into() })?;
+            edited.put(&key.to_string(), &Entry { cents: key.into() })?;
         }
         Ok(())
     })
@@ -108,8 +108,8 @@ fn what_exists_and_what_the_operation_itself_destroys_still_count() {
 }
 
 /// A small transfer, with the caller's time of the operation.
-fn small(dhop: u64) -> Request {
-    Request { dhop: Some(at(dhop)), ..transfer("a", "b", 1) }
+fn small(operation_time: u64) -> Request {
+    Request { operation_time: Some(at(operation_time)), ..transfer("a", "b", 1) }
 }
 
 #[test]
@@ -148,12 +148,12 @@ impl Operation for Remove {
         Ok(parameters)
     }
 
-    fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
+    fn work(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Exception> {
         let name = account("c");
         for key in &self.keys {
-            desk.current(&name)?.remove("Ent", Some(&key.to_string()))?;
+            transaction.current(&name)?.remove("Ent", Some(&key.to_string()))?;
         }
-        desk.remember(&name, &"removed".repeat(100))
+        transaction.remember(&name, &"removed".repeat(100))
     }
 }
 
@@ -161,15 +161,15 @@ fn remove(now: u64, keys: std::ops::Range<u32>) -> Request {
     let remove = Remove { keys: keys.collect() };
     let request = Request::new(space(), "remove").with(&remove).unwrap();
     let request_id = RequestId::parse(&format!("r{now}")).ok();
-    Request { dhop: Some(at(now)), request_id, ..request }
+    Request { operation_time: Some(at(now)), request_id, ..request }
 }
 
 #[test]
 fn a_full_document_of_a_full_namespace_gets_smaller_by_operations_that_are_remembered() {
     let mut store = Store::default();
     change(&mut store, 1, 0..16_384, 0..0);
-    let full = source(&store, "c").volumes().v1;
-    let limits = Limits { documents: Some(1), v1: Some(full), v2: None };
+    let full = source(&store, "c").volumes().item_bytes;
+    let limits = Limits { documents: Some(1), item_bytes: Some(full), attachment_bytes: None };
     let description = Description { limits, ..Description::default() };
     describe(&mut store, space().as_str(), &description, at(2));
     let operations = Operations::new().with::<Remove>();
@@ -178,8 +178,8 @@ fn a_full_document_of_a_full_namespace_gets_smaller_by_operations_that_are_remem
     }
     let document = source(&store, "c");
     let left = document.existing().filter(|(name, _)| name.class() == "Ent").count();
-    assert_eq!((left, document.volumes().v1 < full), (16_374, true));
-    assert_eq!(store.usage(space().as_str()).v1, document.volumes().v1);
+    assert_eq!((left, document.volumes().item_bytes < full), (16_374, true));
+    assert_eq!(store.usage(space().as_str()).item_bytes, document.volumes().item_bytes);
     assert_eq!(store.remembered().count, 3);
     let bytes = Document::clone(&document).into_parts();
     assert_eq!(Document::from_parts(bytes).as_ref(), Ok(&*document), "a valid document");
@@ -190,8 +190,8 @@ fn a_store_remembers_a_bounded_number_of_operations_and_then_says_when_to_come_b
     let mut store = two_accounts();
     set_balance(&mut store, "a", 1_000_000, at(1));
     let rules = Rules { memories_max: 100, ..rules() };
-    let perform = |store: &mut Store, now: u64, dhop: u64| {
-        store.perform(&operations(), &rules, small(dhop), at(now))
+    let perform = |store: &mut Store, now: u64, operation_time: u64| {
+        store.perform(&operations(), &rules, small(operation_time), at(now))
     };
     let first = perform(&mut store, 10_000, 2).unwrap();
     for n in 1..100 {
@@ -202,7 +202,7 @@ fn a_store_remembers_a_bounded_number_of_operations_and_then_says_when_to_come_b
     let field = &refused.details().fields[0];
     let problem =
         "cannot be remembered: as many operations are remembered as may be; the limit is 100";
-    assert_eq!((&*field.field, &*field.problem), ("dhop", problem));
+    assert_eq!((&*field.field, &*field.problem), ("operation_time", problem));
     let Retry::AfterMs(wait_ms) = refused.retry() else { panic!("{:?}", refused.retry()) };
     let gone = 2 + 11 * 60_000;
     assert!((gone..gone + 20_000).contains(&(20_000 + wait_ms)), "{wait_ms} ms");

@@ -51,7 +51,9 @@ fn stored_content_that_does_not_read_is_b() {
 #[test]
 fn changing_a_document_that_does_not_exist_is_b() {
     let mut store = Store::default();
-    let work = |desk: &mut Desk<'_>| desk.current(&account("a"))?.put("x", &Entry { cents: 1 });
+    let work = |transaction: &mut Transaction<'_>| {
+        transaction.current(&account("a"))?.put("x", &Entry { cents: 1 })
+    };
     assert_eq!(*edit(&mut store, at(1), work).unwrap_err().code(), codes::MISUSE);
 }
 
@@ -102,26 +104,28 @@ fn a_wrong_key_is_s_and_is_not_printed() {
 }
 
 #[test]
-fn a_dhop_in_the_future_or_too_old_is_refused() {
+fn a_operation_time_in_the_future_or_too_old_is_refused() {
     let rules = rules();
-    let with = |dhop| Request { dhop: Some(dhop), ..transfer("a", "b", 1) };
-    let problem = |dhop| {
+    let with =
+        |operation_time| Request { operation_time: Some(operation_time), ..transfer("a", "b", 1) };
+    let problem = |operation_time| {
         let mut store = two_accounts();
         let now = at(1_000_000);
-        match store.perform(&operations(), &rules, with(dhop), now) {
+        match store.perform(&operations(), &rules, with(operation_time), now) {
             Ok(_) => None,
             Err(exception) => {
-                assert_eq!((exception.code(), exception.phase()), (&codes::DHOP, Phase::Before));
+                assert_eq!((exception.code(), exception.phase()), (&codes::TIME, Phase::Before));
                 Some(exception.details().fields[0].problem.clone())
             }
         }
     };
     assert!(problem(at(1_000_001)).unwrap().contains("in the future"));
     // Clocks are a little apart: the same request is right in a moment. Far ahead it is a mistake.
-    for (dhop, retry) in [(1_000_001, Retry::AfterMs(2)), (1_600_001, Retry::Never)] {
+    for (operation_time, retry) in [(1_000_001, Retry::AfterMs(2)), (1_600_001, Retry::Never)] {
         let (mut store, now) = (two_accounts(), at(1_000_000));
-        let refused = store.perform(&operations(), &rules, with(at(dhop)), now).unwrap_err();
-        assert_eq!((refused.code(), refused.retry()), (&codes::DHOP, retry), "{dhop}");
+        let refused =
+            store.perform(&operations(), &rules, with(at(operation_time)), now).unwrap_err();
+        assert_eq!((refused.code(), refused.retry()), (&codes::TIME, retry), "{operation_time}");
     }
     assert_eq!(problem(at(1_000_000)), None);
     assert_eq!(problem(at(400_000)), None);
@@ -129,9 +133,9 @@ fn a_dhop_in_the_future_or_too_old_is_refused() {
 }
 
 #[test]
-fn a_repeated_dhop_gives_the_same_answer_and_one_version() {
+fn a_repeated_operation_time_gives_the_same_answer_and_one_version() {
     let (rules, operations, mut store) = (rules(), operations(), two_accounts());
-    let request = Request { dhop: Some(at(90)), ..transfer("a", "b", 30) };
+    let request = Request { operation_time: Some(at(90)), ..transfer("a", "b", 30) };
     let first = store.perform(&operations, &rules, request.clone(), at(100)).unwrap();
     assert_eq!(receipt(&first), Receipt { from_cents: 70, version: Some(at(100)) });
     set_balance(&mut store, "a", 5, at(200));
@@ -140,37 +144,37 @@ fn a_repeated_dhop_gives_the_same_answer_and_one_version() {
     assert_eq!(again, first);
     assert_eq!((balance(&store, "a"), balance(&store, "b")), (Some(5), Some(30)));
     assert_eq!(store.high_water(), high_water);
-    // Another account, and another dhop, are other requests.
+    // Another account, and another operation time, are other requests.
     let mut other = request.clone();
     other.who.account = "bob".into();
     let poor = store.perform(&operations, &rules, other, at(300)).unwrap_err();
     assert_eq!(poor.code().as_str(), "A-POOR");
-    let later = Request { dhop: Some(at(91)), ..request };
+    let later = Request { operation_time: Some(at(91)), ..request };
     assert!(store.perform(&operations, &rules, later, at(300)).is_err());
 }
 
 #[test]
 fn a_clock_that_is_behind_does_not_refuse_what_is_done() {
     let (rules, operations, mut store) = (rules(), operations(), two_accounts());
-    let request = Request { dhop: Some(at(20_000)), ..transfer("a", "b", 30) };
+    let request = Request { operation_time: Some(at(20_000)), ..transfer("a", "b", 30) };
     let first = store.perform(&operations, &rules, request.clone(), at(20_010)).unwrap();
     assert_eq!(store.perform(&operations, &rules, request.clone(), at(100)).unwrap(), first);
-    let later = Request { dhop: Some(at(20_011)), ..request };
+    let later = Request { operation_time: Some(at(20_011)), ..request };
     let refused = store.perform(&operations, &rules, later, at(100)).unwrap_err();
-    assert_eq!(refused.code(), &codes::DHOP, "nothing was done at that time");
+    assert_eq!(refused.code(), &codes::TIME, "nothing was done at that time");
 }
 
 #[test]
 fn a_clock_that_was_put_back_finds_nothing_too_old_that_is_asked_now() {
     let (rules, operations, mut store) = (rules(), operations(), two_accounts());
     // An hour ahead, then right again: what is stored is later than the clock, and goes on from there.
-    let ahead = Request { dhop: Some(at(3_600_000)), ..transfer("a", "b", 1) };
+    let ahead = Request { operation_time: Some(at(3_600_000)), ..transfer("a", "b", 1) };
     let first = store.perform(&operations, &rules, ahead, at(3_600_000)).unwrap();
-    let now = Request { dhop: Some(at(1_000)), ..transfer("a", "b", 1) };
+    let now = Request { operation_time: Some(at(1_000)), ..transfer("a", "b", 1) };
     let second = store.perform(&operations, &rules, now.clone(), at(1_010)).unwrap();
     assert!(second.version > first.version);
     assert_eq!(store.perform(&operations, &rules, now, at(1_020)).unwrap(), second);
-    let old = Request { dhop: Some(at(0)), ..transfer("a", "b", 1) };
+    let old = Request { operation_time: Some(at(0)), ..transfer("a", "b", 1) };
     let refused = store.perform(&operations, &rules, old, at(600_001)).unwrap_err();
     assert!(refused.to_string().contains("600001 ms ago"), "{refused}");
 }
@@ -179,7 +183,7 @@ fn a_clock_that_was_put_back_finds_nothing_too_old_that_is_asked_now() {
 fn two_callers_without_a_name_are_two_though_they_ask_for_the_same_in_one_millisecond() {
     let (rules, operations, mut store) = (rules(), operations(), two_accounts());
     let nobody = Credentials::default();
-    let asked = Request { dhop: Some(at(90)), who: nobody, ..transfer("a", "b", 30) };
+    let asked = Request { operation_time: Some(at(90)), who: nobody, ..transfer("a", "b", 30) };
     let named = |id: &str| Request { request_id: RequestId::parse(id).ok(), ..asked.clone() };
     let mut pay = |request: &Request| {
         store.perform(&operations, &rules, request.clone(), at(100)).unwrap();
@@ -200,7 +204,7 @@ fn a_request_id_without_the_callers_time_is_refused() {
     let request = Request { request_id: RequestId::parse("r").ok(), ..transfer("a", "b", 1) };
     let refused = two_accounts().perform(&operations(), &rules(), request, at(100)).unwrap_err();
     assert_eq!((refused.code(), refused.phase()), (&codes::INVALID, Phase::Before));
-    assert_eq!(refused.details().fields[0].field, "dhop");
+    assert_eq!(refused.details().fields[0].field, "operation_time");
 }
 
 /// Documents that remember operations.
@@ -216,8 +220,8 @@ fn purge(store: &mut Store, now: Stamp) {
 #[test]
 fn memories_of_requests_that_are_too_old_are_forgotten() {
     let (rules, operations, mut store) = (rules(), operations(), two_accounts());
-    let mut pay = |dhop, now| {
-        let request = Request { dhop: Some(dhop), ..transfer("a", "b", 1) };
+    let mut pay = |operation_time, now| {
+        let request = Request { operation_time: Some(operation_time), ..transfer("a", "b", 1) };
         store.perform(&operations, &rules, request, now).unwrap();
         purge(&mut store, now);
         memories(&store)
@@ -237,9 +241,10 @@ fn memories_of_requests_that_are_too_old_are_forgotten() {
 #[test]
 fn what_was_forgotten_by_a_clock_that_was_wrong_is_refused_and_not_done_again() {
     let (rules, operations, mut store) = (rules(), operations(), two_accounts());
-    let request = |dhop| Request { dhop: Some(dhop), ..transfer("a", "b", 1) };
-    let mut pay = |dhop, now| {
-        let answer = store.perform(&operations, &rules, request(dhop), now);
+    let request =
+        |operation_time| Request { operation_time: Some(operation_time), ..transfer("a", "b", 1) };
+    let mut pay = |operation_time, now| {
+        let answer = store.perform(&operations, &rules, request(operation_time), now);
         purge(&mut store, now);
         answer
     };
@@ -247,9 +252,9 @@ fn what_was_forgotten_by_a_clock_that_was_wrong_is_refused_and_not_done_again() 
     pay(at(2_000), at(2_010)).unwrap();
     // The clock is half an hour ahead, and is put back.
     pay(at(1_800_000), at(1_800_000)).unwrap();
-    for dhop in [1_000, 1_500, 2_000] {
-        let refused = pay(at(dhop), at(3_000)).unwrap_err();
-        assert_eq!(*refused.code(), codes::DHOP, "{refused}");
+    for operation_time in [1_000, 1_500, 2_000] {
+        let refused = pay(at(operation_time), at(3_000)).unwrap_err();
+        assert_eq!(*refused.code(), codes::TIME, "{refused}");
         assert!(refused.to_string().contains("it may be done"), "{refused}");
     }
     pay(at(2_500), at(3_000)).unwrap();
@@ -277,7 +282,7 @@ impl Documents for Failing<'_> {
 #[test]
 fn what_is_wrong_with_the_request_itself_is_refused_for_ever_and_all_else_as_things_stand() {
     let retry = |code: Code| Exception::new(code, "no").retry();
-    for code in [codes::INVALID, codes::SLOT, codes::DHOP] {
+    for code in [codes::INVALID, codes::SLOT, codes::TIME] {
         assert_eq!(retry(code.clone()), Retry::Never, "{code}");
     }
     for code in [codes::LIMIT, codes::EXISTS, codes::DOCUMENT, codes::NAMESPACE] {

@@ -63,9 +63,13 @@ impl World {
         self.store.peek(&Self::name())
     }
 
-    fn edit(&mut self, work: impl FnOnce(&mut rota_docstore::Draft) -> Result<(), Exception>) {
+    fn edit(
+        &mut self,
+        work: impl FnOnce(&mut rota_docstore::DocumentEdit) -> Result<(), Exception>,
+    ) {
         let now = at(self.now);
-        edit(&mut self.store, now, |desk| work(desk.current(&Self::name())?)).unwrap();
+        edit(&mut self.store, now, |transaction| work(transaction.current(&Self::name())?))
+            .unwrap();
     }
 
     fn ask(&self, cache: usize) -> Update {
@@ -112,25 +116,25 @@ impl World {
     fn step(&mut self, step: &Step) {
         self.now += 3;
         match step {
-            Step::Change(entries) => self.edit(|draft| {
-                draft.ensure();
+            Step::Change(entries) => self.edit(|edited| {
+                edited.ensure();
                 for (key, cents) in entries {
                     let key = key.to_string();
                     match cents {
-                        Some(cents) => draft.put(&key, &Entry { cents: *cents })?,
-                        None => drop(draft.remove("Ent", Some(&key))?),
+                        Some(cents) => edited.put(&key, &Entry { cents: *cents })?,
+                        None => drop(edited.remove("Ent", Some(&key))?),
                     }
                 }
                 Ok(())
             }),
-            Step::Destroy => self.edit(|draft| {
-                draft.destroy();
+            Step::Destroy => self.edit(|edited| {
+                edited.destroy();
                 Ok(())
             }),
-            Step::Reborn(key) => self.edit(|draft| {
-                draft.destroy();
-                draft.create()?;
-                draft.put(&key.to_string(), &Entry { cents: 1 })
+            Step::Reborn(key) => self.edit(|edited| {
+                edited.destroy();
+                edited.create()?;
+                edited.put(&key.to_string(), &Entry { cents: 1 })
             }),
             Step::Purge(ms) => {
                 let mut rules = rules();

@@ -49,10 +49,10 @@ fn documents_of_a_slot_that_is_not_here_or_not_served_are_refused_and_what_is_he
         assert!(field(&exception).1.ends_with("out of reach of this operation"), "{exception}");
     }
     let mut attempt = Attempt::new(space(), at(1));
-    let mut desk = Desk::new(&rules, &store, None, &mut attempt);
-    assert_eq!(desk.current(&account("x7")).unwrap_err().code(), &codes::SLOT);
-    desk.recent(&account("x7"), Tolerance::seconds(1)).unwrap();
-    assert!(desk.current(&account("x4")).is_ok());
+    let mut transaction = Transaction::new(&rules, &store, None, &mut attempt);
+    assert_eq!(transaction.current(&account("x7")).unwrap_err().code(), &codes::SLOT);
+    transaction.recent(&account("x7"), Tolerance::seconds(1)).unwrap();
+    assert!(transaction.current(&account("x4")).is_ok());
 }
 
 #[test]
@@ -66,23 +66,23 @@ fn more_than_32_documents_are_refused() {
         assert_eq!(field(&exception), ("documents", "are 33; the limit is 32"));
         Ok(())
     };
-    edit(&mut store, at(1), |desk| refused(desk.open(&wanted).unwrap_err())).unwrap();
-    edit(&mut store, at(1), |desk| {
-        desk.open(&wanted[..31])?;
-        desk.recent(&names[31], Tolerance::seconds(1))?;
-        desk.current(&names[0])?;
-        refused(desk.current(&names[32]).unwrap_err())
+    edit(&mut store, at(1), |transaction| refused(transaction.open(&wanted).unwrap_err())).unwrap();
+    edit(&mut store, at(1), |transaction| {
+        transaction.open(&wanted[..31])?;
+        transaction.recent(&names[31], Tolerance::seconds(1))?;
+        transaction.current(&names[0])?;
+        refused(transaction.current(&names[32]).unwrap_err())
     })
     .unwrap();
     let mut attempt = Attempt::new(space(), at(1));
-    let mut desk = Desk::new(&rules, &store, None, &mut attempt);
-    desk.open(&wanted[..32]).unwrap();
+    let mut transaction = Transaction::new(&rules, &store, None, &mut attempt);
+    transaction.open(&wanted[..32]).unwrap();
     // One that was read with a tolerance may be opened again when the number is reached.
     let mut attempt = Attempt::new(space(), at(1));
-    let mut desk = Desk::new(&rules, &store, None, &mut attempt);
-    desk.recent(&names[0], Tolerance::seconds(1)).unwrap();
-    desk.open(&wanted[1..32]).unwrap();
-    assert!(desk.current(&names[0]).is_ok());
+    let mut transaction = Transaction::new(&rules, &store, None, &mut attempt);
+    transaction.recent(&names[0], Tolerance::seconds(1)).unwrap();
+    transaction.open(&wanted[1..32]).unwrap();
+    assert!(transaction.current(&names[0]).is_ok());
 }
 
 #[test]
@@ -91,34 +91,36 @@ fn a_new_document_whose_name_turns_the_direction_of_writing_is_refused_and_an_ol
     let turned = account("a\u{202e}b");
     let told = ("docid", "has U+202E at byte 1, which turns the direction of writing");
     let refused = [
-        edit(&mut store, at(1), |desk| desk.current(&turned)?.create()),
-        edit(&mut store, at(1), |desk| {
-            desk.current(&turned)?.ensure();
+        edit(&mut store, at(1), |transaction| transaction.current(&turned)?.create()),
+        edit(&mut store, at(1), |transaction| {
+            transaction.current(&turned)?.ensure();
             Ok(())
         }),
     ];
     for refused in refused.map(Result::unwrap_err) {
         assert_eq!((refused.code(), field(&refused)), (&codes::INVALID, told));
     }
-    edit(&mut store, at(2), |desk| {
-        desk.current(&turned)?.ensure_copy();
+    edit(&mut store, at(2), |transaction| {
+        transaction.current(&turned)?.ensure_copy();
         Ok(())
     })
     .unwrap();
-    let change = |desk: &mut Desk<'_>| desk.current(&turned)?.put("k", &Entry { cents: 1 });
+    let change = |transaction: &mut Transaction<'_>| {
+        transaction.current(&turned)?.put("k", &Entry { cents: 1 })
+    };
     assert_eq!(edit(&mut store, at(3), change).unwrap().writes.len(), 1);
 }
 
 #[test]
 fn a_key_over_255_bytes_and_one_with_nul_are_refused() {
     let mut store = two_accounts();
-    let work = |desk: &mut Desk<'_>| {
-        let draft = desk.current(&account("a"))?;
-        let long = draft.put(&"k".repeat(256), &Entry { cents: 1 }).unwrap_err();
+    let work = |transaction: &mut Transaction<'_>| {
+        let edited = transaction.current(&account("a"))?;
+        let long = edited.put(&"k".repeat(256), &Entry { cents: 1 }).unwrap_err();
         assert_eq!(field(&long), ("key", "is 256 bytes long; the limit is 255"));
-        let nul = draft.put("a\0b", &Entry { cents: 1 }).unwrap_err();
+        let nul = edited.put("a\0b", &Entry { cents: 1 }).unwrap_err();
         assert_eq!((nul.code(), field(&nul)), (&codes::INVALID, ("key", "has a NUL at byte 1")));
-        draft.put(&"k".repeat(255), &Entry { cents: 1 })
+        edited.put(&"k".repeat(255), &Entry { cents: 1 })
     };
     assert_eq!(edit(&mut store, at(1), work).unwrap().writes.len(), 1);
 }
@@ -126,15 +128,15 @@ fn a_key_over_255_bytes_and_one_with_nul_are_refused() {
 #[test]
 fn unknown_classes_are_refused() {
     let mut store = two_accounts();
-    let work = |desk: &mut Desk<'_>| {
+    let work = |transaction: &mut Transaction<'_>| {
         let name = DocName::new(&space(), "Nope", "a").unwrap();
-        assert_eq!(field(&desk.current(&name).unwrap_err()).0, "class");
-        let draft = desk.current(&account("a"))?;
+        assert_eq!(field(&transaction.current(&name).unwrap_err()).0, "class");
+        let edited = transaction.current(&account("a"))?;
         let item = ItemName::singleton("Nope").unwrap();
-        let unknown = draft.put_content(&item, Content::json("1")?).unwrap_err();
+        let unknown = edited.put_content(&item, Content::json("1")?).unwrap_err();
         assert_eq!(field(&unknown), ("class", r#""Nope" of items is unknown in "Acc""#));
         let wrong = ItemName::singleton("Bal").unwrap();
-        let wrong = draft.put_content(&wrong, Content::json(r#"{"cents":"x"}"#)?).unwrap_err();
+        let wrong = edited.put_content(&wrong, Content::json(r#"{"cents":"x"}"#)?).unwrap_err();
         assert_eq!(field(&wrong).0, "json");
         Ok(())
     };
@@ -159,20 +161,20 @@ fn a_document_of_elsewhere_must_fit_the_classes() {
 fn a_document_has_a_limit_of_bytes_and_of_items() {
     let mut store = two_accounts();
     let million = Content::raw(vec![7; 1024 * 1024]).unwrap();
-    let work = |desk: &mut Desk<'_>| {
-        let draft = desk.current(&account("a"))?;
+    let work = |transaction: &mut Transaction<'_>| {
+        let edited = transaction.current(&account("a"))?;
         for key in 0..8 {
             let name = ItemName::keyed("Raw", &key.to_string())?;
-            draft.put_content(&name, million.clone())?;
+            edited.put_content(&name, million.clone())?;
         }
         Ok(())
     };
     let exception = edit(&mut store, at(1), work).unwrap_err();
-    assert_eq!((exception.code(), field(&exception).0), (&codes::LIMIT, "v1"));
+    assert_eq!((exception.code(), field(&exception).0), (&codes::LIMIT, "item_bytes"));
     assert!(field(&exception).1.ends_with("the limit is 8388608"));
-    let work = |desk: &mut Desk<'_>| {
-        let draft = desk.current(&account("a"))?;
-        (0..16_384).try_for_each(|key| draft.put(&key.to_string(), &Entry { cents: 1 }))
+    let work = |transaction: &mut Transaction<'_>| {
+        let edited = transaction.current(&account("a"))?;
+        (0..16_384).try_for_each(|key| edited.put(&key.to_string(), &Entry { cents: 1 }))
     };
     let exception = edit(&mut store, at(1), work).unwrap_err();
     assert_eq!(field(&exception), ("items", "of bank/Acc/a are 16385; the limit is 16384"));
@@ -184,18 +186,20 @@ fn an_operation_has_a_limit_of_bytes_however_little_of_its_documents_it_changes(
     let million = Content::raw(vec![7; 1024 * 1024]).unwrap();
     let names: Vec<_> = (0..5).map(|number| account(&format!("large{number}"))).collect();
     for (number, name) in (1..).zip(&names) {
-        let work = |desk: &mut Desk<'_>| {
-            let draft = desk.current(name)?;
-            draft.ensure();
+        let work = |transaction: &mut Transaction<'_>| {
+            let edited = transaction.current(name)?;
+            edited.ensure();
             (0..7).try_for_each(|key| {
-                draft.put_content(&ItemName::keyed("Raw", &key.to_string())?, million.clone())
+                edited.put_content(&ItemName::keyed("Raw", &key.to_string())?, million.clone())
             })
         };
         edit(&mut store, at(number), work).unwrap();
     }
     let mut touch = |count: usize| {
-        let work = |desk: &mut Desk<'_>| {
-            names[..count].iter().try_for_each(|name| desk.current(name).map(|it| it.touch()))
+        let work = |transaction: &mut Transaction<'_>| {
+            names[..count]
+                .iter()
+                .try_for_each(|name| transaction.current(name).map(|it| it.touch()))
         };
         edit(&mut store, at(10), work)
     };
@@ -209,17 +213,17 @@ fn an_operation_has_a_limit_of_bytes_however_little_of_its_documents_it_changes(
 fn the_largest_document_with_the_longest_traces_is_no_longer_than_an_engine_takes() {
     let mut store = two_accounts();
     let long = |key: u32| format!("{key:05}{}", "k".repeat(250));
-    let fill = |desk: &mut Desk<'_>| {
-        let draft = desk.current(&account("a"))?;
-        (0..16_000).try_for_each(|key| draft.put(&long(key), &Entry { cents: 1 }))
+    let fill = |transaction: &mut Transaction<'_>| {
+        let edited = transaction.current(&account("a"))?;
+        (0..16_000).try_for_each(|key| edited.put(&long(key), &Entry { cents: 1 }))
     };
     edit(&mut store, at(1), fill).unwrap();
     let million = Content::raw(vec![7; 1024 * 1024]).unwrap();
-    let replace = |desk: &mut Desk<'_>| {
-        let draft = desk.current(&account("a"))?;
-        (0..16_000).try_for_each(|key| draft.remove("Ent", Some(&long(key))).map(drop))?;
+    let replace = |transaction: &mut Transaction<'_>| {
+        let edited = transaction.current(&account("a"))?;
+        (0..16_000).try_for_each(|key| edited.remove("Ent", Some(&long(key))).map(drop))?;
         (0..7).try_for_each(|key| {
-            draft.put_content(&ItemName::keyed("Raw", &key.to_string())?, million.clone())
+            edited.put_content(&ItemName::keyed("Raw", &key.to_string())?, million.clone())
         })
     };
     edit(&mut store, at(2), replace).unwrap();
@@ -282,8 +286,8 @@ fn raised(error: impl Into<Exception>) -> Exception {
     error.into()
 }
 
-/// Asks for something of a desk, and is refused.
-fn of_work(work: impl FnOnce(&mut Desk<'_>) -> Result<(), Exception>) -> Exception {
+/// Asks for something of a transaction, and is refused.
+fn of_work(work: impl FnOnce(&mut Transaction<'_>) -> Result<(), Exception>) -> Exception {
     edit(&mut two_accounts(), at(1), work).unwrap_err()
 }
 
@@ -294,9 +298,9 @@ fn of_request(change: impl FnOnce(&mut Request)) -> Exception {
 }
 
 /// Adds a raw item of so many bytes to account `a`.
-fn raw(desk: &mut Desk<'_>, key: &str, bytes: usize) -> Result<(), Exception> {
+fn raw(transaction: &mut Transaction<'_>, key: &str, bytes: usize) -> Result<(), Exception> {
     let content = Content::raw(vec![7; bytes])?;
-    desk.current(&account("a"))?.put_content(&ItemName::keyed("Raw", key)?, content)
+    transaction.current(&account("a"))?.put_content(&ItemName::keyed("Raw", key)?, content)
 }
 
 fn described(description: Description) -> Exception {
@@ -358,8 +362,8 @@ fn what_is_too_long_by_itself_is_refused_with_its_field_and_the_limit() {
 
 #[test]
 fn what_is_too_much_together_is_refused_with_its_field_and_the_limit() {
-    let many = |desk: &mut Desk<'_>| {
-        (0..33).try_for_each(|it| desk.current(&account(&it.to_string())).map(drop))
+    let many = |transaction: &mut Transaction<'_>| {
+        (0..33).try_for_each(|it| transaction.current(&account(&it.to_string())).map(drop))
     };
     let sync = || SyncRequest { name: account("a"), held: None };
     let cases = [
@@ -370,12 +374,16 @@ fn what_is_too_much_together_is_refused_with_its_field_and_the_limit() {
         ),
         (of_work(many), "documents", "are 33; the limit is 32"),
         (
-            of_work(|desk| (0..9).try_for_each(|it| raw(desk, &it.to_string(), 1_000_000))),
-            "v1",
+            of_work(|transaction| {
+                (0..9).try_for_each(|it| raw(transaction, &it.to_string(), 1_000_000))
+            }),
+            "item_bytes",
             "of bank/Acc/a is 9000061 bytes; the limit is 8388608",
         ),
         (
-            of_work(|desk| (0..16_384).try_for_each(|it| raw(desk, &it.to_string(), 0))),
+            of_work(|transaction| {
+                (0..16_384).try_for_each(|it| raw(transaction, &it.to_string(), 0))
+            }),
             "items",
             "of bank/Acc/a are 16385; the limit is 16384",
         ),
@@ -422,7 +430,7 @@ fn a_document_whose_parts_do_not_fit_is_refused() {
     let name = ItemName::keyed("Ent", "a").unwrap();
     let content = Content::json("1").unwrap();
     let error = Item::existing(name, at(1), at(2), content.clone()).unwrap_err();
-    assert_eq!(error.field, "vop");
+    assert_eq!(error.field, "item_version");
     let attachment = ItemName::keyed("P", "a").unwrap();
     assert!(Item::existing(attachment, at(1), at(1), content).is_err());
     let future = Document::from_parts(good.clone()).unwrap().check_not_after(at(49)).unwrap_err();

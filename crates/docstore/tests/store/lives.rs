@@ -4,8 +4,8 @@ use crate::bank::*;
 use rota_docstore::*;
 
 fn destroy(store: &mut Store, docid: &str, now: Stamp) -> Commit {
-    let work = |desk: &mut Desk<'_>| {
-        assert!(desk.current(&account(docid))?.destroy());
+    let work = |transaction: &mut Transaction<'_>| {
+        assert!(transaction.current(&account(docid))?.destroy());
         Ok(())
     };
     edit(store, now, work).unwrap()
@@ -14,7 +14,7 @@ fn destroy(store: &mut Store, docid: &str, now: Stamp) -> Commit {
 #[test]
 fn a_document_may_have_no_item() {
     let mut store = Store::default();
-    let work = |desk: &mut Desk<'_>| desk.current(&account("a"))?.create();
+    let work = |transaction: &mut Transaction<'_>| transaction.current(&account("a"))?.create();
     let commit = edit(&mut store, at(1), work).unwrap();
     let document = store.peek(&account("a")).unwrap();
     assert_eq!((document.ctime(), document.version()), (commit.version, commit.version));
@@ -24,12 +24,12 @@ fn a_document_may_have_no_item() {
 #[test]
 fn a_document_that_is_created_here_has_no_version_yet() {
     let mut store = two_accounts();
-    let work = |desk: &mut Desk<'_>| {
-        let draft = desk.current(&account("new"))?;
-        assert!(draft.ensure() && !draft.ensure());
-        assert_eq!((draft.exists(), draft.version(), draft.ctime()), (true, None, None));
-        assert_eq!(*draft.create().unwrap_err().code(), codes::EXISTS);
-        assert_eq!(desk.current(&account("a"))?.version(), Some(at(0)));
+    let work = |transaction: &mut Transaction<'_>| {
+        let edited = transaction.current(&account("new"))?;
+        assert!(edited.ensure() && !edited.ensure());
+        assert_eq!((edited.exists(), edited.version(), edited.ctime()), (true, None, None));
+        assert_eq!(*edited.create().unwrap_err().code(), codes::EXISTS);
+        assert_eq!(transaction.current(&account("a"))?.version(), Some(at(0)));
         Ok(())
     };
     edit(&mut store, at(1), work).unwrap();
@@ -42,10 +42,10 @@ fn an_ended_life_leaves_name_ctime_and_version() {
     let trace = store.peek(&account("a")).unwrap();
     assert!(trace.is_deleted() && trace.items().is_empty());
     assert_eq!((trace.ctime(), trace.version()), (at(0), at(5)));
-    let work = |desk: &mut Desk<'_>| {
-        assert!(!desk.current(&account("a"))?.exists());
-        assert!(!desk.current(&account("a"))?.destroy());
-        let gone = desk.current(&account("a"))?.must_exist().unwrap_err();
+    let work = |transaction: &mut Transaction<'_>| {
+        assert!(!transaction.current(&account("a"))?.exists());
+        assert!(!transaction.current(&account("a"))?.destroy());
+        let gone = transaction.current(&account("a"))?.must_exist().unwrap_err();
         assert_eq!((gone.code(), gone.status()), (&codes::DOCUMENT, Status::NotFound));
         Ok(())
     };
@@ -58,12 +58,12 @@ fn a_new_life_has_a_new_ctime_also_within_one_operation() {
     destroy(&mut store, "a", at(5));
     set_balance(&mut store, "a", 7, at(6));
     assert_eq!(store.peek(&account("a")).unwrap().ctime(), at(6));
-    let work = |desk: &mut Desk<'_>| {
-        let draft = desk.current(&account("b"))?;
-        draft.destroy();
-        draft.create()?;
-        assert_eq!(draft.one::<Balance>()?, None);
-        draft.put("x", &Entry { cents: 1 })
+    let work = |transaction: &mut Transaction<'_>| {
+        let edited = transaction.current(&account("b"))?;
+        edited.destroy();
+        edited.create()?;
+        assert_eq!(edited.one::<Balance>()?, None);
+        edited.put("x", &Entry { cents: 1 })
     };
     edit(&mut store, at(7), work).unwrap();
     let document = store.peek(&account("b")).unwrap();
@@ -73,11 +73,11 @@ fn a_new_life_has_a_new_ctime_also_within_one_operation() {
 #[test]
 fn a_document_created_and_destroyed_in_one_operation_never_was() {
     let mut store = Store::default();
-    let work = |desk: &mut Desk<'_>| {
-        let draft = desk.current(&account("a"))?;
-        draft.create()?;
-        draft.put("x", &Entry { cents: 1 })?;
-        assert!(draft.destroy());
+    let work = |transaction: &mut Transaction<'_>| {
+        let edited = transaction.current(&account("a"))?;
+        edited.create()?;
+        edited.put("x", &Entry { cents: 1 })?;
+        assert!(edited.destroy());
         Ok(())
     };
     assert_eq!(edit(&mut store, at(1), work).unwrap().writes, []);
@@ -87,19 +87,21 @@ fn a_document_created_and_destroyed_in_one_operation_never_was() {
 #[test]
 fn a_destroyed_item_stays_known_until_dtime() {
     let mut store = two_accounts();
-    let put = |desk: &mut Desk<'_>| desk.current(&account("a"))?.put("x", &Entry { cents: 1 });
+    let put = |transaction: &mut Transaction<'_>| {
+        transaction.current(&account("a"))?.put("x", &Entry { cents: 1 })
+    };
     edit(&mut store, at(1), put).unwrap();
-    let remove = |desk: &mut Desk<'_>| {
-        let draft = desk.current(&account("a"))?;
-        assert!(draft.remove("Ent", Some("x"))?);
-        assert!(!draft.remove("Ent", Some("x"))?);
-        assert_eq!(draft.item::<Entry>("x")?, None);
+    let remove = |transaction: &mut Transaction<'_>| {
+        let edited = transaction.current(&account("a"))?;
+        assert!(edited.remove("Ent", Some("x"))?);
+        assert!(!edited.remove("Ent", Some("x"))?);
+        assert_eq!(edited.item::<Entry>("x")?, None);
         Ok(())
     };
     let version = edit(&mut store, at(2), remove).unwrap().version;
     let document = store.peek(&account("a")).unwrap();
     let item = document.item("Ent", Some("x")).unwrap();
-    assert_eq!((item.version(), item.vop(), item.content()), (version, None, None));
+    assert_eq!((item.version(), item.item_version(), item.content()), (version, None, None));
     assert_eq!(document.existing().count(), 1);
     assert_eq!(document.forget_before(version), None, "destroyed at dtime: kept");
     assert_eq!(document.forget_before(at(9_999)), None, "dtime is never after the version");
@@ -114,12 +116,12 @@ fn a_destroyed_item_stays_known_until_dtime() {
 #[test]
 fn an_item_that_came_and_went_within_one_operation_leaves_no_trace() {
     let mut store = two_accounts();
-    let work = |desk: &mut Desk<'_>| {
-        let draft = desk.current(&account("a"))?;
-        draft.put("x", &Entry { cents: 1 })?;
-        assert_eq!(draft.keys("Ent").collect::<Vec<_>>(), ["x"]);
-        assert!(draft.remove("Ent", Some("x"))?);
-        assert_eq!(draft.keys("Ent").count(), 0);
+    let work = |transaction: &mut Transaction<'_>| {
+        let edited = transaction.current(&account("a"))?;
+        edited.put("x", &Entry { cents: 1 })?;
+        assert_eq!(edited.keys("Ent").collect::<Vec<_>>(), ["x"]);
+        assert!(edited.remove("Ent", Some("x"))?);
+        assert_eq!(edited.keys("Ent").count(), 0);
         Ok(())
     };
     assert_eq!(edit(&mut store, at(2), work).unwrap().writes, []);
@@ -130,10 +132,14 @@ fn old_destroyed_items_and_ended_lives_are_purged() {
     let mut rules = rules();
     (rules.destroyed_ms, rules.deleted_ms) = (1_000, 5_000);
     let mut store = two_accounts();
-    let put = |desk: &mut Desk<'_>| desk.current(&account("a"))?.put("x", &Entry { cents: 1 });
+    let put = |transaction: &mut Transaction<'_>| {
+        transaction.current(&account("a"))?.put("x", &Entry { cents: 1 })
+    };
     edit(&mut store, at(1), put).unwrap();
-    let remove = |desk: &mut Desk<'_>| desk.current(&account("a"))?.remove("Ent", Some("x"));
-    edit(&mut store, at(2), |desk| remove(desk).map(|_| ())).unwrap();
+    let remove = |transaction: &mut Transaction<'_>| {
+        transaction.current(&account("a"))?.remove("Ent", Some("x"))
+    };
+    edit(&mut store, at(2), |transaction| remove(transaction).map(|_| ())).unwrap();
     set_balance(&mut store, "a", 7, at(20));
     destroy(&mut store, "b", at(3));
     assert_eq!(store.purge(&rules, at(1_002), None, 10), Purged::default());
@@ -153,14 +159,18 @@ fn a_purge_between_work_and_validation_is_no_contention_and_stays_done() {
     let mut rules = rules();
     rules.destroyed_ms = 1_000;
     let mut store = two_accounts();
-    let put = |desk: &mut Desk<'_>| desk.current(&account("a"))?.put("x", &Entry { cents: 1 });
+    let put = |transaction: &mut Transaction<'_>| {
+        transaction.current(&account("a"))?.put("x", &Entry { cents: 1 })
+    };
     edit(&mut store, at(10), put).unwrap();
-    let remove = |desk: &mut Desk<'_>| desk.current(&account("a"))?.remove("Ent", Some("x"));
-    edit(&mut store, at(20), |desk| remove(desk).map(|_| ())).unwrap();
+    let remove = |transaction: &mut Transaction<'_>| {
+        transaction.current(&account("a"))?.remove("Ent", Some("x"))
+    };
+    edit(&mut store, at(20), |transaction| remove(transaction).map(|_| ())).unwrap();
     set_balance(&mut store, "a", 1, at(30));
     let mut attempt = Attempt::new(space(), at(40));
-    let mut desk = Desk::new(&rules, &store, None, &mut attempt);
-    desk.current(&account("a")).unwrap().put("y", &Entry { cents: 2 }).unwrap();
+    let mut transaction = Transaction::new(&rules, &store, None, &mut attempt);
+    transaction.current(&account("a")).unwrap().put("y", &Entry { cents: 2 }).unwrap();
     assert_eq!(store.purge(&rules, at(1_025), None, 10).writes.len(), 1);
     let commit = store.commit(&super::bank::rules(), attempt, at(50)).unwrap();
     let document = commit.writes[0].after.as_ref().unwrap();
@@ -175,13 +185,15 @@ fn a_change_forgets_old_destroyed_items_on_the_way() {
     rules.destroyed_ms = 1_000;
     let mut store = two_accounts();
     for (key, now) in [("x", 1), ("y", 2)] {
-        let put = |desk: &mut Desk<'_>| desk.current(&account("a"))?.put(key, &Entry { cents: 1 });
+        let put = |transaction: &mut Transaction<'_>| {
+            transaction.current(&account("a"))?.put(key, &Entry { cents: 1 })
+        };
         edit(&mut store, at(now), put).unwrap();
     }
     for (key, now) in [("x", 10), ("y", 2_000)] {
         let mut attempt = Attempt::new(space(), at(now));
-        let mut desk = Desk::new(&rules, &store, None, &mut attempt);
-        desk.current(&account("a")).unwrap().remove("Ent", Some(key)).unwrap();
+        let mut transaction = Transaction::new(&rules, &store, None, &mut attempt);
+        transaction.current(&account("a")).unwrap().remove("Ent", Some(key)).unwrap();
         store.commit(&rules, attempt, at(now)).unwrap();
     }
     let document = store.peek(&account("a")).unwrap();
@@ -197,29 +209,31 @@ fn photo(byte: u8, size: u64) -> Attachment {
 #[test]
 fn attachments_count_in_v2_as_often_as_they_are_named() {
     let mut store = two_accounts();
-    let v1 = store.usage("bank").v1;
-    let work = |desk: &mut Desk<'_>| {
-        desk.current(&account("a"))?.attach("face", photo(1, 1_000))?;
-        desk.current(&account("a"))?.attach("same", photo(1, 1_000))?;
-        desk.current(&account("b"))?.attach("face", photo(1, 1_000))
+    let item_bytes = store.usage("bank").item_bytes;
+    let work = |transaction: &mut Transaction<'_>| {
+        transaction.current(&account("a"))?.attach("face", photo(1, 1_000))?;
+        transaction.current(&account("a"))?.attach("same", photo(1, 1_000))?;
+        transaction.current(&account("b"))?.attach("face", photo(1, 1_000))
     };
     let commit = edit(&mut store, at(1), work).unwrap();
     assert_eq!(commit.bodies().len(), 1, "the body is stored once");
     let usage = store.usage("bank");
-    assert_eq!((usage.documents, usage.v2), (2, 3_000));
+    assert_eq!((usage.documents, usage.attachment_bytes), (2, 3_000));
     // Class and key with what stands between, mime type, size and digest.
-    assert_eq!(usage.v1 - v1, 3 * (6 + 9 + 40));
+    assert_eq!(usage.item_bytes - item_bytes, 3 * (6 + 9 + 40));
     let keys: Vec<_> = store.peek(&account("a")).unwrap().attachments().map(|it| it.0).collect();
     assert_eq!(keys, ["face", "same"]);
     destroy(&mut store, "a", at(2));
-    assert_eq!(store.usage("bank").v2, 1_000);
+    assert_eq!(store.usage("bank").attachment_bytes, 1_000);
 }
 
 #[test]
 fn a_commit_names_the_bodies_that_it_needs_and_only_new_ones() {
     let mut store = two_accounts();
     let attach = |byte| {
-        move |desk: &mut Desk<'_>| desk.current(&account("a"))?.attach("face", photo(byte, 5))
+        move |transaction: &mut Transaction<'_>| {
+            transaction.current(&account("a"))?.attach("face", photo(byte, 5))
+        }
     };
     assert_eq!(edit(&mut store, at(1), attach(1)).unwrap().bodies(), [Digest([1; 32])].into());
     assert_eq!(set_balance(&mut store, "a", 3, at(2)).bodies().len(), 0);
@@ -232,13 +246,13 @@ fn a_commit_names_the_bodies_that_it_needs_and_only_new_ones() {
 fn an_attachment_stands_in_class_p_and_nothing_else_does() {
     let mut store = two_accounts();
     let content = Content::Attachment(photo(1, 1).into());
-    let work = |desk: &mut Desk<'_>| {
-        let draft = desk.current(&account("a"))?;
+    let work = |transaction: &mut Transaction<'_>| {
+        let edited = transaction.current(&account("a"))?;
         let raw = ItemName::keyed("Raw", "x").unwrap();
-        assert!(draft.put_content(&raw, content.clone()).is_err());
+        assert!(edited.put_content(&raw, content.clone()).is_err());
         let attachment = ItemName::keyed("P", "x").unwrap();
-        assert!(draft.put_content(&attachment, Content::raw([1]).unwrap()).is_err());
-        draft.put_content(&attachment, content.clone())
+        assert!(edited.put_content(&attachment, Content::raw([1]).unwrap()).is_err());
+        edited.put_content(&attachment, content.clone())
     };
     edit(&mut store, at(1), work).unwrap();
 }

@@ -39,10 +39,10 @@ fn the_example_in_the_readme_works() -> Result<(), Box<dyn std::error::Error>> {
     let rules = Rules::new(Schema::new().class("Wiki", |it| it.singleton::<Page>()));
     let (mut store, space) = (Store::default(), Namespace::default_space());
     let (name, now) = (DocName::new(&space, "Wiki", "home")?, Stamp::parse(260714223045697)?);
-    let commit = store.change(&rules, &space, now, |desk| {
-        let draft = desk.current(&name)?; // the newest state, ours to change
-        draft.ensure();
-        draft.put_one(&Page { title: "Home".into(), author: None })
+    let commit = store.change(&rules, &space, now, |transaction| {
+        let edited = transaction.current(&name)?; // the newest state, ours to change
+        edited.ensure();
+        edited.put_one(&Page { title: "Home".into(), author: None })
     })?;
     assert_eq!(commit.version, now); // now make commit.writes durable, then answer
     let update = store.sync(&name, None, now)?; // what a cache with nothing needs

@@ -65,13 +65,13 @@ impl Operation for Fail {
         Ok(parameters)
     }
 
-    fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
-        desk.current(&account("a"))?.put_one(&Balance { cents: 1, note: None })?;
+    fn work(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Exception> {
+        transaction.current(&account("a"))?.put_one(&Balance { cents: 1, note: None })?;
         match self.how.as_str() {
             "panic" => panic!("on purpose"),
             "unexpected" => Err(Exception::unexpected("DISK", "the disk is full")),
             "bug" => Err(Exception::bug("WHAT", "this should not be")),
-            "binary" => desk.answer_binary("image/png", vec![1, 2, 3]),
+            "binary" => transaction.answer_binary("image/png", vec![1, 2, 3]),
             _ => Ok(()),
         }
     }
@@ -176,11 +176,11 @@ fn a_namespace_that_is_switched_off_during_a_pause_ends_the_run() {
     let z = Namespace::parse("z").unwrap();
     let name = DocName::new(&z, "Space", "bank").unwrap();
     let mut attempt = Attempt::new(z, at(4));
-    let mut desk = Desk::new(&rules, &store, None, &mut attempt);
-    let draft = desk.current(&name).unwrap();
-    draft.ensure();
+    let mut transaction = Transaction::new(&rules, &store, None, &mut attempt);
+    let edited = transaction.current(&name).unwrap();
+    edited.ensure();
     let off = Some("closed".to_owned());
-    draft.put_one(&Description { off, ..Description::default() }).unwrap();
+    edited.put_one(&Description { off, ..Description::default() }).unwrap();
     store.commit(&rules, attempt, at(4)).unwrap();
     let Next::Failed(exception) = work(&mut run, &operations, &store, at(23)) else {
         panic!("it is off");
@@ -231,15 +231,15 @@ impl Operation for CopySums {
         Ok(vec![wanted("x"), wanted("y")])
     }
 
-    fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
+    fn work(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Exception> {
         let mut cents = 0;
         for docid in ["x", "y"] {
-            let draft = desk.recent(&sum(docid), Tolerance::seconds(2))?;
-            cents += draft.one::<Balance>()?.map_or(0, |it| it.cents);
+            let edited = transaction.recent(&sum(docid), Tolerance::seconds(2))?;
+            cents += edited.one::<Balance>()?.map_or(0, |it| it.cents);
         }
-        let draft = desk.current(&account("a"))?;
-        draft.ensure();
-        draft.put_one(&Balance { cents, note: None })
+        let edited = transaction.current(&account("a"))?;
+        edited.ensure();
+        edited.put_one(&Balance { cents, note: None })
     }
 }
 
@@ -247,10 +247,10 @@ impl Operation for CopySums {
 fn sums(x: i64, now: Stamp) -> Store {
     let mut store = Store::default();
     for (docid, cents) in [("x", x), ("y", 2)] {
-        let put = |desk: &mut Desk<'_>| {
-            let draft = desk.current(&sum(docid))?;
-            draft.ensure();
-            draft.put_one(&Balance { cents, note: None })
+        let put = |transaction: &mut Transaction<'_>| {
+            let edited = transaction.current(&sum(docid))?;
+            edited.ensure();
+            edited.put_one(&Balance { cents, note: None })
         };
         edit(&mut store, now, put).unwrap();
     }
@@ -331,10 +331,10 @@ fn a_document_that_may_be_less_stale_than_before_is_looked_up_again() {
     let name = sum("x");
     cache.apply(&name, &source.sync(&name, None, at(0)).unwrap(), at(0)).unwrap();
     let mut attempt = Attempt::new(space(), at(5_000));
-    let mut desk = Desk::new(&rules, &store, Some(&mut cache), &mut attempt);
-    assert!(desk.recent(&name, Tolerance::seconds(5)).unwrap().exists());
-    assert!(desk.recent(&name, Tolerance::seconds(9)).unwrap().exists());
-    let exception = desk.recent(&name, Tolerance::seconds(4)).unwrap_err();
+    let mut transaction = Transaction::new(&rules, &store, Some(&mut cache), &mut attempt);
+    assert!(transaction.recent(&name, Tolerance::seconds(5)).unwrap().exists());
+    assert!(transaction.recent(&name, Tolerance::seconds(9)).unwrap().exists());
+    let exception = transaction.recent(&name, Tolerance::seconds(4)).unwrap_err();
     assert_eq!(*exception.code(), codes::NOT_AT_HAND);
     let needs = attempt.take_needs();
     assert_eq!(needs[0].held, Some(Held::of(source.peek(&name).unwrap())));

@@ -45,8 +45,8 @@ fn a_description_goes_with_its_document() {
     assert_eq!(pay(&mut store).unwrap_err().to_string(), "O-OFF: namespace bank is switched off");
     let name = DocName::new(&z(), SPACE_CLASS, "bank").unwrap();
     let described = store.peek(&name).cloned();
-    let end = store.change(&rules(), &z(), at(2), |desk| {
-        desk.current(&name)?.destroy();
+    let end = store.change(&rules(), &z(), at(2), |transaction| {
+        transaction.current(&name)?.destroy();
         Ok(())
     });
     end.unwrap();
@@ -69,30 +69,34 @@ fn a_description_goes_with_its_document() {
 #[test]
 fn limits_stop_growth_and_nothing_else() {
     let mut store = two_accounts();
-    let v1 = store.usage("bank").v1;
-    let limits = Limits { documents: Some(2), v1: Some(v1 + 2), v2: Some(100) };
+    let item_bytes = store.usage("bank").item_bytes;
+    let limits = Limits {
+        documents: Some(2),
+        item_bytes: Some(item_bytes + 2),
+        attachment_bytes: Some(100),
+    };
     describe(&mut store, "bank", &Description { limits, ..Description::default() }, at(1));
-    let refused = |store: &mut Store, work: fn(&mut Desk<'_>) -> Result<(), Exception>| {
+    let refused = |store: &mut Store, work: fn(&mut Transaction<'_>) -> Result<(), Exception>| {
         let exception = edit(store, at(5), work).unwrap_err();
         assert_eq!((exception.code(), exception.phase()), (&codes::LIMIT, Phase::Validation));
         exception.details().fields[0].clone()
     };
-    let third = refused(&mut store, |desk| desk.current(&account("c"))?.create());
+    let third = refused(&mut store, |transaction| transaction.current(&account("c"))?.create());
     let problem = "of the namespace would be 3; the limit is 2";
     assert_eq!(third, FieldError::new("documents", problem));
-    let long = refused(&mut store, |desk| {
+    let long = refused(&mut store, |transaction| {
         let note = Some("a long note".to_owned());
-        desk.current(&account("a"))?.put_one(&Balance { cents: 100, note })
+        transaction.current(&account("a"))?.put_one(&Balance { cents: 100, note })
     });
-    assert_eq!(long.field, "v1");
+    assert_eq!(long.field, "item_bytes");
     set_balance(&mut store, "a", 999, at(6));
     assert_eq!(balance(&store, "a"), Some(999));
     // Shrinking is always allowed.
-    let limits = Limits { documents: Some(1), v1: Some(1), v2: Some(0) };
+    let limits = Limits { documents: Some(1), item_bytes: Some(1), attachment_bytes: Some(0) };
     describe(&mut store, "bank", &Description { limits, ..Description::default() }, at(6));
     set_balance(&mut store, "a", 9, at(7));
-    let work = |desk: &mut Desk<'_>| {
-        desk.current(&account("a"))?.destroy();
+    let work = |transaction: &mut Transaction<'_>| {
+        transaction.current(&account("a"))?.destroy();
         Ok(())
     };
     edit(&mut store, at(8), work).unwrap();
@@ -102,22 +106,22 @@ fn limits_stop_growth_and_nothing_else() {
 #[test]
 fn bodies_of_attachments_count_for_their_own_limit() {
     let mut store = two_accounts();
-    let limits = Limits { v2: Some(100), ..Limits::default() };
+    let limits = Limits { attachment_bytes: Some(100), ..Limits::default() };
     describe(&mut store, "bank", &Description { limits, ..Description::default() }, at(1));
     let mut attach = |key: &'static str, size: u64, now: u64| {
-        edit(&mut store, at(now), |desk| {
+        edit(&mut store, at(now), |transaction| {
             let photo = Attachment::new("", size, Digest([0; 32]))?;
-            desk.current(&account("a"))?.attach(key, photo)
+            transaction.current(&account("a"))?.attach(key, photo)
         })
     };
     let exception = attach("x", 101, 2).unwrap_err();
     assert_eq!((exception.code(), exception.phase()), (&codes::LIMIT, Phase::Validation));
     let problem = "of the namespace would be 101; the limit is 100";
-    assert_eq!(exception.details().fields, [FieldError::new("v2", problem)]);
+    assert_eq!(exception.details().fields, [FieldError::new("attachment_bytes", problem)]);
     attach("x", 60, 3).unwrap();
     assert_eq!(*attach("y", 41, 4).unwrap_err().code(), codes::LIMIT);
     attach("y", 40, 5).unwrap();
-    assert_eq!(store.usage("bank").v2, 100);
+    assert_eq!(store.usage("bank").attachment_bytes, 100);
 }
 
 #[test]
@@ -127,8 +131,8 @@ fn another_namespace_is_read_only_where_it_names_the_reader_and_never_changed() 
     let auditor = Namespace::parse("audit").unwrap();
     let read = |store: &Store| {
         let mut attempt = Attempt::new(auditor.clone(), at(5));
-        let mut desk = Desk::new(&rules, store, None, &mut attempt);
-        desk.recent(&account("a"), Tolerance::seconds(5)).map(|it| it.exists())
+        let mut transaction = Transaction::new(&rules, store, None, &mut attempt);
+        transaction.recent(&account("a"), Tolerance::seconds(5)).map(|it| it.exists())
     };
     let exception = read(&store).unwrap_err();
     assert_eq!((exception.code(), exception.status()), (&codes::SPACE, Status::PermissionDenied));
@@ -142,8 +146,8 @@ fn another_namespace_is_read_only_where_it_names_the_reader_and_never_changed() 
     assert_eq!(exception.to_string(), "O-OFF: namespace bank is off: back at noon");
     describe(&mut store, "bank", &described, at(3));
     let mut attempt = Attempt::new(auditor.clone(), at(5));
-    let mut desk = Desk::new(&rules, &store, None, &mut attempt);
-    assert_eq!(*desk.current(&account("a")).unwrap_err().code(), codes::SPACE);
+    let mut transaction = Transaction::new(&rules, &store, None, &mut attempt);
+    assert_eq!(*transaction.current(&account("a")).unwrap_err().code(), codes::SPACE);
     // The same holds for documents that a caller wants brought up to date.
     let syncs = vec![SyncRequest { name: account("a"), held: None }];
     let stranger = Namespace::parse("stranger").unwrap();
@@ -157,12 +161,12 @@ fn web_resources_are_documents_of_the_space_for_configuration() {
     let (rules, mut store) = (rules(), Store::default());
     let mut attempt = Attempt::new(z(), at(1));
     let name = DocName::new(&z(), WEB_CLASS, "index.html").unwrap();
-    let mut desk = Desk::new(&rules, &store, None, &mut attempt);
-    let draft = desk.current(&name).unwrap();
-    draft.ensure();
-    draft.put_one(&WebHead { mime: "text/html".into() }).unwrap();
+    let mut transaction = Transaction::new(&rules, &store, None, &mut attempt);
+    let edited = transaction.current(&name).unwrap();
+    edited.ensure();
+    edited.put_one(&WebHead { mime: "text/html".into() }).unwrap();
     let body = Content::raw(&b"<p>hello</p>"[..]).unwrap();
-    draft.put_content(&ItemName::singleton("Body").unwrap(), body.clone()).unwrap();
+    edited.put_content(&ItemName::singleton("Body").unwrap(), body.clone()).unwrap();
     store.commit(&rules, attempt, at(1)).unwrap();
     let document = store.peek(&name).unwrap();
     assert_eq!(document.one::<WebHead>().unwrap().unwrap().mime, "text/html");
@@ -198,9 +202,9 @@ fn a_description_that_cannot_be_learned_is_not_written() {
     let name = DocName::new(&z(), SPACE_CLASS, "bank").unwrap();
     let long = Description { description: "x".repeat(1_025), ..Description::default() };
     assert_eq!(long.check().unwrap_err().field, "description");
-    let work = |desk: &mut Desk<'_>| {
-        desk.current(&name)?.ensure();
-        desk.current(&name)?.put_one(&long)
+    let work = |transaction: &mut Transaction<'_>| {
+        transaction.current(&name)?.ensure();
+        transaction.current(&name)?.put_one(&long)
     };
     let exception = store.change(&rules, &z(), at(1), work).unwrap_err();
     assert_eq!((exception.code(), exception.phase()), (&codes::INVALID, Phase::Validation));

@@ -9,13 +9,13 @@ type Copy = Option<Arc<Document>>;
 
 /// Changes entries of account `a`: `Some` puts, `None` destroys.
 fn change(store: &mut Store, entries: &[(&str, Option<i64>)], now: u64) -> Stamp {
-    let work = |desk: &mut Desk<'_>| {
-        let draft = desk.current(&account("a"))?;
-        draft.ensure();
+    let work = |transaction: &mut Transaction<'_>| {
+        let edited = transaction.current(&account("a"))?;
+        edited.ensure();
         for (key, cents) in entries {
             match cents {
-                Some(cents) => draft.put(key, &Entry { cents: *cents })?,
-                None => assert!(draft.remove("Ent", Some(key))?, "{key} exists"),
+                Some(cents) => edited.put(key, &Entry { cents: *cents })?,
+                None => assert!(edited.remove("Ent", Some(key))?, "{key} exists"),
             }
         }
         Ok(())
@@ -24,8 +24,8 @@ fn change(store: &mut Store, entries: &[(&str, Option<i64>)], now: u64) -> Stamp
 }
 
 fn destroy(store: &mut Store, now: u64) {
-    let work = |desk: &mut Desk<'_>| {
-        assert!(desk.current(&account("a"))?.destroy());
+    let work = |transaction: &mut Transaction<'_>| {
+        assert!(transaction.current(&account("a"))?.destroy());
         Ok(())
     };
     edit(store, at(now), work).unwrap();
@@ -342,7 +342,7 @@ fn a_cache_is_told_nothing_of_what_operations_remember_but_its_version_moves() {
     let pay = |store: &mut Store, copy: &Copy, now: u64| {
         let held = copy.as_deref().map(Held::of);
         let syncs = vec![SyncRequest { name: account("a"), held }];
-        let request = Request { dhop: Some(at(now)), syncs, ..transfer("a", "b", 1) };
+        let request = Request { operation_time: Some(at(now)), syncs, ..transfer("a", "b", 1) };
         store.perform(&operations, &rules, request, at(now)).unwrap().updates.remove(0).1
     };
     // Each as if its balance were all that there is: whole, what changed, and what is left.

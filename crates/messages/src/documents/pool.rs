@@ -1,7 +1,7 @@
 //! The document of a pool.
 
 use super::SCHEMA;
-use rota_docstore::{DocName, Document, Draft};
+use rota_docstore::{DocName, Document, DocumentEdit};
 use rota_model::items::{Orders, POOL_CLASS};
 use rota_model::{FieldError, Namespace, PoolName, Stamp};
 use std::sync::{Arc, LazyLock};
@@ -33,8 +33,8 @@ pub(super) fn next(
     now: Stamp,
 ) -> Document {
     let version = before.map_or(now, |it| now.max(it.version().next()));
-    let mut draft = Draft::new(pool_name(pool), before.cloned(), SCHEMA.clone());
-    draft.ensure();
-    draft.put_one(orders).expect("numbers and names are short");
-    draft.settle_at(version, version, Stamp::MIN).expect("one item at a newer version")
+    let mut edited = DocumentEdit::new(pool_name(pool), before.cloned(), SCHEMA.clone());
+    edited.ensure();
+    edited.put_one(orders).expect("numbers and names are short");
+    edited.settle_at(version, version, Stamp::MIN).expect("one item at a newer version")
 }

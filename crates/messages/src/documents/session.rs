@@ -1,7 +1,7 @@
 //! The document of a session: its items are one to one with its record.
 
 use super::{Doc, SCHEMA};
-use rota_docstore::{DocName, Document, Draft, Exception};
+use rota_docstore::{DocName, Document, DocumentEdit, Exception};
 use rota_model::items::{
     MACHINE_ITEM, Machine, REQUEST_CLASS, REQUEST_ITEM, Remembered, RememberedFate, SESSION_CLASS,
     Standing,
@@ -43,12 +43,12 @@ pub(super) fn next_request(
 ) -> Document {
     let version = before.map_or(version, |it| version.max(it.version().next()));
     let name = request_name(session, &entry.id);
-    let mut draft = Draft::new(name, before.cloned(), SCHEMA.clone());
-    draft.ensure();
-    draft
+    let mut edited = DocumentEdit::new(name, before.cloned(), SCHEMA.clone());
+    edited.ensure();
+    edited
         .put(entry.id.as_str(), &remembered(entry, None))
         .expect("everything in an entry is bounded");
-    draft.settle_at(version, version, Stamp::MIN).expect("it is small, and its version is above")
+    edited.settle_at(version, version, Stamp::MIN).expect("it is small, and its version is above")
 }
 
 /// What a document beside a session remembers.
@@ -62,37 +62,37 @@ pub(super) fn next(before: Option<&Doc>, record: &SessionRecord) -> Document {
     let name = before.map_or_else(|| session_name(&record.key), |it| it.name().clone());
     let found = before.map(|it| it.document().clone());
     let old = before.and_then(Doc::session).filter(|it| it.life == record.life);
-    let mut draft = Draft::new(name, found, SCHEMA.clone());
+    let mut edited = DocumentEdit::new(name, found, SCHEMA.clone());
     if old.is_none() {
-        draft.destroy();
-        draft.ensure();
+        edited.destroy();
+        edited.ensure();
     }
     // Wherever texts come in they are bounded, far below the limits of a document.
-    put(&mut draft, old.map(|it| &**it), record).expect("everything in a record is bounded");
+    put(&mut edited, old.map(|it| &**it), record).expect("everything in a record is bounded");
     let forget_before = old.and(before).map(|it| forget_before(it.document(), record.version));
-    draft
+    edited
         .settle_at(record.life, record.version, forget_before.unwrap_or(Stamp::MIN))
         .expect("a record's version grows, and everything in it is bounded")
 }
 
 fn put(
-    draft: &mut Draft,
+    edited: &mut DocumentEdit,
     old: Option<&SessionRecord>,
     record: &SessionRecord,
 ) -> Result<(), Exception> {
     if old.is_none_or(|old| old.spec != record.spec) {
-        draft.put_one(&record.spec)?;
+        edited.put_one(&record.spec)?;
     }
     let standing = standing(record);
     if old.is_none_or(|old| self::standing(old) != standing) {
-        draft.put_one(&standing)?;
+        edited.put_one(&standing)?;
     }
     match (old.and_then(machine), machine(record)) {
-        (before, Some(now)) if before.as_ref() != Some(&now) => draft.put_one(&now)?,
-        (Some(_), None) => drop(draft.remove(MACHINE_ITEM, None)?),
+        (before, Some(now)) if before.as_ref() != Some(&now) => edited.put_one(&now)?,
+        (Some(_), None) => drop(edited.remove(MACHINE_ITEM, None)?),
         (_, _) => {}
     }
-    put_requests(draft, old, record)
+    put_requests(edited, old, record)
 }
 
 fn standing(record: &SessionRecord) -> Standing {
@@ -114,7 +114,7 @@ fn machine(record: &SessionRecord) -> Option<Machine> {
 }
 
 fn put_requests(
-    draft: &mut Draft,
+    edited: &mut DocumentEdit,
     old: Option<&SessionRecord>,
     record: &SessionRecord,
 ) -> Result<(), Exception> {
@@ -130,11 +130,11 @@ fn put_requests(
     for entry in &record.requests {
         let known = before.remove(&entry.id) == Some(entry);
         if !known || (leans && matches!(entry.fate, RequestFate::Opened { .. })) {
-            draft.put(entry.id.as_str(), &remembered(entry, record.placement.as_ref()))?;
+            edited.put(entry.id.as_str(), &remembered(entry, record.placement.as_ref()))?;
         }
     }
     for id in before.keys() {
-        draft.remove(REQUEST_ITEM, Some(id.as_str()))?;
+        edited.remove(REQUEST_ITEM, Some(id.as_str()))?;
     }
     Ok(())
 }

@@ -1,14 +1,14 @@
 //! What the committed documents of a copy come to, kind by kind.
 
 use crate::contents::memories::Memories;
-use crate::contents::session_counts::Census;
+use crate::contents::session_counts::SessionCounts;
 use rota_docstore::space::Usages;
 
 /// What the committed documents of a copy come to.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Counts {
     /// Its sessions, counted.
-    pub census: Census,
+    pub session_counts: SessionCounts,
     /// What it remembers beside its sessions and documents, by age.
     pub memories: Memories,
     /// How much committed documents of applications fill, by namespace.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 pub const DOCUMENT_BYTES: u64 = 512;
 
 pub(crate) fn bytes(usage: Usage) -> u64 {
-    usage.v1.saturating_add(usage.documents.saturating_mul(DOCUMENT_BYTES))
+    usage.item_bytes.saturating_add(usage.documents.saturating_mul(DOCUMENT_BYTES))
 }
 
 /// What a document fills that counts for no namespace: the end of one, or a memory of an operation.

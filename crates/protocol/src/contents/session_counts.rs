@@ -9,13 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What a copy's committed sessions come to.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Census {
+pub struct SessionCounts {
     by_state: BTreeMap<SessionState, u64>,
     by_boot: BTreeMap<NodeId, BTreeMap<BootId, u64>>,
     under_way: BTreeSet<DocKey>,
 }
 
-impl Census {
+impl SessionCounts {
     /// A session was written, or has gone.
     pub fn change(&mut self, key: &DocKey, before: Option<&Brief>, after: Option<&Brief>) {
         let [was, is] = [before, after].map(|it| it.map(|brief| brief.state));

@@ -7,8 +7,8 @@ use rota_docstore::About;
 macro_rules! limits {
     () => {
         r#"        "documents": {"type": ["integer", "null"], "description": "Most documents."},
-        "v1": {"type": ["integer", "null"], "description": "Most bytes of names and contents of items."},
-        "v2": {"type": ["integer", "null"], "description": "Most bytes of attachments."}}},
+        "item_bytes": {"type": ["integer", "null"], "description": "Most bytes of names and contents of items."},
+        "attachment_bytes": {"type": ["integer", "null"], "description": "Most bytes of attachments."}}},
 "#
     };
 }
@@ -122,7 +122,7 @@ pub(crate) const NAMESPACE_PUT: About = About {
 }"#
     ),
     example: r#"{"name": "shop", "create": true, "description": "Carts and orders",
-  "limits": {"documents": 100000, "v1": 1000000000, "v2": null}, "readers": ["billing"]}"#,
+  "limits": {"documents": 100000, "item_bytes": 1000000000, "attachment_bytes": null}, "readers": ["billing"]}"#,
 };
 
 pub(crate) const NAMESPACE_SET: About = About {
@@ -145,7 +145,7 @@ pub(crate) const NAMESPACE_SET: About = About {
       "description": "Those that may no more."}}
 }"#
     ),
-    example: r#"{"name": "shop", "description": "Carts", "limits": {"documents": null, "v1": 5000, "v2": 0},
+    example: r#"{"name": "shop", "description": "Carts", "limits": {"documents": null, "item_bytes": 5000, "attachment_bytes": 0},
   "add_readers": ["audit"], "remove_readers": ["billing"]}"#,
 };
 

@@ -7,8 +7,8 @@ use crate::documents::write::answer_once;
 use crate::ports::slots::{CONFIGURATION, SPACES_DOCID};
 use rota_docstore::space::{SPACE_CLASS, WEB_BODY_CLASS, WEB_CLASS, WebHead};
 use rota_docstore::{
-    About, Content, Description, Desk, DocName, Exception, FieldError, ItemName, Limits, Namespace,
-    Operation, Place, Wanted, codes,
+    About, Content, Description, DocName, Exception, FieldError, ItemName, Limits, Namespace,
+    Operation, Place, Transaction, Wanted, codes,
 };
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -59,14 +59,18 @@ fn exists(name: &Namespace) -> Exception {
 }
 
 /// What is remembered of descriptions lies in the slot of all of them, beside this.
-fn beside_spaces(desk: &Desk<'_>) -> Result<DocName, FieldError> {
-    desk.name(SPACE_CLASS, SPACES_DOCID)
+fn beside_spaces(transaction: &Transaction<'_>) -> Result<DocName, FieldError> {
+    transaction.name(SPACE_CLASS, SPACES_DOCID)
 }
 
 /// Ends the document's life, answers whether it existed, and remembers that.
-fn remove(desk: &mut Desk<'_>, document: &DocName, beside: &DocName) -> Result<(), Exception> {
-    let existed = desk.current(document)?.destroy();
-    answer_once(desk, beside, &Removed { existed })
+fn remove(
+    transaction: &mut Transaction<'_>,
+    document: &DocName,
+    beside: &DocName,
+) -> Result<(), Exception> {
+    let existed = transaction.current(document)?.destroy();
+    answer_once(transaction, beside, &Removed { existed })
 }
 
 /// A namespace's description, with whether it must be new.
@@ -107,30 +111,30 @@ impl Operation for NamespacePut {
         configured(space, SPACE_CLASS, ("name", self.0.name.as_str()))
     }
 
-    fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
+    fn work(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Exception> {
         let Describing { name, create, description, limits, readers } = self.0.clone();
-        let document = desk.name(SPACE_CLASS, name.as_str())?;
-        let beside = beside_spaces(desk)?;
-        if desk.repeated::<()>(&beside)?.is_some() {
+        let document = transaction.name(SPACE_CLASS, name.as_str())?;
+        let beside = beside_spaces(transaction)?;
+        if transaction.repeated::<()>(&beside)?.is_some() {
             return Ok(());
         }
-        let draft = desk.current(&document)?;
-        let found = draft.one::<Description>()?;
+        let edited = transaction.current(&document)?;
+        let found = edited.one::<Description>()?;
         let off = found.as_ref().and_then(|it| it.off.clone());
         let described = Description { description, off, limits, readers };
         described.check()?;
         if create && found.as_ref() == Some(&described) {
             // Somebody asks again.
-            return desk.remember(&beside, &());
+            return transaction.remember(&beside, &());
         }
-        match (create, draft.exists()) {
+        match (create, edited.exists()) {
             (true, true) => return Err(exists(&name)),
-            (true, false) => draft.create()?,
+            (true, false) => edited.create()?,
             (false, true) => {}
             (false, false) => return Err(missing(&name)),
         }
-        draft.put_one(&described)?;
-        desk.remember(&beside, &())
+        edited.put_one(&described)?;
+        transaction.remember(&beside, &())
     }
 }
 
@@ -146,9 +150,9 @@ struct NewLimits {
     #[serde(default, deserialize_with = "given")]
     documents: Option<Option<u64>>,
     #[serde(default, deserialize_with = "given")]
-    v1: Option<Option<u64>>,
+    item_bytes: Option<Option<u64>>,
     #[serde(default, deserialize_with = "given")]
-    v2: Option<Option<u64>>,
+    attachment_bytes: Option<Option<u64>>,
 }
 
 /// What changes of a namespace's description.
@@ -175,11 +179,11 @@ impl Setting {
             }
         }
         check_readers(&readers)?;
-        let NewLimits { documents, v1, v2 } = self.limits;
+        let NewLimits { documents, item_bytes, attachment_bytes } = self.limits;
         let limits = Limits {
             documents: documents.unwrap_or(to.limits.documents),
-            v1: v1.unwrap_or(to.limits.v1),
-            v2: v2.unwrap_or(to.limits.v2),
+            item_bytes: item_bytes.unwrap_or(to.limits.item_bytes),
+            attachment_bytes: attachment_bytes.unwrap_or(to.limits.attachment_bytes),
         };
         let description = self.description.clone().unwrap_or(to.description);
         let described = Description { description, off: to.off, limits, readers };
@@ -209,26 +213,26 @@ impl Operation for NamespaceSet {
         configured(space, SPACE_CLASS, ("name", self.0.name.as_str()))
     }
 
-    fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
-        change(desk, &self.0.name, |found| self.0.apply(found))
+    fn work(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Exception> {
+        change(transaction, &self.0.name, |found| self.0.apply(found))
     }
 }
 
 /// Changes the description of a namespace that exists, once for each request.
 fn change(
-    desk: &mut Desk<'_>,
+    transaction: &mut Transaction<'_>,
     name: &Namespace,
     to: impl FnOnce(Description) -> Result<Description, Exception>,
 ) -> Result<(), Exception> {
-    let document = desk.name(SPACE_CLASS, name.as_str())?;
-    let beside = beside_spaces(desk)?;
-    if desk.repeated::<()>(&beside)?.is_some() {
+    let document = transaction.name(SPACE_CLASS, name.as_str())?;
+    let beside = beside_spaces(transaction)?;
+    if transaction.repeated::<()>(&beside)?.is_some() {
         return Ok(());
     }
-    let draft = desk.current(&document)?;
-    let found = draft.one::<Description>()?.ok_or_else(|| missing(name))?;
-    draft.put_one(&to(found)?)?;
-    desk.remember(&beside, &())
+    let edited = transaction.current(&document)?;
+    let found = edited.one::<Description>()?.ok_or_else(|| missing(name))?;
+    edited.put_one(&to(found)?)?;
+    transaction.remember(&beside, &())
 }
 
 /// Switches a namespace off with a message, or on without one.
@@ -260,9 +264,9 @@ impl Operation for NamespaceSwitch {
         configured(space, SPACE_CLASS, ("name", self.0.name.as_str()))
     }
 
-    fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
+    fn work(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Exception> {
         let Switching { name, off } = &self.0;
-        change(desk, name, |found| {
+        change(transaction, name, |found| {
             let described = Description { off: off.clone(), ..found };
             described.check()?;
             Ok(described)
@@ -303,19 +307,19 @@ impl Operation for NamespaceRemove {
         configured(space, SPACE_CLASS, ("name", self.0.name.as_str()))
     }
 
-    fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
+    fn work(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Exception> {
         let name = &self.0.name;
-        let document = desk.name(SPACE_CLASS, name.as_str())?;
-        let beside = beside_spaces(desk)?;
-        if let Some(removed) = desk.repeated::<Removed>(&beside)? {
-            return desk.answer_json(&removed);
+        let document = transaction.name(SPACE_CLASS, name.as_str())?;
+        let beside = beside_spaces(transaction)?;
+        if let Some(removed) = transaction.repeated::<Removed>(&beside)? {
+            return transaction.answer_json(&removed);
         }
-        let draft = desk.current(&document)?;
-        if draft.one::<Description>()?.is_some_and(|it| it.off.is_none()) {
+        let edited = transaction.current(&document)?;
+        if edited.one::<Description>()?.is_some_and(|it| it.off.is_none()) {
             let message = format!("namespace {name} is on; switch it off first");
             return Err(Exception::business("ON", message));
         }
-        remove(desk, &document, &beside)
+        remove(transaction, &document, &beside)
     }
 }
 
@@ -360,16 +364,16 @@ impl Operation for WebPut {
         configured(space, WEB_CLASS, ("path", &self.path))
     }
 
-    fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
-        let document = desk.name(WEB_CLASS, &self.path)?;
-        if desk.repeated::<()>(&document)?.is_some() {
+    fn work(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Exception> {
+        let document = transaction.name(WEB_CLASS, &self.path)?;
+        if transaction.repeated::<()>(&document)?.is_some() {
             return Ok(());
         }
-        let draft = desk.current(&document)?;
-        draft.ensure();
-        draft.put_one(&self.head)?;
-        draft.put_content(&ItemName::singleton(WEB_BODY_CLASS)?, self.body.clone())?;
-        desk.remember(&document, &())
+        let edited = transaction.current(&document)?;
+        edited.ensure();
+        edited.put_one(&self.head)?;
+        edited.put_content(&ItemName::singleton(WEB_BODY_CLASS)?, self.body.clone())?;
+        transaction.remember(&document, &())
     }
 }
 
@@ -400,12 +404,12 @@ impl Operation for WebRemove {
         configured(space, WEB_CLASS, ("path", &self.0.path))
     }
 
-    fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
+    fn work(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Exception> {
         let path = &self.0.path;
-        let document = desk.name(WEB_CLASS, path)?;
-        if let Some(removed) = desk.repeated::<Removed>(&document)? {
-            return desk.answer_json(&removed);
+        let document = transaction.name(WEB_CLASS, path)?;
+        if let Some(removed) = transaction.repeated::<Removed>(&document)? {
+            return transaction.answer_json(&removed);
         }
-        remove(desk, &document, &document)
+        remove(transaction, &document, &document)
     }
 }

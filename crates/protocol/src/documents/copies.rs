@@ -9,8 +9,8 @@ use crate::log::resident::RequestHandler;
 use crate::ports::note::Transition;
 use crate::ports::slots::{CONFIGURATION, Slots, slot_of};
 use rota_docstore::{
-    DocName, Document, Draft, Exception, FieldError, Phase, SyncRequest, Territory, Update, codes,
-    update_for,
+    DocName, Document, DocumentEdit, Exception, FieldError, Phase, SyncRequest, Territory, Update,
+    codes, update_for,
 };
 use rota_messages::api::{ClearOp, PageOp, SyncOp};
 use rota_messages::{
@@ -96,7 +96,7 @@ impl Documents {
         if !led.may_begin() {
             return led.enqueue(origin);
         }
-        let schema = Arc::clone(&led.env.desks.schema);
+        let schema = Arc::clone(&led.env.documents_env.schema);
         let in_space = op.space.as_str() != CONFIGURATION;
         let is_meant = |name: &DocName| {
             in_space && name.space() == op.space.as_str() && !schema.is_read_only(name.class())
@@ -114,9 +114,9 @@ impl Documents {
                 return Write { key: DocKey::new(slot_of(&name, m), name), doc: None };
             }
             let version = now.max(floor).max(document.version().next());
-            let mut draft = Draft::new(name, Some(document.clone()), schema.clone());
-            draft.destroy();
-            let ended = draft.settle_at(document.ctime(), version, Stamp::MIN);
+            let mut edited = DocumentEdit::new(name, Some(document.clone()), schema.clone());
+            edited.destroy();
+            let ended = edited.settle_at(document.ctime(), version, Stamp::MIN);
             write_of(Arc::new(ended.expect("an end is small, and its version is above")), m)
         };
         let writes: Vec<Write> = found.into_iter().map(end).collect();
@@ -133,9 +133,9 @@ impl Documents {
 /// Refuses a client that must not ask, as operations do.
 pub(crate) fn check_reader(led: &At<'_>, op: &SyncOp) -> Result<(), Exception> {
     let Some(reader) = &op.reader else { return Ok(()) };
-    let rules = led.env.desks.rules(slots_of(led));
+    let rules = led.env.documents_env.rules(slots_of(led));
     let asked = reader.service.as_str();
-    reader.caller.check(&rules, &led.env.desks.spaces, &reader.space, asked)
+    reader.caller.check(&rules, &led.env.documents_env.spaces, &reader.space, asked)
 }
 
 pub(crate) fn updates<'a>(
@@ -231,10 +231,10 @@ fn check_sync(
     let in_field =
         |part: &str, problem| FieldError::new(format!("documents[{at}].{part}"), problem);
     let check = || {
-        let class = env.desks.schema.check_class(name.class());
+        let class = env.documents_env.schema.check_class(name.class());
         class.map_err(|it| in_field("class", it.problem))?;
         if let Some(reader) = &op.reader {
-            env.desks.spaces.check_reads(reader.space.as_str(), name)?;
+            env.documents_env.spaces.check_reads(reader.space.as_str(), name)?;
         }
         let slot = slots.slot_of(name);
         if !slots.holds(slot) {

@@ -32,7 +32,7 @@ impl Checker for Checkers {
 
 /// What a manager needs to run operations.
 #[derive(Clone)]
-pub(crate) struct Desks {
+pub(crate) struct DocumentsEnv {
     pub operations: Operations,
     pub schema: Arc<Schema>,
     checker: Arc<Checkers>,
@@ -55,7 +55,7 @@ pub(crate) struct Desks {
     pub works: Works,
 }
 
-impl Desks {
+impl DocumentsEnv {
     pub fn new(config: &DocumentsConfig) -> Self {
         let schema = Arc::new(schema());
         Self {
@@ -131,6 +131,6 @@ impl Works {
 
 impl Env {
     pub(crate) fn has_worker(&self) -> bool {
-        self.desks.works.running.len() < self.config.documents.works_max
+        self.documents_env.works.running.len() < self.config.documents.works_max
     }
 }

@@ -80,7 +80,7 @@ impl Documents {
 
 pub(crate) fn check_import(led: &At<'_>, document: &Document) -> Result<(), FieldError> {
     let name = document.name();
-    let (schema, slots) = (&led.env.desks.schema, slots_of(led));
+    let (schema, slots) = (&led.env.documents_env.schema, slots_of(led));
     schema.check_document(document)?;
     if schema.is_read_only(name.class()) {
         let problem = format!("{:?} of {name} is not imported", name.class());
@@ -165,7 +165,8 @@ fn changed(here: &Document, offered: &Document) -> Result<Arc<Document>, FieldEr
     }
     for item in offered.items().iter().filter(|it| !it.is_destroyed()) {
         let found = items.get(item.name());
-        let is_same = |it: &Item| it.content() == item.content() && it.vop() == item.vop();
+        let is_same =
+            |it: &Item| it.content() == item.content() && it.item_version() == item.item_version();
         if !found.is_some_and(is_same) {
             items.insert(item.name().clone(), moved(item, at)?);
         }
@@ -179,6 +180,6 @@ fn changed(here: &Document, offered: &Document) -> Result<Arc<Document>, FieldEr
 /// An existing item at another version.
 fn moved(item: &Item, at: Stamp) -> Result<Item, FieldError> {
     let content = item.content().expect("it is not destroyed").clone();
-    let vop = item.vop().unwrap_or(at);
-    Item::existing(item.name().clone(), at, vop, content)
+    let item_version = item.item_version().unwrap_or(at);
+    Item::existing(item.name().clone(), at, item_version, content)
 }

@@ -18,7 +18,7 @@ use rota_model::Stamp;
 use std::sync::Arc;
 
 /// How much more there is room for when an operation only has to be remembered: a part of what
-/// documents may fill. Full documents are to get smaller with a dhop, too.
+/// documents may fill. Full documents are to get smaller with an operation time, too.
 const MEMORIES_SHARE: u64 = 8;
 
 fn is_description(DocKey { name, .. }: &DocKey) -> bool {
@@ -41,9 +41,10 @@ pub(crate) fn take_room(led: &mut At<'_>, writes: &[Write]) -> Result<(), Except
         ends |= is_there(found) && !is_there(doc.as_ref());
     }
     let (manager, limit) = (&led.env.config.id, led.env.config.documents.bytes_max);
-    let filled = led.env.desks.filled.saturating_add(after.all().saturating_sub(before.all()));
+    let filled =
+        led.env.documents_env.filled.saturating_add(after.all().saturating_sub(before.all()));
     let growth = after.documents.saturating_sub(before.documents);
-    let grown = led.env.desks.filled.saturating_add(growth);
+    let grown = led.env.documents_env.filled.saturating_add(growth);
     if growth > 0 && grown > limit {
         let problem =
             format!("of all documents at manager {manager} would be {grown}; the limit is {limit}");
@@ -55,12 +56,14 @@ pub(crate) fn take_room(led: &mut At<'_>, writes: &[Write]) -> Result<(), Except
             "cannot be remembered: bytes of all documents and memories of operations at manager \
              {manager} would be {filled}; the limit is {limit}"
         );
-        let exception = Exception::of_field(codes::BUSY, FieldError::new("dhop", problem));
+        let exception =
+            Exception::of_field(codes::BUSY, FieldError::new("operation_time", problem));
         let now = Stamp::from_epoch_ms(led.env.now.wall_ms);
         let oldest = led.log.replica.counts.memories.operations.oldest();
-        let wait = oldest.map(|it| led.env.desks.rules(slots_of(led)).ms_to_forget(it, now));
+        let wait =
+            oldest.map(|it| led.env.documents_env.rules(slots_of(led)).ms_to_forget(it, now));
         return Err(wait.into_iter().fold(exception, Exception::after));
     }
-    led.env.desks.filled = filled;
+    led.env.documents_env.filled = filled;
     Ok(())
 }

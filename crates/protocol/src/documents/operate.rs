@@ -50,13 +50,15 @@ fn needs_spaces(op: &DocumentOp) -> bool {
 
 /// What this manager must hear of namespaces first.
 fn unheard(env: &Env, op: &DocumentOp) -> Option<String> {
-    if !env.desks.knows_spaces && needs_spaces(op) {
+    if !env.documents_env.knows_spaces && needs_spaces(op) {
         let text = "the owner has just started, and does not know the namespaces yet";
         return Some(text.to_owned());
     }
     match op {
         // It would go on taking writes behind what it deletes.
-        DocumentOp::Clear(ClearOp { space, .. }) if env.desks.spaces.check_open(space).is_ok() => {
+        DocumentOp::Clear(ClearOp { space, .. })
+            if env.documents_env.spaces.check_open(space).is_ok() =>
+        {
             Some(format!("the owner has not heard yet that namespace {space} is off"))
         }
         DocumentOp::Clear(_)
@@ -153,16 +155,17 @@ impl Documents {
         let now = Stamp::from_epoch_ms(led.env.now.wall_ms);
         let slots = slots_of(led);
         let slot = slot_of_document(&op.request.space, &op.docid, slots.m);
-        let rules = led.env.desks.rules(AtSlot { slots, slot });
+        let rules = led.env.documents_env.rules(AtSlot { slots, slot });
         let floor = self.floor(led, op.request.space.as_str());
         let (replica, high_water) = (&led.log.replica, led.log.replica.high_water.max(floor));
         let (epoch, clock) = (led.env.epoch(), led.env.clock());
-        let desks = &mut led.env.desks;
-        let (spaces, beside) = (&desks.spaces, desks.counted.beside(led.log.number, epoch));
+        let documents_env = &mut led.env.documents_env;
+        let (spaces, beside) =
+            (&documents_env.spaces, documents_env.counted.beside(led.log.number, epoch));
         let here = |floor| Here { replica, spaces, beside, m: slots.m, floor, clock };
         let mut run = Run::resume(Arc::clone(&op.request), progress);
-        let cache = Some(&mut desks.cache);
-        let next = run.work(&desks.operations, &rules, &here(high_water), cache, now);
+        let cache = Some(&mut documents_env.cache);
+        let next = run.work(&documents_env.operations, &rules, &here(high_water), cache, now);
         match next {
             Next::Failed(it) => return self.on_exception(led, origin, it, confirmed),
             Next::Pause { ms } => return self.pause_run(led, origin, run.progress(), ms),
@@ -271,7 +274,7 @@ impl Documents {
     ) -> Result<rota_docstore::Answer, Exception> {
         let (replica, floor) = (&led.log.replica, led.log.replica.high_water);
         // Nothing is written any more, so what others hold limits nothing.
-        let (spaces, beside) = (&led.env.desks.spaces, Beside::default());
+        let (spaces, beside) = (&led.env.documents_env.spaces, Beside::default());
         let here =
             Here { replica, spaces, beside, m: led.env.view().m, floor, clock: led.env.clock() };
         let mut answer = run.finish(&here, commit)?;

@@ -4,7 +4,7 @@
 use crate::documents::state::Documents;
 use crate::documents::waiting::{Outside, Waiting};
 use crate::log::at::At;
-use crate::log::internal::{Errand, Inner};
+use crate::log::internal::{Internal, InternalRequest};
 use crate::log::origin::Origin;
 use crate::log::resident::RequestHandler;
 use crate::ports::note::Transition;
@@ -86,9 +86,9 @@ impl Documents {
             let syncs = vec![SyncRequest { name: name.clone(), held }];
             // Whether it may be read at all was checked here.
             let op = SyncOp { reader: None, slot, syncs, stale_ok: false };
-            let inner = Inner::Fetch { part: led.log.number, origin, name, asked };
+            let inner = Internal::Fetch { part: led.log.number, origin, name, asked };
             let op = Op::Documents(DocumentOp::Sync(op));
-            led.env.internal.asked.push(Errand { inner, op, deadline_ms });
+            led.env.internal.asked.push(InternalRequest { inner, op, deadline_ms });
         }
     }
 
@@ -112,7 +112,7 @@ impl Documents {
         };
         match fetched {
             Ok(updates) => {
-                let cache = &mut led.env.desks.cache;
+                let cache = &mut led.env.documents_env.cache;
                 let kept = updates.iter().try_for_each(|(name, update)| {
                     let Ok(bytes) = cache.apply(name, update, asked) else {
                         // What does not fit to the copy here is asked for anew, and whole.

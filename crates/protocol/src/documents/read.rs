@@ -5,8 +5,8 @@ use crate::documents::form::{ItemForm, name_at};
 use crate::documents::registry::{check_free, schema};
 use rota_docstore::attempt::BODY_BYTES_MAX;
 use rota_docstore::{
-    About, Desk, DocName, Done, Draft, Exception, FieldError, ItemName, Namespace, Operation,
-    Place, Stamp, Tolerance, Wanted, codes,
+    About, DocName, DocumentEdit, Done, Exception, FieldError, ItemName, Namespace, Operation,
+    Place, Stamp, Tolerance, Transaction, Wanted, codes,
 };
 use serde::{Deserialize, Serialize};
 
@@ -85,17 +85,17 @@ impl Operation for DocumentRead {
         self.documents.iter().enumerate().map(wanted).collect()
     }
 
-    fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
-        let space = desk.space().clone();
+    fn work(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Exception> {
+        let space = transaction.space().clone();
         let mut documents = Vec::with_capacity(self.documents.len());
         let mut bytes = 0;
         for (number, which) in self.documents.iter().enumerate() {
             let name = which.name(number, &space)?;
-            let draft = match Tolerance::seconds(which.tolerance_s) {
-                Tolerance::NONE => &*desk.current(&name)?,
-                tolerance @ Tolerance(_) => desk.recent(&name, tolerance)?,
+            let edited = match Tolerance::seconds(which.tolerance_s) {
+                Tolerance::NONE => &*transaction.current(&name)?,
+                tolerance @ Tolerance(_) => transaction.recent(&name, tolerance)?,
             };
-            let shown = draft.existing().filter(|(item, _)| which.shows(item));
+            let shown = edited.existing().filter(|(item, _)| which.shows(item));
             bytes += shown.map(|(_, content)| content.volume()).sum::<u64>();
             // Before it is made: what was read may be many times as much.
             if bytes > BODY_BYTES_MAX as u64 {
@@ -103,21 +103,21 @@ impl Operation for DocumentRead {
                     format!("would be {bytes} bytes and more; the limit is {BODY_BYTES_MAX}");
                 return Err(Exception::of_field(codes::LIMIT, FieldError::new("result", problem)));
             }
-            documents.push(show(which, draft)?);
+            documents.push(show(which, edited)?);
         }
-        desk.answer_json(&AllShown { documents })
+        transaction.answer_json(&AllShown { documents })
     }
 }
 
-fn show(which: &Which, draft: &Draft) -> Result<Shown, Exception> {
-    let shown = draft.existing().filter(|(item, _)| which.shows(item));
+fn show(which: &Which, edited: &DocumentEdit) -> Result<Shown, Exception> {
+    let shown = edited.existing().filter(|(item, _)| which.shows(item));
     let items = shown.map(|(item, content)| ItemForm::of(item, content));
     Ok(Shown {
         class: which.class.clone(),
         docid: which.docid.clone(),
-        exists: draft.exists(),
-        ctime: draft.ctime(),
-        version: draft.version(),
+        exists: edited.exists(),
+        ctime: edited.ctime(),
+        version: edited.version(),
         items: items.collect::<Result<_, _>>()?,
     })
 }
@@ -157,13 +157,13 @@ impl Operation for DocumentTouch {
         Ok(vec![Wanted::current(DocName::new(space, class, docid)?)])
     }
 
-    fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
-        let name = desk.name(&self.0.class, &self.0.docid)?;
-        if desk.repeated::<()>(&name)?.is_none() {
-            let draft = desk.current(&name)?;
-            draft.ensure();
-            draft.touch();
-            desk.remember(&name, &())?;
+    fn work(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Exception> {
+        let name = transaction.name(&self.0.class, &self.0.docid)?;
+        if transaction.repeated::<()>(&name)?.is_none() {
+            let edited = transaction.current(&name)?;
+            edited.ensure();
+            edited.touch();
+            transaction.remember(&name, &())?;
         }
         Ok(())
     }

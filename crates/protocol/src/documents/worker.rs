@@ -69,14 +69,14 @@ impl Documents {
             return;
         }
         let Some(work) = work else {
-            return led.env.desks.works.queue.push_back((led.log.number, origin));
+            return led.env.documents_env.works.queue.push_back((led.log.number, origin));
         };
         led.env.note(Transition::WorkBegun, Some(led.log.number));
         let job = Box::new(self.job(led, origin, op));
         let operation = job.operation().to_owned();
         let (part, since_ms) = (led.log.number, led.env.now.mono_ms);
         let it = AtWork { part, origin, operation, since_ms, is_overdue: false };
-        led.env.desks.works.running.insert(work, it);
+        led.env.documents_env.works.running.insert(work, it);
         led.env.effects.push(crate::ports::io::Effect::Work { work, job });
     }
 
@@ -118,15 +118,15 @@ impl Documents {
         }
         let floor = self.floor(led, op.request.space.as_str());
         let high_water = led.log.replica.high_water.max(floor);
-        let spaces = led.env.desks.spaces.clone();
+        let spaces = led.env.documents_env.spaces.clone();
         let remembered = led.log.replica.remembered();
         Job {
             request: Arc::clone(&op.request),
             progress,
-            operations: led.env.desks.operations.clone(),
-            rules: led.env.desks.rules(AtSlot { slots, slot }),
+            operations: led.env.documents_env.operations.clone(),
+            rules: led.env.documents_env.rules(AtSlot { slots, slot }),
             snapshot: Arc::new(Snapshot { slots, whole, docs, spaces, remembered, high_water }),
-            cache: led.env.desks.cache.excerpt(&far),
+            cache: led.env.documents_env.cache.excerpt(&far),
             now: Stamp::from_epoch_ms(led.env.now.wall_ms),
         }
     }
@@ -161,10 +161,10 @@ impl Documents {
         let asked = led.inbox.live.get(&origin);
         let Some(Op::Documents(DocumentOp::Operate(op))) = asked.map(|it| &it.op) else { return };
         let slot = slot_of_document(&space, &op.docid, slots.m);
-        let rules = led.env.desks.rules(AtSlot { slots, slot });
+        let rules = led.env.documents_env.rules(AtSlot { slots, slot });
         let floor = self.floor(led, space.as_str());
-        let (replica, spaces) = (&led.log.replica, &led.env.desks.spaces);
-        let beside = led.env.desks.counted.beside(led.log.number, led.env.epoch());
+        let (replica, spaces) = (&led.log.replica, &led.env.documents_env.spaces);
+        let beside = led.env.documents_env.counted.beside(led.log.number, led.env.epoch());
         let here = Here { replica, spaces, beside, m: slots.m, floor, clock: led.env.clock() };
         let validated = run.validate_with(|attempt| {
             // It may have been switched off since, and what is in it be deleted already.
@@ -183,7 +183,7 @@ impl Documents {
         // Whoever looks for a memory asks next how much was forgotten.
         let memories = needs.iter().filter(|it| it.name.is_memory());
         waiting.wanted.extend(memories.map(|it| it.name.floor()));
-        let cache = &mut led.env.desks.cache;
+        let cache = &mut led.env.documents_env.cache;
         let missing = needs.into_iter().filter_map(|Need { name, tolerance, .. }| {
             if slots.holds(slots.slot_of(&name)) {
                 return None;
@@ -227,17 +227,17 @@ impl Documents {
 
 /// Whether an operation works beside the decisions.
 pub(crate) fn works_outside(env: &Env, op: &OperateOp) -> bool {
-    env.desks.operations.place_of(&op.request.operation) == Place::Worker
+    env.documents_env.operations.place_of(&op.request.operation) == Place::Worker
 }
 
 fn overdue(led: &mut At<'_>, work: u64) -> Exception {
     let limit_ms = led.env.config.documents.work_ms;
     let mut operation = String::new();
-    if let Some(it) = led.env.desks.works.running.get_mut(&work) {
+    if let Some(it) = led.env.documents_env.works.running.get_mut(&work) {
         it.is_overdue = true;
         operation.clone_from(&it.operation);
     }
-    let (running, overdue) = led.env.desks.works.count();
+    let (running, overdue) = led.env.documents_env.works.count();
     let most = led.env.config.documents.works_max;
     let text = format!(
         "operation {operation} works for longer than {limit_ms} ms: its caller was told so; of {most} \
@@ -252,7 +252,7 @@ fn overdue(led: &mut At<'_>, work: u64) -> Exception {
 }
 
 fn crowded(led: &mut At<'_>) -> Exception {
-    let (running, overdue) = led.env.desks.works.count();
+    let (running, overdue) = led.env.documents_env.works.count();
     let text = format!("{running} operations work, {overdue} of them for too long");
     led.env.note_text(Transition::WorkRefused, Some(led.log.number), text);
     let message = format!(

@@ -5,8 +5,8 @@ use crate::documents::form::{ItemAt, ItemForm, at, name_at};
 use crate::documents::registry::{check_free, schema};
 use rota_docstore::name::MEMORY_CLASS;
 use rota_docstore::{
-    About, Content, DOCUMENTS_MAX, Desk, DocName, Exception, FieldError, ItemName, Namespace,
-    Operation, Place, Schema, Stamp, Wanted, codes,
+    About, Content, DOCUMENTS_MAX, DocName, Exception, FieldError, ItemName, Namespace, Operation,
+    Place, Schema, Stamp, Transaction, Wanted, codes,
 };
 use serde::{Deserialize, Serialize};
 
@@ -116,20 +116,20 @@ impl Operation for DocumentWrite {
         self.changes.iter().enumerate().map(wanted).collect()
     }
 
-    fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
-        let beside = desk.name(&self.changes[0].class, &self.changes[0].docid)?;
-        if let Some(answered) = desk.repeated::<Answered>(&beside)? {
-            return desk.answer_json(&answered);
+    fn work(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Exception> {
+        let beside = transaction.name(&self.changes[0].class, &self.changes[0].docid)?;
+        if let Some(answered) = transaction.repeated::<Answered>(&beside)? {
+            return transaction.answer_json(&answered);
         }
         let mut documents = Vec::with_capacity(self.changes.len());
         for (change, contents) in self.changes.iter().zip(&self.contents) {
-            let name = desk.name(&change.class, &change.docid)?;
-            let existed = desk.current(&name)?.exists();
-            make(desk, &self.schema, &name, change, contents)?;
+            let name = transaction.name(&change.class, &change.docid)?;
+            let existed = transaction.current(&name)?.exists();
+            make(transaction, &self.schema, &name, change, contents)?;
             let (class, docid) = (change.class.clone(), change.docid.clone());
             documents.push(Changed { class, docid, existed });
         }
-        answer_once(desk, &beside, &Answered { documents })
+        answer_once(transaction, &beside, &Answered { documents })
     }
 }
 
@@ -167,36 +167,36 @@ fn check_item_class(class: &str) -> Result<(), FieldError> {
 }
 
 fn make(
-    desk: &mut Desk<'_>,
+    transaction: &mut Transaction<'_>,
     schema: &Schema,
     name: &DocName,
     change: &Change,
     contents: &[(ItemName, Content)],
 ) -> Result<(), Exception> {
-    let draft = desk.current(name)?;
+    let edited = transaction.current(name)?;
     if let Some(expected) = &change.expect {
-        check_expected(name, expected, draft.ctime(), draft.version())?;
+        check_expected(name, expected, edited.ctime(), edited.version())?;
     }
     match change.life {
-        Life::Keep => draft.must_exist()?,
-        Life::Create => draft.create()?,
+        Life::Keep => edited.must_exist()?,
+        Life::Create => edited.create()?,
         Life::Ensure => {
-            draft.ensure();
+            edited.ensure();
         }
         Life::Destroy => {
-            draft.destroy();
+            edited.destroy();
             return Ok(());
         }
     }
     for (item, content) in contents {
         schema.check_foreign(name.class(), item, content)?;
-        draft.put_content(item, content.clone())?;
+        edited.put_content(item, content.clone())?;
     }
     for item in &change.remove {
-        draft.remove(&item.class, item.key.as_deref())?;
+        edited.remove(&item.class, item.key.as_deref())?;
     }
     if change.touch {
-        draft.touch();
+        edited.touch();
     }
     Ok(())
 }
@@ -221,10 +221,10 @@ fn check_expected(
 
 /// Answers, and remembers that beside the document.
 pub(crate) fn answer_once<T: Serialize>(
-    desk: &mut Desk<'_>,
+    transaction: &mut Transaction<'_>,
     beside: &DocName,
     answer: &T,
 ) -> Result<(), Exception> {
-    desk.remember(beside, answer)?;
-    desk.answer_json(answer)
+    transaction.remember(beside, answer)?;
+    transaction.answer_json(answer)
 }

@@ -21,7 +21,7 @@ use rota_model::{MemberId, Refusal, RefusalKind, Retry};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Most refusals that are kept, each a few hundred bytes. As many as requests may wait.
-const SETTLED_MAX: usize = crate::settings::sizes::REQUESTS_MAX;
+const ANSWERED_MAX: usize = crate::settings::sizes::REQUESTS_MAX;
 
 /// Most runs of one peer of which is known what was forgotten. Of an earlier one nothing is on its way
 /// for so long: its connections ended with it.
@@ -50,7 +50,7 @@ impl Answered {
             return;
         }
         let result = kept(result);
-        if self.until.len() >= SETTLED_MAX {
+        if self.until.len() >= ANSWERED_MAX {
             self.forget_oldest();
         }
         let until_ms = env.now.mono_ms + env.config.timing.answers_ms();

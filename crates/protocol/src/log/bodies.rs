@@ -123,12 +123,12 @@ impl Log {
             Message::Request { .. }
             | Message::Answer { .. }
             | Message::Ack { .. }
-            | Message::Missing { .. }
+            | Message::Nack { .. }
             | Message::SyncAsk { .. }
             | Message::SyncReport { .. }
-            | Message::SyncTaken { .. }
-            | Message::Confirm { .. }
-            | Message::Confirmed { .. }
+            | Message::SyncApplied { .. }
+            | Message::ReadIndex { .. }
+            | Message::ReadIndexConfirmed { .. }
             | Message::SnapshotAck { .. }
             | Message::Heartbeat { .. }
             | Message::Probe { .. }

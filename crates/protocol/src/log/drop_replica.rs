@@ -6,6 +6,7 @@ use crate::log::state::Log;
 use crate::ports::note::Transition;
 use rota_messages::DocKey;
 
+/// At a follower only: who learns or leads keeps what it has.
 impl Log {
     /// Drops some of what is here, if this is a former copy that nobody will ask for.
     ///

@@ -1,6 +1,6 @@
 //! What every partition of a manager shares: who it is, the View, the nodes, and what is to be done.
 
-use crate::documents::documents_env::Desks;
+use crate::documents::documents_env::DocumentsEnv;
 use crate::log::internal::InternalRequests;
 use crate::log::origin::Origin;
 use crate::nodes::calls::{CALLS_MAX, CallFor, FAILURE_CHARS_MAX, Fleet};
@@ -9,7 +9,7 @@ use crate::ports::bodies::{Bodies, NoBodies};
 use crate::ports::io::Effect;
 use crate::ports::note::{Note, SessionEnd, Transition};
 use crate::settings::config::ManagerConfig;
-use crate::{Identity, PartMeta};
+use crate::{Identity, PartitionMeta};
 use rota_docstore::AHEAD_MS_MAX;
 use rota_messages::{DiskWrite, Doc, DocKey, Envelope, Message, OpResult};
 use rota_model::node_msg::ToNode;
@@ -70,7 +70,7 @@ pub(crate) struct Env {
     /// What was asked of nodes, and of those who start them.
     pub fleet: Fleet,
     /// What operations on documents need.
-    pub desks: Desks,
+    pub documents_env: DocumentsEnv,
     /// What records of sessions fill at this manager.
     pub session_bytes: u64,
     /// The bodies of attachments that are held here.
@@ -108,7 +108,7 @@ pub(crate) struct Batch {
     /// About how many bytes the documents of that batch have.
     bytes: usize,
     /// Meta data of that batch: only the newest of each partition matters.
-    metas: BTreeMap<ManagerNumber, PartMeta>,
+    metas: BTreeMap<ManagerNumber, PartitionMeta>,
     /// Something waits for that batch: the next flush persists it.
     pub persist_now: bool,
 }
@@ -136,7 +136,7 @@ struct Names {
 impl Env {
     pub fn new(config: ManagerConfig, seed: u64, now: Now) -> Self {
         let me = MemberId { number: config.number, incarnation: rota_model::Incarnation(0) };
-        let desks = Desks::new(&config.documents);
+        let documents_env = DocumentsEnv::new(&config.documents);
         let nodes = Nodes::new(config.timing.renew_ms);
         Self {
             config,
@@ -145,7 +145,7 @@ impl Env {
             view: None,
             nodes,
             fleet: Fleet::default(),
-            desks,
+            documents_env,
             session_bytes: 0,
             bodies: Arc::new(NoBodies),
             stamps: Stamps { began: now, beyond: Stamp::MIN, forgotten: Stamp::MIN },
@@ -214,7 +214,7 @@ impl Env {
     }
 
     /// Persists a partition's meta data; gives the batch that carries it.
-    pub fn persist_part(&mut self, part: ManagerNumber, meta: PartMeta) -> u64 {
+    pub fn persist_part(&mut self, part: ManagerNumber, meta: PartitionMeta) -> u64 {
         self.disk.metas.insert(part, meta);
         self.disk.persist_now = true;
         self.disk.lsn
@@ -328,12 +328,12 @@ impl Env {
     pub fn forget_verdicts(&mut self, nodes: &BTreeMap<NodeId, NodeReg>) {
         let is_there =
             |node: &NodeId, revision: u64| nodes.get(node).map(|it| it.revision) == Some(revision);
-        self.fleet.condemned.retain(|node, revision| is_there(node, *revision));
+        self.fleet.loss_verdicts.retain(|node, revision| is_there(node, *revision));
     }
 
     /// Whether this registration of a node may still be declared lost by a word of this manager.
-    pub fn is_condemned(&self, reg: &NodeReg) -> bool {
-        self.fleet.condemned.get(&reg.node) == Some(&reg.revision)
+    pub fn may_be_declared_lost(&self, reg: &NodeReg) -> bool {
+        self.fleet.loss_verdicts.get(&reg.node) == Some(&reg.revision)
     }
 
     pub fn suspect(&mut self, member: MemberId) {

@@ -83,7 +83,7 @@ impl Lead {
     /// Asks who stays silent how far it is, and suspects it in the end. The question is a Prepare
     /// with no entries after the last one that was sent: the receiver answers what it misses, or
     /// what is on its disk.
-    pub fn tick_copies(&mut self, env: &mut Env, log: &Log) -> Next {
+    pub fn tick_copies(&mut self, env: &mut Env, log: &Log) {
         let now = env.now.mono_ms;
         let (resend_ms, suspect_ms) = (env.config.timing.resend_ms, env.config.timing.suspect_ms);
         let (part, committed) = (log.number, log.replica.committed);
@@ -103,6 +103,5 @@ impl Lead {
             }
         }
         self.resend_pieces(env, log);
-        Next::Sync
     }
 }

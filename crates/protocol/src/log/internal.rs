@@ -8,7 +8,7 @@ use rota_model::{ManagerNumber, Stamp};
 
 /// Something that a manager asks for on its own account.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Inner {
+pub(crate) enum Internal {
     /// News of namespaces.
     Follow,
     /// A document for an operation that waits.
@@ -23,8 +23,8 @@ pub(crate) enum Inner {
 
 /// A request that a manager makes on its own account.
 #[derive(Clone, Debug)]
-pub(crate) struct Errand {
-    pub inner: Inner,
+pub(crate) struct InternalRequest {
+    pub inner: Internal,
     pub op: Op,
     pub deadline_ms: u64,
 }
@@ -32,6 +32,6 @@ pub(crate) struct Errand {
 /// What this manager asks for on its own account, and what it was answered.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct InternalRequests {
-    pub asked: Vec<Errand>,
-    pub done: Vec<(Inner, OpResult)>,
+    pub asked: Vec<InternalRequest>,
+    pub done: Vec<(Internal, OpResult)>,
 }

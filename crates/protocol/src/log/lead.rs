@@ -36,7 +36,8 @@ pub(crate) struct Lead {
     pub wedge: Wedge,
     /// Entries that are not sent yet.
     pub unsent: Unsent,
-    /// A resident found that what is here is not all that was acknowledged, and why.
+    /// A resident found that what is here is not all that was acknowledged, and why. Heeded after `find_out` and a
+    /// node's answer, where residents may find that.
     pub halts: Option<String>,
 }
 

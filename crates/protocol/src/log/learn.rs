@@ -22,9 +22,9 @@ const WEDGE_PAUSE_MS: u64 = 2_000;
 
 impl Lead {
     /// Begins, goes on with, or gives up copying, as the View wants it.
-    pub fn tick_learners(&mut self, env: &mut Env, log: &Log) -> Next {
+    pub fn tick_learners(&mut self, env: &mut Env, log: &Log) {
         let (number, me, now) = (log.number, env.me.number, env.now.mono_ms);
-        let Some(view) = env.view.clone() else { return Next::Nothing };
+        let Some(view) = env.view.clone() else { return };
         self.wedge.to_split = view.unsplit(number);
         self.wedge.lets_go = view.may_let_go(number);
         let is_absent =
@@ -79,7 +79,6 @@ impl Lead {
         for to in fresh.collect::<Vec<_>>() {
             self.send_chunks(env, log, to, env.config.sizes.chunks_in_flight);
         }
-        Next::Wedge
     }
 
     fn resend_to_learners(&mut self, env: &mut Env, log: &Log) {

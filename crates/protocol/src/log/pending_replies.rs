@@ -1,4 +1,5 @@
-//! Answers to what was written: kept until it is committed, and let go here alone.
+//! Answers to what was written: kept until it is committed. What may go is found here alone,
+//! and goes by `Led::release`.
 //!
 //! A copy that acknowledges also says that nobody else owns the partition. A lone owner has none, and its
 //! own disk says nothing of that. So what it wrote is answered once the config store was read after the

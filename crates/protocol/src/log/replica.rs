@@ -132,7 +132,7 @@ impl Replica {
         let [gone, come] = [&before, &after].map(|it| it.as_deref().map_or(0, fills::of_session));
         self.counts.sessions = self.counts.sessions.saturating_sub(gone).saturating_add(come);
         let [was, is] = [&before, &after].map(|it| it.as_deref().and_then(Doc::brief));
-        self.counts.census.change(key, was, is);
+        self.counts.session_counts.change(key, was, is);
         self.counts.memories.change(key, before.as_deref(), after.as_deref());
         if let Some(doc) = before {
             self.digest = self.digest.wrapping_sub(doc.digest(key));
@@ -305,7 +305,7 @@ impl Replica {
     /// Sessions of which a node is still to answer, with everything that was appended.
     pub fn sessions_under_way(&self) -> impl Iterator<Item = &DocKey> {
         let committed =
-            self.counts.census.under_way().filter(|key| !self.latest.contains_key(*key));
+            self.counts.session_counts.under_way().filter(|key| !self.latest.contains_key(*key));
         let touched = self.touched_sessions().filter(|(_, brief)| is_under_way(brief.state));
         committed.chain(touched.map(|(key, _)| key))
     }
@@ -316,7 +316,8 @@ impl Replica {
         let runs_there = |(_, brief): &(&DocKey, &Brief)| {
             brief.runs_at().is_some_and(|(node, boot)| is_over(node, *boot))
         };
-        let any_settled = self.counts.census.boots().any(|(node, boot)| is_over(node, boot));
+        let any_settled =
+            self.counts.session_counts.boots().any(|(node, boot)| is_over(node, boot));
         let settled = any_settled.then(|| self.settled_sessions()).into_iter().flatten();
         let sessions = settled.chain(self.touched_sessions());
         sessions.filter(runs_there).map(|(key, _)| key.clone()).collect()

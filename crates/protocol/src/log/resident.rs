@@ -71,7 +71,7 @@ pub(crate) trait Resident {
     /// Requests were given up: what waits because of one that is not there any more goes.
     fn retain(&mut self, _: &dyn Fn(&Origin) -> bool) {}
 
-    /// Ownership goes.
+    /// Ownership under this epoch ends; this manager may go on under the next one.
     fn step_down(&mut self, _: &mut Env) {}
 }
 

@@ -4,10 +4,10 @@ use crate::log::copies::{CopyState, Report, Syncing};
 use crate::log::env::Env;
 use crate::log::recovery::Holding;
 use crate::log::replica::Replica;
-use rota_messages::{DocKey, Entry, PartMeta};
+use rota_messages::{DocKey, Entry, PartitionMeta};
 use rota_model::node_msg::SlotRange;
 use rota_model::{Epoch, LogPos, ManagerNumber, Stamp};
-use rota_ring::Part;
+use rota_ring::PartitionEntry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// A manager's copy of one partition's log.
@@ -37,19 +37,19 @@ impl Log {
     }
 
     /// This partition's entry in the View.
-    pub fn entry<'a>(&self, env: &'a Env) -> Option<&'a Part> {
+    pub fn entry<'a>(&self, env: &'a Env) -> Option<&'a PartitionEntry> {
         env.view().parts.get(&self.number)
     }
 
-    /// Below this lie stamps that may have been given out before a loss ([`rota_ring::Part`]).
+    /// Below this lie stamps that may have been given out before a loss ([`rota_ring::PartitionEntry`]).
     pub fn stamps_above(&self, env: &Env) -> Stamp {
         self.entry(env).and_then(|it| it.stamps_above).unwrap_or_default()
     }
 
-    pub fn meta(&self, env: &Env) -> PartMeta {
+    pub fn meta(&self, env: &Env) -> PartitionMeta {
         let (pe, last, whole) = (self.replica.pe, self.replica.last, self.replica.whole);
         let found_from = self.replica.found_from;
-        PartMeta { pe, last, whole, forgotten: env.stamps.forgotten, found_from }
+        PartitionMeta { pe, last, whole, forgotten: env.stamps.forgotten, found_from }
     }
 
     /// Persists the meta data with this batch; the batch makes everything through `last` durable.

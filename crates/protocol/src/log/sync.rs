@@ -1,7 +1,7 @@
 //! Sync: a new owner asks every copy what it has, and overwrites what may differ.
 //!
 //! ```text
-//!  owner: SyncAsk ──▶ copy: SyncReport ──▶ owner: SyncData 0, 1, ... ──▶ copy: SyncTaken, at last Ack
+//!  owner: SyncAsk ──▶ copy: SyncReport ──▶ owner: SyncData 0, 1, ... ──▶ copy: SyncApplied, at last Ack
 //! ```
 //! The difference travels in pieces, a few under way at a time. The copy keeps them aside and takes
 //! them all at once: half a difference would be neither the old log nor the new one.
@@ -14,7 +14,7 @@ use crate::log::state::Log;
 use crate::settings::sizes::Sizes;
 use rota_messages::{Entry, Message, Write};
 use rota_model::{Epoch, Incarnation, LogPos, ManagerNumber, MemberId, Seq};
-use rota_ring::PartState;
+use rota_ring::PartitionState;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -164,7 +164,7 @@ impl Lead {
     }
 
     /// A copy has so many pieces, and lacks others.
-    pub fn on_sync_taken(
+    pub fn on_sync_applied(
         &mut self,
         env: &mut Env,
         log: &Log,
@@ -216,7 +216,7 @@ impl Log {
             Some(Report { last, committed, touched: self.replica.touched() })
         } else {
             // While a partition is found again, whoever was a copy may hold more than who looks.
-            self.offer().filter(|_| part.state == PartState::Recovering)
+            self.offer().filter(|_| part.state == PartitionState::Recovering)
         };
         let Some(Report { last, committed, touched }) = report else { return };
         let part = self.number;

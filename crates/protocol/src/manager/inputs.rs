@@ -1,7 +1,7 @@
 //! A manager: takes one input at a time, hands it to its room, and gives the effects of a batch out.
 
 use crate::log::env::{Env, NameOf, ReadFor};
-use crate::log::internal::Inner;
+use crate::log::internal::Internal;
 use crate::log::origin::Origin;
 use crate::manager::restart;
 use crate::membership::leave::is_for_the_last_calls;
@@ -10,11 +10,11 @@ use crate::membership::state::{FailureDetector, Membership, Orders, RingProgress
 use crate::node_lease::state::Renewal;
 use crate::nodes::calls::NodesWanted;
 use crate::partition::led::Led;
-use crate::partition::partitions::Parts;
+use crate::partition::partitions::Partitions;
 use crate::ports::bodies::Bodies;
 use crate::ports::io::{Effect, Input};
 use crate::router::following::Following;
-use crate::router::forward::{Entrance, ForHere};
+use crate::router::forward::{ForHere, Router};
 use crate::settings::config::ManagerConfig;
 use rota_docstore::{Checker, FieldError, Operations, Schema};
 use rota_messages::{Disk, Envelope, Message, OpResult};
@@ -32,8 +32,8 @@ const TICK_IDLE_MS: u64 = 100;
 #[derive(Clone)]
 pub struct Manager {
     pub(crate) env: Env,
-    pub(crate) parts: Parts,
-    pub(crate) router: Entrance,
+    pub(crate) parts: Partitions,
+    pub(crate) router: Router,
     pub(crate) following: Following,
     /// Its number.
     pub(crate) membership: Membership,
@@ -57,7 +57,7 @@ impl Manager {
         Self {
             env,
             parts,
-            router: Entrance::default(),
+            router: Router::default(),
             following: Following::new(now.mono_ms),
             membership: Membership::new(disk.identity),
             changes: ViewChanges::new(now.mono_ms),
@@ -125,22 +125,22 @@ impl Manager {
         while let Some(wanted) = self.env.fleet.wanted.pop() {
             self.parts.on_node_wanted(&mut self.env, &wanted);
         }
-        self.run_errands();
+        self.run_internal();
         self.drive_view();
     }
 
     /// Asks for what this manager needs on its own account, and takes what was answered.
-    fn run_errands(&mut self) {
+    fn run_internal(&mut self) {
         if self.membership.standing == Standing::Inside {
             self.following.drive(&mut self.env, &self.parts);
         }
         loop {
-            if let Some(errand) = self.env.internal.asked.pop() {
-                if let Some(here) = self.router.on_errand(&mut self.env, errand) {
+            if let Some(internal_request) = self.env.internal.asked.pop() {
+                if let Some(here) = self.router.on_internal(&mut self.env, internal_request) {
                     self.carry_out(here);
                 }
             } else if let Some((inner, result)) = self.env.internal.done.pop() {
-                self.on_errand_done(inner, result);
+                self.on_internal_done(inner, result);
             } else if let Some((rid, result)) = self.env.answers.pop() {
                 self.router.on_answer(&mut self.env, rid, result);
             } else {
@@ -149,18 +149,18 @@ impl Manager {
         }
     }
 
-    fn on_errand_done(&mut self, inner: Inner, result: OpResult) {
+    fn on_internal_done(&mut self, inner: Internal, result: OpResult) {
         match inner {
-            Inner::Follow => {
+            Internal::Follow => {
                 if self.following.on_answer(&mut self.env, &result) {
                     let here = self.router.on_spaces(&mut self.env);
                     here.into_iter().for_each(|here| self.carry_out(here));
-                } else if !self.env.desks.knows_spaces {
+                } else if !self.env.documents_env.knows_spaces {
                     // Clients wait for the rest.
                     self.following.drive(&mut self.env, &self.parts);
                 }
             }
-            Inner::Fetch { part, origin, name, asked } => {
+            Internal::Fetch { part, origin, name, asked } => {
                 if let Some(mut led) = self.parts.led(&part, &mut self.env) {
                     let documents = &mut led.residents.documents;
                     documents.on_fetched(&mut led.at, origin, &name, asked, result);
@@ -174,14 +174,14 @@ impl Manager {
     /// the same. Before the first input. Field `schema`: see
     /// [`crate::operate::check_schema`].
     pub fn offer(&mut self, operations: Operations, schema: Schema) -> Result<(), FieldError> {
-        self.env.desks.offer(operations, schema)
+        self.env.documents_env.offer(operations, schema)
     }
 
     /// Asks an application, beside the administrator's key, whether who asks may run an operation:
     /// its accounts and their keys. Every manager of a cluster must ask the same. Before the first
     /// input.
     pub fn check_with(&mut self, checker: Arc<dyn Checker>) {
-        self.env.desks.check_with(checker);
+        self.env.documents_env.check_with(checker);
     }
 
     /// Lets this manager come into a ring in which nobody reserved its number ([`rota_ring::join`]);
@@ -238,10 +238,10 @@ impl Manager {
                 part.on_request(&mut self.env, Origin::Peer { from, rid }, *op, deadline_ms);
             }
             Message::Answer { rid, result } => self.env.answers.push((rid, *result)),
-            Message::Confirm { round, parts } => {
+            Message::ReadIndex { round, parts } => {
                 self.parts.on_confirm(&mut self.env, from, round, parts)
             }
-            Message::Confirmed { round, parts } => {
+            Message::ReadIndexConfirmed { round, parts } => {
                 self.parts.on_confirmed(&mut self.env, from, round, &parts)
             }
             Message::Heartbeat { committed } => {
@@ -254,11 +254,11 @@ impl Manager {
             Message::Probe { .. } | Message::Probed { .. } => {}
             Message::Prepare { part, .. }
             | Message::Ack { part, .. }
-            | Message::Missing { part, .. }
+            | Message::Nack { part, .. }
             | Message::SyncAsk { part, .. }
             | Message::SyncReport { part, .. }
             | Message::SyncData { part, .. }
-            | Message::SyncTaken { part, .. }
+            | Message::SyncApplied { part, .. }
             | Message::SnapshotChunk { part, .. }
             | Message::SnapshotAck { part, .. } => {
                 let Some(part) = self.parts.get_mut(&part) else { return };
@@ -323,12 +323,12 @@ impl Manager {
         let resend_ms = self.env.config.timing.resend_ms;
         let again = self.parts.awake_mut().filter_map(|part| {
             let (number, pe) = (part.log.number, part.log.replica.pe);
-            Some((part.lead_mut()?.rounds.repeat(now, resend_ms)?, number, pe))
+            Some((part.leader_mut()?.rounds.repeat(now, resend_ms)?, number, pe))
         });
         let again: Vec<_> = again.collect();
         for ((round, peers), number, pe) in again {
             for peer in peers {
-                self.env.send(peer, Message::Confirm { round, parts: vec![(number, pe)] });
+                self.env.send(peer, Message::ReadIndex { round, parts: vec![(number, pe)] });
             }
         }
         self.parts.tick_works(&mut self.env);
@@ -354,7 +354,8 @@ impl Manager {
             }
         }
         self.settle();
-        self.env.desks.filled = self.parts.awake().map(|part| part.log.replica.filled()).sum();
+        self.env.documents_env.filled =
+            self.parts.awake().map(|part| part.log.replica.filled()).sum();
         self.env.session_bytes = self.parts.awake().map(|it| it.log.replica.session_bytes()).sum();
         if !self.env.store.reads_wanted.is_empty() || self.env.store.refresh {
             let wanted = std::mem::take(&mut self.env.store.reads_wanted);
@@ -379,7 +380,7 @@ impl Manager {
         if self.parts.awake().any(|it| it.is_busy(&self.env)) || self.router.is_busy() {
             self.next_tick_ms = self.next_tick_ms.min(now.mono_ms + TICK_BUSY_MS);
         }
-        self.parts.rest();
+        self.parts.park_idle();
         effects
     }
 

@@ -11,7 +11,7 @@ use crate::sessions::drain::sessions_on_nodes;
 use crate::sessions::placements::placements;
 use rota_docstore::Spaces;
 use rota_messages::placements::{Placements, PlacementsAsk};
-use rota_messages::{PartStats, Stats};
+use rota_messages::{PartitionStats, Stats};
 use rota_model::node_msg::NodeLoad;
 use rota_model::{MemberId, NodeId};
 use rota_ring::{ClaimRefused, NodeReg, View};
@@ -38,7 +38,7 @@ impl Manager {
         });
         let mut parts: Vec<_> = self.parts.all().map(|part| of_part(&self.env, part)).collect();
         parts.sort_by_key(|it| it.part);
-        let (works, works_overdue) = self.env.desks.works.count();
+        let (works, works_overdue) = self.env.documents_env.works.count();
         let requests_waiting = self.router.len();
         Stats { parts, nodes: nodes.collect(), requests_waiting, works, works_overdue }
     }
@@ -73,7 +73,7 @@ impl Manager {
 
     /// What is known here of namespaces.
     pub fn spaces(&self) -> &Spaces {
-        &self.env.desks.spaces
+        &self.env.documents_env.spaces
     }
 
     /// When the next [`crate::Input::Tick`] is due, on the monotonic clock.
@@ -117,7 +117,7 @@ impl Manager {
             Wait::new("places asked for", now_ms, self.env.nodes.asked_until()),
         ];
         for part in self.parts.awake() {
-            waits.push(Wait::new("settled refusals", now_ms, part.answered.deadlines()));
+            waits.push(Wait::new("refusals that were given", now_ms, part.answered.deadlines()));
             let leader = part.leader().into_iter();
             waits.extend(leader.flat_map(|it| it.waits(&self.env, &part.log, now_ms)));
         }
@@ -163,7 +163,7 @@ impl Manager {
 }
 
 /// What an operator sees of a partition.
-pub(crate) fn of_part(env: &Env, part: &Partition) -> PartStats {
+pub(crate) fn of_part(env: &Env, part: &Partition) -> PartitionStats {
     let view = env.view.as_ref();
     let member =
         view.and_then(|it| it.parts.get(&part.log.number)).is_some_and(|it| it.has(env.me.number));
@@ -181,12 +181,12 @@ pub(crate) fn of_part(env: &Env, part: &Partition) -> PartStats {
         None if !part.log.replica.docs.is_empty() => "former copy",
         None => "idle",
     };
-    PartStats {
+    PartitionStats {
         part: part.log.number,
         role,
         last,
         committed: part.log.replica.committed,
-        sessions: part.log.replica.counts.census.by_state().clone(),
+        sessions: part.log.replica.counts.session_counts.by_state().clone(),
         documents: part.log.replica.docs.len() as u64,
         lag: lag.map(|(number, copy)| (*number, behind(copy.flow.acked))).collect(),
         digest: part.log.replica.digest,
@@ -198,13 +198,14 @@ pub(crate) fn of_part(env: &Env, part: &Partition) -> PartStats {
 impl Env {
     fn fingerprint(&self, into: &mut impl Hasher) {
         (self.me, &self.view, &self.nodes).hash(into);
-        (self.desks.knows_spaces, &self.desks.spaces, self.stamps.forgotten).hash(into);
+        (self.documents_env.knows_spaces, &self.documents_env.spaces, self.stamps.forgotten)
+            .hash(into);
         (
             &self.fleet.calls,
             self.store.refresh,
             self.store.is_away,
             &self.store.suspects,
-            &self.fleet.condemned,
+            &self.fleet.loss_verdicts,
         )
             .hash(into);
         (&self.store.reads_wanted, &self.fleet.wanted, &self.fleet.orders, self.unwritten())

@@ -1,7 +1,7 @@
 //! What a manager takes up from its disk.
 
 use crate::log::env::Env;
-use crate::partition::partitions::Parts;
+use crate::partition::partitions::Partitions;
 use crate::partition::state::Partition;
 use rota_messages::Disk;
 use rota_model::SlotId;
@@ -9,7 +9,7 @@ use rota_model::node_msg::SlotRange;
 use std::collections::BTreeMap;
 
 /// The partitions on a disk. Slots belong to the first partition at or after them.
-pub(crate) fn parts_of(env: &mut Env, disk: &Disk) -> Parts {
+pub(crate) fn parts_of(env: &mut Env, disk: &Disk) -> Partitions {
     let mut parts = BTreeMap::new();
     for (number, meta) in &disk.parts {
         // The range follows from the View; until then only the number counts.

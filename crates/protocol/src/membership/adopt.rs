@@ -8,7 +8,7 @@ use crate::membership::standing::Standing;
 use crate::membership::state::ViewChanges;
 use crate::partition::state::Partition;
 use crate::ports::note::Transition;
-use rota_ring::{ConfigState, PartState, View, ViewError};
+use rota_ring::{ConfigState, PartitionState, View, ViewError};
 
 impl Manager {
     /// What the config store holds. Only a newer state changes anything.
@@ -31,7 +31,7 @@ impl Manager {
         };
         self.env.view = Some(view.clone());
         // What was asked under an earlier View stands in this state, or is never written.
-        self.env.fleet.condemned.clear();
+        self.env.fleet.loss_verdicts.clear();
         self.detector.share_with(view.neighbours(self.env.config.number));
         self.progress.under_way.on_view(view, self.env.now.mono_ms);
         if view.transition.is_some() && view.has_arrived(self.env.config.number) {
@@ -111,13 +111,13 @@ impl Manager {
             let led = part.leader().map(|it| it.lead.pe);
             let known = part.log.replica.pe;
             part.learn_epoch(&mut self.env, entry.pe);
-            if entry.state == PartState::Active && entry.has(me) {
+            if entry.state == PartitionState::Active && entry.has(me) {
                 part.log.forget_base(&mut self.env);
             }
             if entry.owner == me {
                 if led == Some(entry.pe) {
-                    part.lead_mut().into_iter().for_each(|it| it.lead.on_first_starts(view));
-                } else if entry.state == PartState::Recovering {
+                    part.leader_mut().into_iter().for_each(|it| it.lead.on_first_starts(view));
+                } else if entry.state == PartitionState::Recovering {
                     part.recover(&mut self.env, entry.pe);
                 } else if part.halted.is_some() {
                     part.stay_halted(&mut self.env, entry.pe);

@@ -6,7 +6,7 @@ use crate::log::env::{Env, NameOf};
 use crate::manager::inputs::Manager;
 use crate::membership::standing::{Probes, Standing};
 use crate::membership::state::{FailureDetector, Membership};
-use crate::partition::partitions::Parts;
+use crate::partition::partitions::Partitions;
 use crate::ports::io::Effect;
 use crate::ports::note::Transition;
 use rota_messages::{Envelope, Identity, Message};
@@ -105,7 +105,7 @@ impl Manager {
 }
 
 fn lone_parts(view: &View, number: ManagerNumber, epoch: Epoch) -> Vec<ManagerNumber> {
-    let active = rota_ring::PartState::Active;
+    let active = rota_ring::PartitionState::Active;
     let lone = view
         .parts
         .iter()
@@ -120,7 +120,7 @@ impl Membership {
         self.standing = Standing::Outside { read: None, again_ms };
     }
 
-    fn claim(&self, env: &Env, parts: &Parts, nonce: Nonce) -> Claim {
+    fn claim(&self, env: &Env, parts: &Partitions, nonce: Nonce) -> Claim {
         let config = &env.config;
         let held = [self.identity.taken, self.identity.intended].into_iter().flatten().collect();
         let disk: BTreeMap<ManagerNumber, Epoch> = (parts.all())

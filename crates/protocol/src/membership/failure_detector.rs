@@ -2,7 +2,7 @@
 
 use crate::log::env::Env;
 use crate::membership::state::FailureDetector;
-use crate::partition::partitions::Parts;
+use crate::partition::partitions::Partitions;
 use crate::partition::state::Leader;
 use rota_messages::Message;
 use rota_model::{LogPos, ManagerNumber, ManagerStatus, MemberId};
@@ -34,7 +34,7 @@ const ACCUSED_MS: u64 = 60_000;
 
 impl FailureDetector {
     /// Heartbeats to everybody with whom a partition is shared; suspects who is silent.
-    pub(crate) fn tick_peers(&mut self, env: &mut Env, parts: &mut Parts) {
+    pub(crate) fn tick_peers(&mut self, env: &mut Env, parts: &mut Partitions) {
         let Some(view) = env.view.clone() else {
             return;
         };
@@ -47,7 +47,7 @@ impl FailureDetector {
         if gap > timing.heartbeat_ms * 2 {
             // Who was heard since it goes on was heard now, and not later than that.
             self.heard.values_mut().for_each(|(_, at)| *at = now.min(*at + gap));
-            let leaders = parts.awake_mut().filter_map(|part| part.lead_mut());
+            let leaders = parts.awake_mut().filter_map(|part| part.leader_mut());
             leaders.for_each(|leader| leader.lead.on_gap(gap, now));
         }
         self.ticked_ms = now;
@@ -91,7 +91,7 @@ impl FailureDetector {
     }
 }
 
-fn beat(env: &mut Env, parts: &Parts, view: &View, peers: &BTreeSet<ManagerNumber>) {
+fn beat(env: &mut Env, parts: &Partitions, view: &View, peers: &BTreeSet<ManagerNumber>) {
     let mut committed: BTreeMap<ManagerNumber, Vec<(ManagerNumber, LogPos)>> = BTreeMap::new();
     for part in parts.awake() {
         let Some(Leader { lead, .. }) = part.leader() else { continue };

@@ -134,7 +134,7 @@ impl Manager {
             // is not followed nobody knows what it says.
             Purpose::Verdict(node) => {
                 if self.changes.refused.is_none() {
-                    self.env.fleet.condemned.remove(&node);
+                    self.env.fleet.loss_verdicts.remove(&node);
                 }
             }
             Purpose::Order(waiting, _) => self.orders.on_order_conflict(*waiting),

@@ -123,7 +123,7 @@ impl NodeLeases {
                 answer(led.env, call, Renewed::Lost);
             }
             Some(reg) if reg.boot == renew.boot => {
-                if led.env.is_condemned(reg) {
+                if led.env.may_be_declared_lost(reg) {
                     return answer(led.env, call, Renewed::NotServing);
                 }
                 let heard = Judged::heard(led.env, reg);
@@ -161,12 +161,12 @@ impl NodeLeases {
         // One that may still be written is due again at once: its node is granted nothing until then.
         let is_due = |node: &NodeId, judged: &Judged| {
             led.env.now.mono_ms >= judged.heard_ms + led.env.config.timing.node_lost_ms
-                || led.env.fleet.condemned.get(node) == Some(&judged.revision)
+                || led.env.fleet.loss_verdicts.get(node) == Some(&judged.revision)
         };
         let (node, _) = self.judged.iter().find(|(node, judged)| is_due(node, judged))?;
         let mut to = led.env.nodes.reg.get(node)?.clone();
         let expect_revision = to.revision;
-        led.env.fleet.condemned.insert(to.node.clone(), expect_revision);
+        led.env.fleet.loss_verdicts.insert(to.node.clone(), expect_revision);
         to.revision += 1;
         to.state = NodeState::Lost;
         Some(Change {

@@ -54,7 +54,7 @@ pub(crate) struct Fleet {
     /// Nodes of which this manager asked that they be declared lost under the View that it knows, and which
     /// entry of each that was about. The word may still be written, whatever became of the partition that
     /// gave the verdict: until the View changes, or the config store said no, such a boot is granted nothing.
-    pub condemned: BTreeMap<NodeId, u64>,
+    pub loss_verdicts: BTreeMap<NodeId, u64>,
     /// Pools that need nodes: told to a pool owner that is this manager.
     pub wanted: Vec<NodesWanted>,
     /// Orders of nodes that a provisioner carries out, one for each pool at most.

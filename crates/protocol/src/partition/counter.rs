@@ -26,6 +26,9 @@ use std::sync::Arc;
 /// Between two counts.
 const COUNT_MS: u64 = 100;
 
+/// Where it counts: a slot of the partition.
+const SLOT: SlotId = SlotId(25);
+
 /// Counts up in one document, for as long as this manager owns it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Counter {
@@ -39,7 +42,7 @@ fn pool() -> PoolName {
 }
 
 fn key() -> DocKey {
-    DocKey::new(SlotId(0), pool_name(&pool()))
+    DocKey::new(SLOT, pool_name(&pool()))
 }
 
 fn count(doc: Option<&Arc<Doc>>) -> u64 {
@@ -51,8 +54,15 @@ impl Resident for Counter {
         Self { next_ms: env.now.mono_ms + COUNT_MS, seen: Vec::new() }
     }
 
-    fn committed(&mut self, led: &mut At<'_>, key: &DocKey) {
-        self.seen.push(count(led.log.replica.docs.get(key)));
+    fn committed(&mut self, led: &mut At<'_>, written: &DocKey) {
+        if *written == key() {
+            self.seen.push(count(led.log.replica.docs.get(written)));
+        }
+    }
+
+    /// Its timer always runs.
+    fn is_busy(&self) -> bool {
+        true
     }
 
     fn tick(&mut self, led: &mut At<'_>, turn: Turn) {
@@ -65,7 +75,7 @@ impl Resident for Counter {
         let orders = Orders { decisions: count(before) + 1, ..Orders::default() };
         let stamp = Stamp::from_epoch_ms(now.wall_ms);
         let doc = Doc::pool_after(before.map(|doc| &**doc), &pool(), orders, stamp);
-        led.write(vec![Write::of(SlotId(0), doc)], None);
+        led.write(vec![Write::of(SLOT, doc)], None);
     }
 }
 

@@ -53,7 +53,7 @@ impl<R: RequestHandler> Partition<R> {
         let begun = self.log.replica.last.pe == pe;
         if !begun || after > self.log.replica.last {
             let seq = if begun { self.log.replica.last.seq } else { Seq(0) };
-            env.send(from.number, Message::Missing { part: self.log.number, pe, seq });
+            env.send(from.number, Message::Nack { part: self.log.number, pe, seq });
             return;
         }
         let before = self.log.replica.last;
@@ -162,7 +162,7 @@ impl<R: RequestHandler> Partition<R> {
             syncing.writes.extend(writes.iter().cloned());
         }
         if syncing.taken < pieces {
-            env.send(from.number, Message::SyncTaken { part, pe, taken: syncing.taken });
+            env.send(from.number, Message::SyncApplied { part, pe, taken: syncing.taken });
             self.log.syncing = Some(syncing);
             return;
         }
@@ -180,7 +180,7 @@ impl<R: RequestHandler> Partition<R> {
         let owner =
             self.log.entry(env).filter(|it| it.pe == pe && last.pe == pe).map(|it| it.owner);
         if let Some(owner) = owner.filter(|_| self.leader().is_none()) {
-            env.send(owner, Message::Missing { part, pe, seq: last.seq });
+            env.send(owner, Message::Nack { part, pe, seq: last.seq });
         }
     }
 }

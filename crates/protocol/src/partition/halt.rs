@@ -37,7 +37,7 @@ impl<R: RequestHandler> Partition<R> {
     /// A resident may have found that what is here is not all that was acknowledged. Then nobody is answered
     /// from it any more.
     pub fn heed_halt(&mut self, env: &mut Env) {
-        let Some(text) = self.lead_mut().and_then(|leader| leader.lead.halts.take()) else {
+        let Some(text) = self.leader_mut().and_then(|leader| leader.lead.halts.take()) else {
             return;
         };
         env.note_text(Transition::LastCopyLost, Some(self.log.number), text.clone());

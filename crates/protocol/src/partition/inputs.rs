@@ -4,18 +4,18 @@
 use crate::log::env::{Env, NameOf};
 use crate::nodes::calls::{CallFor, CallWhat, NodesWanted};
 use crate::partition::led::Led;
-use crate::partition::partitions::Parts;
+use crate::partition::partitions::Partitions;
 use crate::partition::state::Partition;
 use crate::ports::note::Transition;
 use crate::ports::work::Worked;
 use crate::sessions::withdraw::end_earlier;
-use rota_messages::{Message, PartMeta};
+use rota_messages::{Message, PartitionMeta};
 use rota_model::node_msg::{FromNode, NodeAnswer};
 use rota_model::{Epoch, LogPos, ManagerNumber, MemberId, NodeId};
 use rota_ring::View;
 use std::collections::BTreeMap;
 
-impl Parts {
+impl Partitions {
     /// What only an owner does, where this manager owns that partition.
     pub(crate) fn led<'a>(
         &'a mut self,
@@ -59,7 +59,7 @@ impl Parts {
         {
             env.store.refresh = true;
         }
-        env.send(from.number, Message::Confirmed { round, parts: held });
+        env.send(from.number, Message::ReadIndexConfirmed { round, parts: held });
     }
 
     pub(crate) fn on_confirmed(
@@ -95,7 +95,7 @@ impl Parts {
             }
         }
         for (peer, parts) in asked {
-            env.send(peer, Message::Confirm { round, parts });
+            env.send(peer, Message::ReadIndex { round, parts });
         }
     }
 
@@ -179,7 +179,7 @@ impl Parts {
 
     /// What an operation worked for came back.
     pub(crate) fn on_worked(&mut self, env: &mut Env, work: u64, worked: &Worked) {
-        let Some(it) = env.desks.works.running.remove(&work) else { return };
+        let Some(it) = env.documents_env.works.running.remove(&work) else { return };
         let is_waited_for = self.led(&it.part, env).is_some_and(|mut led| {
             led.residents.documents.on_worked(&mut led.at, it.origin, work, worked)
         });
@@ -198,7 +198,7 @@ impl Parts {
     /// Gives free workers to those that wait for one.
     fn begin_works(&mut self, env: &mut Env) {
         while env.has_worker()
-            && let Some((part, origin)) = env.desks.works.queue.pop_front()
+            && let Some((part, origin)) = env.documents_env.works.queue.pop_front()
         {
             if let Some(mut led) = self.led(&part, env) {
                 led.residents.documents.on_worker(&mut led.at, origin);
@@ -208,8 +208,8 @@ impl Parts {
 
     /// Forgets those that do not wait for a worker any more.
     pub(crate) fn tick_works(&mut self, env: &mut Env) {
-        env.desks.works.queue.retain(|(part, origin)| {
-            let leader = self.get_mut(part).and_then(|it| it.lead_mut());
+        env.documents_env.works.queue.retain(|(part, origin)| {
+            let leader = self.get_mut(part).and_then(|it| it.leader_mut());
             leader.is_some_and(|it| it.residents.documents.waits_for_worker(*origin))
         });
     }
@@ -229,7 +229,7 @@ impl Parts {
     pub(crate) fn intend_founding(&mut self, env: &mut Env, view: &View) {
         for (number, entry) in &view.parts {
             if entry.has(env.config.number) {
-                let meta = PartMeta {
+                let meta = PartitionMeta {
                     pe: entry.pe,
                     last: LogPos::ZERO,
                     whole: true,

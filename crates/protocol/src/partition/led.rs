@@ -106,11 +106,11 @@ impl<R: RequestHandler> Led<'_, R> {
     /// Time passed, and deadlines were looked at.
     pub fn tick(&mut self) {
         let At { env, log, lead, .. } = &mut self.at;
-        let next = lead.tick_copies(env, log);
-        self.go_on(next);
+        lead.tick_copies(env, log);
+        self.drive_sync();
         let At { env, log, lead, .. } = &mut self.at;
-        let next = lead.tick_learners(env, log);
-        self.go_on(next);
+        lead.tick_learners(env, log);
+        self.drive_wedge();
         self.residents.tick(&mut self.at, Turn::Ask);
         self.residents.tick(&mut self.at, Turn::Rest);
         if !self.at.inbox.queue.is_empty() && self.at.may_begin() {
@@ -145,7 +145,13 @@ impl<R: RequestHandler> Led<'_, R> {
     /// What the requests are told whose deadline passed.
     fn unfinished(&self, late: &Late) -> Vec<(Origin, OpResult)> {
         if self.at.lead.reads() {
-            return self.residents.unfinished(&self.at, late).into_iter().collect();
+            let mut told = self.residents.unfinished(&self.at, late);
+            let unknown = || Err(self.at.too_late("nobody knows what it waits for"));
+            return late
+                .all
+                .iter()
+                .map(|it| (*it, told.remove(it).unwrap_or_else(unknown)))
+                .collect();
         }
         let text = format!("partition {} is not serving yet", self.at.log.number);
         let retry = Retry::AfterMs(self.at.env.config.timing.retry_ms);

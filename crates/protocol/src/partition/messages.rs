@@ -31,9 +31,9 @@ impl<R: RequestHandler> Partition<R> {
                 self.on_chunk(env, from, chunk);
             }
             Message::Ack { .. }
-            | Message::Missing { .. }
+            | Message::Nack { .. }
             | Message::SyncReport { .. }
-            | Message::SyncTaken { .. }
+            | Message::SyncApplied { .. }
             | Message::SnapshotAck { .. } => {
                 if let Some(mut led) = self.led(env) {
                     led.on_message(from, message);
@@ -41,8 +41,8 @@ impl<R: RequestHandler> Partition<R> {
             }
             Message::Request { .. }
             | Message::Answer { .. }
-            | Message::Confirm { .. }
-            | Message::Confirmed { .. }
+            | Message::ReadIndex { .. }
+            | Message::ReadIndexConfirmed { .. }
             | Message::Heartbeat { .. }
             | Message::Probe { .. }
             | Message::Probed { .. }
@@ -58,7 +58,7 @@ impl<R: RequestHandler> Led<'_, R> {
         let At { env, log, lead, .. } = &mut self.at;
         let next = match message {
             Message::Ack { pe, seq, .. } => lead.on_ack(env, log, from, pe, seq),
-            Message::Missing { pe, seq, .. } => {
+            Message::Nack { pe, seq, .. } => {
                 lead.on_missing(env, log, from, pe, seq);
                 Next::Nothing
             }
@@ -66,8 +66,8 @@ impl<R: RequestHandler> Led<'_, R> {
                 env.store.refresh |= pe > log.replica.pe;
                 lead.on_sync_report(log, from, pe, Report { last, committed, touched })
             }
-            Message::SyncTaken { pe, taken, .. } => {
-                lead.on_sync_taken(env, log, from, pe, taken);
+            Message::SyncApplied { pe, taken, .. } => {
+                lead.on_sync_applied(env, log, from, pe, taken);
                 Next::Nothing
             }
             Message::SnapshotAck { pe, learn, chunk, .. } => {
@@ -79,8 +79,8 @@ impl<R: RequestHandler> Led<'_, R> {
             | Message::SnapshotChunk { .. }
             | Message::Request { .. }
             | Message::Answer { .. }
-            | Message::Confirm { .. }
-            | Message::Confirmed { .. }
+            | Message::ReadIndex { .. }
+            | Message::ReadIndexConfirmed { .. }
             | Message::Heartbeat { .. }
             | Message::Probe { .. }
             | Message::Probed { .. }

@@ -2,13 +2,13 @@
 
 use crate::documents::usage::Own;
 use crate::log::env::Env;
-use crate::partition::partitions::Parts;
+use crate::partition::partitions::Partitions;
 use crate::partition::state::Partition;
 use rota_docstore::Usage;
 
 /// Counts what this manager's partitions hold of namespaces with limits; `None` when it knows of none.
-pub(crate) fn own(env: &Env, parts: &Parts) -> Option<Own> {
-    let limited: Vec<&str> = env.desks.spaces.limited().collect();
+pub(crate) fn own(env: &Env, parts: &Partitions) -> Option<Own> {
+    let limited: Vec<&str> = env.documents_env.spaces.limited().collect();
     let leading = parts.awake().filter(|part| part.leader().is_some());
     let holds = |part: &Partition| {
         let usages =

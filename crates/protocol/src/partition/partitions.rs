@@ -8,21 +8,21 @@ use std::collections::BTreeMap;
 
 /// Every partition of the ring, at one manager.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub(crate) struct Parts {
+pub(crate) struct Partitions {
     /// Those that may have something to do.
     awake: BTreeMap<ManagerNumber, Partition>,
     /// Those that have nothing to do: they were looked at by nobody since they were found so.
-    asleep: BTreeMap<ManagerNumber, Partition>,
+    idle: BTreeMap<ManagerNumber, Partition>,
 }
 
-impl Parts {
+impl Partitions {
     pub fn get(&self, number: &ManagerNumber) -> Option<&Partition> {
-        self.awake.get(number).or_else(|| self.asleep.get(number))
+        self.awake.get(number).or_else(|| self.idle.get(number))
     }
 
     /// One that is about to change: it is awake from now on.
     pub fn get_mut(&mut self, number: &ManagerNumber) -> Option<&mut Partition> {
-        if let Some(part) = self.asleep.remove(number) {
+        if let Some(part) = self.idle.remove(number) {
             self.awake.insert(*number, part);
         }
         self.awake.get_mut(number)
@@ -34,18 +34,18 @@ impl Parts {
         number: ManagerNumber,
         new: impl FnOnce() -> Partition,
     ) -> &mut Partition {
-        let asleep = self.asleep.remove(&number);
-        self.awake.entry(number).or_insert_with(|| asleep.unwrap_or_else(new))
+        let idle = self.idle.remove(&number);
+        self.awake.entry(number).or_insert_with(|| idle.unwrap_or_else(new))
     }
 
     pub fn insert(&mut self, part: Partition) {
-        self.asleep.remove(&part.log.number);
+        self.idle.remove(&part.log.number);
         self.awake.insert(part.log.number, part);
     }
 
     /// Every partition of the ring, in no order that means anything.
     pub fn all(&self) -> impl Iterator<Item = &Partition> {
-        self.awake.values().chain(self.asleep.values())
+        self.awake.values().chain(self.idle.values())
     }
 
     pub fn awake(&self) -> impl Iterator<Item = &Partition> {
@@ -56,16 +56,16 @@ impl Parts {
         self.awake.values_mut()
     }
 
-    /// Lets those sleep that have nothing to do.
-    pub fn rest(&mut self) {
+    /// Parks those that have nothing to do.
+    pub fn park_idle(&mut self) {
         let idle = self.awake.extract_if(.., |_, part| part.is_idle());
-        self.asleep.extend(idle);
+        self.idle.extend(idle);
     }
 }
 
-impl FromIterator<Partition> for Parts {
+impl FromIterator<Partition> for Partitions {
     fn from_iter<T: IntoIterator<Item = Partition>>(parts: T) -> Self {
         let awake = parts.into_iter().map(|it| (it.log.number, it)).collect();
-        Self { awake, asleep: BTreeMap::new() }
+        Self { awake, idle: BTreeMap::new() }
     }
 }

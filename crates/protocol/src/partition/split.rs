@@ -2,11 +2,11 @@
 
 use crate::log::env::Env;
 use crate::log::requests::Asked;
-use crate::partition::partitions::Parts;
+use crate::partition::partitions::Partitions;
 use crate::partition::state::Leader;
 use crate::ports::slots::slot_of_request;
 use rota_model::{Epoch, ManagerNumber};
-use rota_ring::{PartState, View};
+use rota_ring::{PartitionState, View};
 use std::collections::BTreeSet;
 
 /// The known partition that holds a new one's documents, and the epoch up to which it does.
@@ -23,7 +23,7 @@ fn held_in(
     Some((at.from, at.epoch))
 }
 
-impl Parts {
+impl Partitions {
     /// Cuts out the partitions that a View has and this manager has not, where it holds what they
     /// come from. Before anything of that View is taken up.
     pub(crate) fn cut_arcs(&mut self, env: &mut Env, view: &View) {
@@ -52,13 +52,13 @@ impl Parts {
         let halted: BTreeSet<ManagerNumber> = halted.collect();
         let leads = |number: &ManagerNumber| {
             let part = view.parts.get(number).filter(|_| !halted.contains(number));
-            part.is_some_and(|it| it.owner == me && it.state == PartState::Active)
+            part.is_some_and(|it| it.owner == me && it.state == PartitionState::Active)
         };
         let home = |asked: &Asked| view.home(slot_of_request(&asked.op, view.m));
         let mut moved = Vec::new();
         for part in self.awake_mut() {
             let number = part.log.number;
-            let Some(Leader { inbox, .. }) = part.lead_mut() else { continue };
+            let Some(Leader { inbox, .. }) = part.leader_mut() else { continue };
             let gone = inbox.live.iter().filter(|(_, asked)| {
                 let home = home(asked);
                 home != number && leads(&home)

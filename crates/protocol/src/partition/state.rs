@@ -72,7 +72,7 @@ impl<R> Partition<R> {
         }
     }
 
-    /// What only an owner does. The one way to change what a leader has.
+    /// What only an owner does.
     pub fn led<'a>(&'a mut self, env: &'a mut Env) -> Option<Led<'a, R>> {
         let Role::Leader(leader) = &mut self.role else { return None };
         let Leader { lead, inbox, rounds, residents } = &mut **leader;
@@ -88,8 +88,8 @@ impl<R> Partition<R> {
         }
     }
 
-    /// The owner's side of the log, to change it without an effect.
-    pub fn lead_mut(&mut self) -> Option<&mut Leader<R>> {
+    /// The owner's side, to change it without an effect.
+    pub fn leader_mut(&mut self) -> Option<&mut Leader<R>> {
         match &mut self.role {
             Role::Leader(leader) => Some(leader),
             Role::Follower | Role::Learner(_) => None,

@@ -2,9 +2,9 @@
 
 use crate::documents::usage::{Own, together};
 use crate::log::env::Env;
-use crate::log::internal::{Errand, Inner};
+use crate::log::internal::{Internal, InternalRequest};
 use crate::partition::own_usage::own;
-use crate::partition::partitions::Parts;
+use crate::partition::partitions::Partitions;
 use crate::ports::note::Transition;
 use rota_docstore::Spaces;
 use rota_messages::api::{FollowOp, Holdings};
@@ -54,13 +54,13 @@ impl Following {
     }
 
     /// Asks, if it is time to.
-    pub fn drive(&mut self, env: &mut Env, parts: &Parts) {
+    pub fn drive(&mut self, env: &mut Env, parts: &Partitions) {
         let now = env.now.mono_ms;
         if self.is_asking || now < self.next_ms || env.view.is_none() {
             return;
         }
         let wall = Stamp::from_epoch_ms(env.now.wall_ms);
-        env.desks.spaces.forget_deleted(wall.minus_ms(env.config.documents.deleted_ms));
+        env.documents_env.spaces.forget_deleted(wall.minus_ms(env.config.documents.deleted_ms));
         if now >= self.heard_ms + ANEW_MS {
             (self.since, self.beginning) = (Stamp::MIN, Some(Spaces::default()));
         }
@@ -74,7 +74,7 @@ impl Following {
         let op = FollowOp { since: self.since, wait_ms, held };
         let op = Op::Documents(DocumentOp::Follow(op));
         let deadline_ms = now + DEADLINE_MS;
-        env.internal.asked.push(Errand { inner: Inner::Follow, op, deadline_ms });
+        env.internal.asked.push(InternalRequest { inner: Internal::Follow, op, deadline_ms });
     }
 
     /// The owner answered. Gives whether what counts has changed.
@@ -90,9 +90,9 @@ impl Following {
         if let (Some(held), Some((epoch, own))) = (held, said)
             && held.epoch == epoch
         {
-            env.desks.counted.learn(held.clone(), own);
+            env.documents_env.counted.learn(held.clone(), own);
         }
-        let spaces = self.beginning.as_mut().unwrap_or(&mut env.desks.spaces);
+        let spaces = self.beginning.as_mut().unwrap_or(&mut env.documents_env.spaces);
         for document in documents {
             // One that does not read as a description leaves what was known.
             drop(spaces.learn(document));
@@ -100,7 +100,7 @@ impl Following {
         }
         documents.iter().for_each(|_| env.note(Transition::NamespaceLearned, None));
         if let Some(spaces) = self.beginning.take_if(|_| documents.is_empty()) {
-            (env.desks.spaces, env.desks.knows_spaces) = (spaces, true);
+            (env.documents_env.spaces, env.documents_env.knows_spaces) = (spaces, true);
             return true;
         }
         self.beginning.is_none() && !documents.is_empty()

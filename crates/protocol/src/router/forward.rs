@@ -2,7 +2,7 @@
 
 use crate::log::answered::is_asked_again;
 use crate::log::env::{Env, NameOf};
-use crate::log::internal::{Errand, Inner};
+use crate::log::internal::{Internal, InternalRequest};
 use crate::log::origin::Origin;
 use crate::log::requests::{OfRequest, Requests};
 use crate::ports::io::Effect;
@@ -36,7 +36,7 @@ pub(crate) enum Caller {
     /// A client, by the driver's name for its call.
     Client(u64),
     /// This manager itself.
-    Inner(Inner),
+    Internal(Internal),
 }
 
 /// A request of one of this manager's clients.
@@ -68,14 +68,14 @@ impl OfRequest for Waiting {
 
 impl Waiting {
     fn is_follow(&self) -> bool {
-        self.caller == Caller::Inner(Inner::Follow)
+        self.caller == Caller::Internal(Internal::Follow)
     }
 
     /// Whether it must wait until this manager knows which namespaces are off.
     fn is_held(&self, env: &Env) -> bool {
         let space = self.op.space().filter(|it| it.as_str() != CONFIGURATION);
         let is_clients = matches!(self.caller, Caller::Client(_));
-        !env.desks.knows_spaces && is_clients && space.is_some()
+        !env.documents_env.knows_spaces && is_clients && space.is_some()
     }
 
     /// How long its owner may be silent. It holds a long poll for as long as that says; but a manager
@@ -97,7 +97,7 @@ impl Waiting {
 
 /// All requests of this manager's clients.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub(crate) struct Entrance {
+pub(crate) struct Router {
     waiting: Requests<u64, Waiting>,
 }
 
@@ -109,7 +109,7 @@ pub(crate) struct ForHere {
     pub deadline_ms: u64,
 }
 
-impl Entrance {
+impl Router {
     /// How many wait, this manager's own question for news of namespaces aside.
     pub fn len(&self) -> usize {
         self.waiting.values().filter(|it| !it.is_follow()).count()
@@ -146,9 +146,13 @@ impl Entrance {
     }
 
     /// This manager asks for something on its own account.
-    pub fn on_errand(&mut self, env: &mut Env, errand: Errand) -> Option<ForHere> {
-        let Errand { inner, op, deadline_ms } = errand;
-        self.begin(env, Caller::Inner(inner), deadline_ms, op)
+    pub fn on_internal(
+        &mut self,
+        env: &mut Env,
+        internal_request: InternalRequest,
+    ) -> Option<ForHere> {
+        let InternalRequest { inner, op, deadline_ms } = internal_request;
+        self.begin(env, Caller::Internal(inner), deadline_ms, op)
     }
 
     pub(crate) fn begin(
@@ -348,7 +352,7 @@ impl Entrance {
 fn answer(env: &mut Env, caller: Caller, result: OpResult) {
     match caller {
         Caller::Client(call) => env.effects.push(Effect::Reply { call, result }),
-        Caller::Inner(inner) => env.internal.done.push((inner, result)),
+        Caller::Internal(inner) => env.internal.done.push((inner, result)),
     }
 }
 
@@ -379,7 +383,7 @@ fn silent(env: &Env, slot: SlotId, asked: ManagerNumber) -> String {
 
 /// What clients of a namespace are told that is switched off, or that does not exist.
 fn refused_by_namespace(env: &Env, op: &Op) -> Option<OpResult> {
-    let exception = env.desks.spaces.check_open(op.space()?).err()?.at(Phase::Before);
+    let exception = env.documents_env.spaces.check_open(op.space()?).err()?.at(Phase::Before);
     if let Op::Documents(DocumentOp::Operate(op)) = op {
         let exception = exception.in_call(&op.request.operation);
         return Some(Ok(Answer::Documents(DocumentAnswer::Operated(Err(exception)))));

@@ -42,7 +42,7 @@ impl Draining {
         }
         self.next_ms = now + ROUND_MS;
         let nodes = led.env.nodes.to_close(led.env.now.wall_ms);
-        if !nodes.iter().any(|it| led.log.replica.counts.census.is_on(it)) {
+        if !nodes.iter().any(|it| led.log.replica.counts.session_counts.is_on(it)) {
             *self = Draining { next_ms: now + ROUND_MS, ..Draining::default() };
             return Vec::new();
         }
@@ -95,7 +95,7 @@ fn to_close_after(
 /// Sessions that have not ended, by the node where they run or are to run, with everything that was
 /// appended.
 pub(crate) fn sessions_on_nodes(log: &Log) -> BTreeMap<NodeId, u64> {
-    let mut counts = log.replica.counts.census.by_node();
+    let mut counts = log.replica.counts.session_counts.by_node();
     for (key, (_, doc)) in &log.replica.latest {
         let before = log.replica.docs.get(key).and_then(|it| it.runs_on());
         let after = doc.as_ref().and_then(|it| it.runs_on());

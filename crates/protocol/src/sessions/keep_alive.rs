@@ -1,5 +1,5 @@
-//! Clients say that they use a session. Nothing is written for it: the session's owner counts from its own serving,
-//! so a new owner never takes a session for idle too early.
+//! Clients say that they use a session. Nothing is written for it: whoever begins to lead the partition under a new
+//! epoch knows of no use before the first one that it hears of, so it never takes a session for idle too early.
 
 use crate::log::at::At;
 use crate::log::origin::Origin;
@@ -12,7 +12,7 @@ use rota_model::{
 };
 use std::collections::BTreeMap;
 
-/// When sessions were used last.
+/// When sessions were used last: an entry for each one that lives and was.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Uses {
     /// In which life, and when.
@@ -35,19 +35,18 @@ impl Uses {
 
 /// Why a session is not kept alive, if so.
 fn refuses(record: &SessionRecord, op: &KeepAliveOp) -> Option<Refusal> {
-    let (kind, text) = match record.state {
+    let why = match record.state {
+        // Not CLOSING: a manager asks again for who gets that, until a later life may be meant.
+        SessionState::Closing => "is being closed",
+        SessionState::Closed | SessionState::Failed | SessionState::Lost => "has ended",
         _ if op.life.is_some_and(|life| life != record.life) => {
             let text = format!("session {} lives life {}", op.key, record.life);
             return Some(Refusal::new(RefusalKind::LifeMismatch, Retry::Never, text));
         }
         SessionState::Pending | SessionState::Starting | SessionState::Ready => return None,
-        SessionState::Closing => (RefusalKind::Closing, "is being closed"),
-        SessionState::Closed | SessionState::Failed | SessionState::Lost => {
-            (RefusalKind::NotFound, "has ended")
-        }
     };
-    let text = format!("session {} {text}: it is {}", op.key, record.state.as_str());
-    Some(Refusal::new(kind, Retry::WhenChanged, text))
+    let text = format!("session {} {why}: it is {}", op.key, record.state.as_str());
+    Some(Refusal::new(RefusalKind::NotFound, Retry::WhenChanged, text))
 }
 
 impl Sessions {

@@ -26,6 +26,7 @@ use rota_model::{
 const WAITERS_MAX: usize = 1_024;
 
 impl Sessions {
+    /// Lets a read wait for a confirm round; or for an id in progress that an earlier owner may have told already.
     pub(crate) fn on_get(
         &mut self,
         led: &mut At<'_>,
@@ -34,7 +35,7 @@ impl Sessions {
     ) {
         match self.work.get_mut(key).filter(|work| work.redriven) {
             Some(work) => wait(work, origin),
-            None => led.rounds.next.push(origin),
+            None => led.confirm_then(origin),
         }
     }
 

@@ -121,7 +121,8 @@ impl RequestHandler for Sessions {
                 self.reply(led, origin, result);
             }
             Op::Get(get) if reads => self.on_get(led, origin, &get.key),
-            Op::List(_) | Op::KeepAlive(_) if reads => led.confirm_then(origin),
+            Op::KeepAlive(keep) if reads => self.on_get(led, origin, &keep.key),
+            Op::List(_) if reads => led.confirm_then(origin),
             Op::Pull(_) if reads => self.watches.serve_pull(led, origin),
             Op::Open(op) if open => self.on_open(led, origin, op),
             Op::Close(op) if open => self.on_close(led, origin, &op),

@@ -3,8 +3,8 @@
 
 use super::{Verdict, Violation};
 use rota_model::{Epoch, ManagerNumber};
-use rota_protocol::{Disk, PartMeta};
-use rota_ring::{PartState, View};
+use rota_protocol::{Disk, PartitionMeta};
+use rota_ring::{PartitionState, View};
 use std::collections::BTreeMap;
 
 /// Checks one write of the View. `landed_us` is when Views were written.
@@ -20,7 +20,7 @@ pub fn check(
 ) -> Verdict {
     for (number, was) in &before.parts {
         let Some(part) = after.parts.get(number) else { continue };
-        if was.state != PartState::Recovering || part.state == PartState::Recovering {
+        if was.state != PartitionState::Recovering || part.state == PartitionState::Recovering {
             continue;
         }
         let since_us = landed_us.get(&was.pe).copied().unwrap_or_default();
@@ -28,7 +28,7 @@ pub fn check(
         if now_us + 1_000 < since_us + recover_after_us {
             let waited_us = now_us.saturating_sub(since_us);
             let others = disks.iter().filter(|(it, _)| **it != was.owner);
-            let holds = |meta: &&PartMeta| meta.whole && meta.found_from.is_none();
+            let holds = |meta: &&PartitionMeta| meta.whole && meta.found_from.is_none();
             let metas = others.filter_map(|(_, disk)| disk.parts.get(number)).filter(holds);
             let most = metas.map(|meta| meta.last).max();
             let text = format!(

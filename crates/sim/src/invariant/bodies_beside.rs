@@ -26,7 +26,7 @@ mod tests {
     use super::*;
     use crate::blob_store::attachment_of;
     use crate::writing::name;
-    use rota_docstore::{Content, Draft, ItemName, Schema, Stamp};
+    use rota_docstore::{Content, DocumentEdit, ItemName, Schema, Stamp};
     use rota_model::SlotId;
     use rota_protocol::{Doc, DocKey};
     use std::sync::Arc;
@@ -34,12 +34,12 @@ mod tests {
     #[test]
     fn a_document_without_its_body_is_found() {
         let (name, attachment) = (name("docs", "b"), attachment_of("w1"));
-        let mut draft = Draft::new(name.clone(), None, Arc::new(Schema::new().open()));
-        draft.ensure();
+        let mut edited = DocumentEdit::new(name.clone(), None, Arc::new(Schema::new().open()));
+        edited.ensure();
         let item = ItemName::keyed("P", "w1").unwrap();
-        draft.put_content(&item, Content::Attachment(attachment.clone().into())).unwrap();
+        edited.put_content(&item, Content::Attachment(attachment.clone().into())).unwrap();
         let now = Stamp::from_epoch_ms(1_800_000_000_000);
-        let document = draft.settle_at(now, now, Stamp::MIN).unwrap();
+        let document = edited.settle_at(now, now, Stamp::MIN).unwrap();
         let doc = Some(Arc::new(Doc::new(Arc::new(document)).unwrap()));
         let write = [DiskWrite::Doc { key: DocKey::new(SlotId(1), name), doc }];
         let blob_store = BlobStore::default();

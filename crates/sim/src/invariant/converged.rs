@@ -5,7 +5,7 @@
 use super::{Verdict, Violation};
 use crate::ledger::Instance;
 use rota_model::{Epoch, LogPos, ManagerNumber, NodeId, SessionState};
-use rota_protocol::{Disk, PartStats, Stats};
+use rota_protocol::{Disk, PartitionStats, Stats};
 use rota_ring::View;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,7 +54,11 @@ fn missing(moment: &Moment<'_>) -> Option<String> {
         .or_else(|| news_missing(moment))
 }
 
-fn stats_of(moment: &Moment<'_>, manager: ManagerNumber, part: ManagerNumber) -> Option<PartStats> {
+fn stats_of(
+    moment: &Moment<'_>,
+    manager: ManagerNumber,
+    part: ManagerNumber,
+) -> Option<PartitionStats> {
     let stats = moment.managers.get(&manager)?;
     stats.parts.iter().find(|it| it.part == part).cloned()
 }
@@ -105,7 +109,7 @@ fn part_missing(moment: &Moment<'_>, number: ManagerNumber) -> Option<String> {
 }
 
 /// A position of this epoch at which two copies say that they had other contents.
-fn marks_differ(one: &PartStats, other: &PartStats, pe: Epoch) -> Option<LogPos> {
+fn marks_differ(one: &PartitionStats, other: &PartitionStats, pe: Epoch) -> Option<LogPos> {
     let mut marks = one.marks.iter().filter(|(at, _)| at.pe == pe);
     let differs =
         |(at, digest): &&(LogPos, u64)| other.marks.iter().any(|it| it.0 == *at && it.1 != *digest);
@@ -178,7 +182,7 @@ mod tests {
     use rota_protocol::{DiskWrite, Doc, Write};
 
     fn stats(digest: u64) -> Stats {
-        let part = |part| PartStats {
+        let part = |part| PartitionStats {
             part: ManagerNumber(part),
             role: "serving",
             last: LogPos::ZERO,

@@ -2,15 +2,15 @@
 
 use super::{Verdict, Violation};
 use rota_model::{Epoch, ManagerNumber};
-use rota_ring::{PartState, View};
+use rota_ring::{PartitionState, View};
 use std::collections::BTreeMap;
 
 /// Partitions that a write of the View gives up.
 pub fn newly(was: &View, view: &View) -> Vec<ManagerNumber> {
     let is_new = |number: &ManagerNumber| {
-        was.parts.get(number).is_none_or(|it| it.state == PartState::Active)
+        was.parts.get(number).is_none_or(|it| it.state == PartitionState::Active)
     };
-    let parts = view.parts.iter().filter(|(_, part)| part.state == PartState::Recovering);
+    let parts = view.parts.iter().filter(|(_, part)| part.state == PartitionState::Recovering);
     parts.map(|(number, _)| *number).filter(is_new).collect()
 }
 
@@ -56,7 +56,7 @@ mod tests {
         let given_up = was.given_up(number, owner);
         let mut after = was.clone();
         after.epoch = was.epoch.next();
-        after.parts.get_mut(&number).unwrap().state = PartState::Recovering;
+        after.parts.get_mut(&number).unwrap().state = PartitionState::Recovering;
         let after = given_up.unwrap_or(after);
         let landed = BTreeMap::from([(Epoch(1), 500)]);
         let check = |lost: &BTreeMap<_, _>| check(&was, &after, lost, &landed, 0);

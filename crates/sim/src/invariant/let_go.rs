@@ -6,7 +6,7 @@
 use super::split_at_rest::Moment;
 use super::{Verdict, Violation};
 use rota_model::ManagerNumber;
-use rota_ring::{Part, PartState, View};
+use rota_ring::{PartitionEntry, PartitionState, View};
 
 /// Checks one write of the View.
 ///
@@ -22,7 +22,7 @@ pub fn check(before: &View, after: &View, moment: &Moment<'_>) -> Verdict {
     for (number, was) in before.parts.iter().filter(|(_, part)| part.has(leaver)) {
         let Some(part) = after.parts.get(number).filter(|it| !it.has(leaver)) else { continue };
         // Somebody holds more of what is found again.
-        if was.state == PartState::Recovering {
+        if was.state == PartitionState::Recovering {
             continue;
         }
         if is_too_old(*number, was, leaver, moment) {
@@ -36,14 +36,19 @@ pub fn check(before: &View, after: &View, moment: &Moment<'_>) -> Verdict {
 }
 
 /// Whether its disk has not seen the owner's epoch: then the owner does not serve yet.
-fn is_too_old(number: ManagerNumber, was: &Part, leaver: ManagerNumber, at: &Moment<'_>) -> bool {
+fn is_too_old(
+    number: ManagerNumber,
+    was: &PartitionEntry,
+    leaver: ManagerNumber,
+    at: &Moment<'_>,
+) -> bool {
     let meta = at.disks.get(&leaver).and_then(|disk| disk.parts.get(&number));
     was.owner != leaver && meta.is_none_or(|meta| meta.last.pe < was.pe)
 }
 
 fn wrong(
     before: &View,
-    (number, was, part): (ManagerNumber, &Part, &Part),
+    (number, was, part): (ManagerNumber, &PartitionEntry, &PartitionEntry),
     moment: &Moment<'_>,
 ) -> Option<String> {
     if was.owner != moment.author {
@@ -64,7 +69,7 @@ mod tests {
     use super::*;
     use crate::invariant::example::view;
     use rota_model::{Epoch, Incarnation, LogPos, ManagerStatus, Seq};
-    use rota_protocol::{Disk, PartMeta};
+    use rota_protocol::{Disk, PartitionMeta};
     use std::collections::BTreeMap;
 
     const LEAVER: ManagerNumber = ManagerNumber(20);
@@ -80,7 +85,7 @@ mod tests {
 
     fn disk(seq: u64) -> Disk {
         let last = LogPos::new(Epoch(1), Seq(seq));
-        let meta = PartMeta { pe: Epoch(1), last, whole: true, ..PartMeta::default() };
+        let meta = PartitionMeta { pe: Epoch(1), last, whole: true, ..PartitionMeta::default() };
         Disk { parts: BTreeMap::from([(LEAVER, meta)]), ..Disk::default() }
     }
 

@@ -3,8 +3,8 @@
 
 use super::{Verdict, Violation};
 use rota_model::{LogPos, ManagerNumber};
-use rota_protocol::PartMeta;
-use rota_ring::{PartState, View};
+use rota_protocol::PartitionMeta;
+use rota_ring::{PartitionState, View};
 
 /// What the observer knows of an addition at the moment of its compare-and-set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,7 +18,7 @@ pub struct Addition {
     /// The last entry that the owner gave to its own disk.
     pub owner_last: LogPos,
     /// What stands on the newcomer's disk.
-    pub newcomer_meta: Option<PartMeta>,
+    pub newcomer_meta: Option<PartitionMeta>,
 }
 
 /// Newcomers of a write of the View: partition and manager.
@@ -27,7 +27,7 @@ pub fn newcomers(before: &View, after: &View) -> Vec<(ManagerNumber, ManagerNumb
     for (number, part) in &after.parts {
         let Some(was) = before.parts.get(number) else { continue };
         // Who is to find it again holds what it holds.
-        if part.state == PartState::Recovering {
+        if part.state == PartitionState::Recovering {
             continue;
         }
         let new = part.isr.iter().filter(|it| !was.has(it.number));
@@ -64,11 +64,11 @@ mod tests {
             part: ManagerNumber(10),
             newcomer: ManagerNumber(20),
             owner_last: last,
-            newcomer_meta: Some(PartMeta {
+            newcomer_meta: Some(PartitionMeta {
                 pe: Epoch(1),
                 last,
                 whole: true,
-                ..PartMeta::default()
+                ..PartitionMeta::default()
             }),
         };
         assert_eq!(check(&before, &addition), Ok(()));
@@ -76,7 +76,7 @@ mod tests {
         assert_eq!(check(&before, &addition).unwrap_err().rule, "I3");
         addition.owner_last.seq = Seq(7);
         addition.newcomer_meta =
-            Some(PartMeta { pe: Epoch(1), last, whole: false, ..PartMeta::default() });
+            Some(PartitionMeta { pe: Epoch(1), last, whole: false, ..PartitionMeta::default() });
         assert!(check(&before, &addition).is_err());
     }
 
@@ -84,7 +84,7 @@ mod tests {
     fn an_addition_by_another_than_the_owner_is_found() {
         let last = LogPos::ZERO;
         let newcomer_meta =
-            Some(PartMeta { pe: Epoch(1), last, whole: true, ..PartMeta::default() });
+            Some(PartitionMeta { pe: Epoch(1), last, whole: true, ..PartitionMeta::default() });
         let (author, part) = (ManagerNumber(20), ManagerNumber(10));
         let addition = Addition { author, part, newcomer: author, owner_last: last, newcomer_meta };
         assert!(check(&view(), &addition).is_err());

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
     use crate::invariant::example::view;
     use rota_model::{Epoch, ManagerId, Nonce, Seq};
-    use rota_protocol::PartMeta;
+    use rota_protocol::PartitionMeta;
     use rota_ring::Claim;
 
     const NEW: ManagerNumber = ManagerNumber(15);
@@ -101,7 +101,7 @@ mod tests {
 
     fn disk(seq: u64) -> Disk {
         let last = LogPos::new(Epoch(1), Seq(seq));
-        let meta = PartMeta { pe: Epoch(1), last, whole: true, ..PartMeta::default() };
+        let meta = PartitionMeta { pe: Epoch(1), last, whole: true, ..PartitionMeta::default() };
         Disk { parts: BTreeMap::from([(HOLDER, meta)]), ..Disk::default() }
     }
 

@@ -5,7 +5,7 @@
 use super::{Verdict, Violation};
 use rota_model::ManagerNumber;
 use rota_protocol::Disk;
-use rota_ring::{Part, PartState, View};
+use rota_ring::{PartitionEntry, PartitionState, View};
 use std::collections::BTreeMap;
 
 /// Checks one write of the View.
@@ -19,7 +19,7 @@ pub fn check(before: &View, after: &View, disks: &BTreeMap<ManagerNumber, &Disk>
             continue;
         };
         // What is found again has one copy; and somebody else may hold more of it.
-        if was.state == PartState::Recovering || part.state == PartState::Recovering {
+        if was.state == PartitionState::Recovering || part.state == PartitionState::Recovering {
             continue;
         }
         let gone = was.isr.iter().map(|it| it.number).filter(|it| !part.has(*it));
@@ -40,7 +40,7 @@ pub fn check(before: &View, after: &View, disks: &BTreeMap<ManagerNumber, &Disk>
 /// Whether its disk has not seen the owner's epoch: then the owner does not serve yet.
 fn is_too_old(
     number: ManagerNumber,
-    was: &Part,
+    was: &PartitionEntry,
     member: ManagerNumber,
     disks: &BTreeMap<ManagerNumber, &Disk>,
 ) -> bool {
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
     use crate::invariant::example::view;
     use rota_model::{Epoch, LogPos, ManagerStatus, Seq};
-    use rota_protocol::PartMeta;
+    use rota_protocol::PartitionMeta;
 
     const PART: ManagerNumber = ManagerNumber(10);
     const OTHER: ManagerNumber = ManagerNumber(20);
@@ -69,7 +69,8 @@ mod tests {
         part.isr.retain(|it| it.number == PART);
         let verdict = |after: &View, pe| {
             let last = LogPos::new(Epoch(pe), Seq(7));
-            let meta = PartMeta { pe: Epoch(1), last, whole: true, ..PartMeta::default() };
+            let meta =
+                PartitionMeta { pe: Epoch(1), last, whole: true, ..PartitionMeta::default() };
             let disk = Disk { parts: BTreeMap::from([(PART, meta)]), ..Disk::default() };
             check(&before, after, &BTreeMap::from([(OTHER, &disk)]))
         };

@@ -4,7 +4,7 @@
 
 use super::{Verdict, Violation};
 use rota_model::{BootId, Epoch, ManagerNumber, NodeId};
-use rota_ring::{Part, PartState};
+use rota_ring::{PartitionEntry, PartitionState};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One run of an owner under one epoch of a partition.
@@ -38,10 +38,15 @@ impl SyncedFirst {
     ///
     /// # Errors
     /// A member or a node that it did not hear of.
-    pub fn check(&self, reign: Reign, part: &Part, to_scan: &[(NodeId, BootId)]) -> Verdict {
+    pub fn check(
+        &self,
+        reign: Reign,
+        part: &PartitionEntry,
+        to_scan: &[(NodeId, BootId)],
+    ) -> Verdict {
         let (owner, run, number, pe) = reign;
         let what = format!("M{owner} answers for partition {number} under pe {pe}");
-        if part.state == PartState::Recovering {
+        if part.state == PartitionState::Recovering {
             return Err(Violation::new("I10", format!("{what}, which is being recovered")));
         }
         let heard = self.members.get(&reign);
@@ -96,7 +101,7 @@ mod tests {
     fn an_answer_while_recovering_is_found() {
         let mut part = view().parts.get(&PART).unwrap().clone();
         part.isr.retain(|it| it.number == PART);
-        part.state = PartState::Recovering;
+        part.state = PartitionState::Recovering;
         assert_eq!(SyncedFirst::default().check(REIGN, &part, &[]).unwrap_err().rule, "I10");
     }
 }

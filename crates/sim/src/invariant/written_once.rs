@@ -117,7 +117,7 @@ mod tests {
             answer: (at(*ms), Added { at: vec![*place] }),
         });
         let (who, docids) = (who.to_owned(), vec!["b".to_owned()]);
-        Written { who, docids, has_dhop: true, told: told.collect() }
+        Written { who, docids, has_operation_time: true, told: told.collect() }
     }
 
     fn shown(sent_us: u64, added: &[(&str, u64, u64)]) -> SeenDocument {

@@ -16,7 +16,7 @@ use rota_model::{
     BootId, Epoch, LogPos, ManagerNumber, SessionKey, SessionRecord, SessionState, Token,
 };
 use rota_protocol::{Answer, Chunk, DiskWrite, Manager, Message, OpResult};
-use rota_ring::{ConfigState, PartState, View};
+use rota_ring::{ConfigState, PartitionState, View};
 use std::collections::BTreeMap;
 
 /// S1, S2, S3 in a state.
@@ -58,7 +58,7 @@ fn copies(room: &Room, state: &State, id: usize) -> Verdict {
     };
     let slot = rota_ring::slot_of_session(&room.keys[id], view.m);
     let (number, part) = view.part_of(slot);
-    if part.state == PartState::Recovering {
+    if part.state == PartitionState::Recovering {
         return Ok(());
     }
     for member in part.isr.iter().map(|it| it.number).filter(|it| is_current(room, state, *it)) {
@@ -121,16 +121,16 @@ pub fn sent(room: &Room, state: &State, message: &Flying) -> Verdict {
                 | Message::SnapshotChunk { part, chunk: Chunk { pe, .. } } => {
                     act(who, *part, *pe, name)
                 }
-                Message::Confirm { parts, .. } => {
+                Message::ReadIndex { parts, .. } => {
                     parts.iter().try_for_each(|(part, pe)| act(who, *part, *pe, name))
                 }
                 Message::Request { .. }
                 | Message::Answer { .. }
                 | Message::Ack { .. }
-                | Message::Missing { .. }
+                | Message::Nack { .. }
                 | Message::SyncReport { .. }
-                | Message::SyncTaken { .. }
-                | Message::Confirmed { .. }
+                | Message::SyncApplied { .. }
+                | Message::ReadIndexConfirmed { .. }
                 | Message::SnapshotAck { .. }
                 | Message::Heartbeat { .. }
                 | Message::Probe { .. }

@@ -98,18 +98,18 @@ impl Room {
         let later = |(part, pe): &(ManagerNumber, Epoch)| known(part).is_some_and(|it| it.pe > *pe);
         match &envelope.message {
             Message::Ack { part, pe, .. }
-            | Message::Missing { part, pe, .. }
-            | Message::SyncTaken { part, pe, .. }
+            | Message::Nack { part, pe, .. }
+            | Message::SyncApplied { part, pe, .. }
             | Message::SnapshotAck { part, pe, .. } => later(&(*part, *pe)),
             Message::SyncReport { part, pe, .. } => {
                 let (part, pe) = (*part, *pe);
                 later(&(part, pe))
                     || known(&part).is_some_and(|it| it.pe == pe) && self.syncs(state, at, part)
             }
-            Message::Confirmed { parts, .. } => parts.iter().all(later),
+            Message::ReadIndexConfirmed { parts, .. } => parts.iter().all(later),
             Message::Answer { .. } => true,
             Message::Request { .. }
-            | Message::Confirm { .. }
+            | Message::ReadIndex { .. }
             | Message::Prepare { .. }
             | Message::SyncAsk { .. }
             | Message::SyncData { .. }

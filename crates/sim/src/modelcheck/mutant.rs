@@ -247,8 +247,8 @@ fn alter_change(room: &Room, state: &State, bug: Bug, change: &mut Change) {
 /// What a peer seems to answer before it was asked.
 fn forged(bug: Bug, envelope: &Envelope) -> Vec<Out> {
     let answers = match (bug, &envelope.message) {
-        (Bug::StaleConfirm, Message::Confirm { round, parts }) => {
-            vec![Message::Confirmed { round: *round, parts: parts.clone() }]
+        (Bug::StaleConfirm, Message::ReadIndex { round, parts }) => {
+            vec![Message::ReadIndexConfirmed { round: *round, parts: parts.clone() }]
         }
         (Bug::EarlyMember, Message::SnapshotChunk { part, chunk }) => {
             let (part, pe, learn) = (*part, chunk.pe, chunk.learn);
@@ -272,13 +272,13 @@ fn forged(bug: Bug, envelope: &Envelope) -> Vec<Out> {
 
 /// Whoever is no copy as far as the owner knows, and may have been added, seems to confirm at once.
 fn added_unasked(room: &Room, state: &State, bug: Bug, envelope: &Envelope) -> Option<Out> {
-    let Message::Confirm { round, parts } = &envelope.message else { return None };
+    let Message::ReadIndex { round, parts } = &envelope.message else { return None };
     let at = room.place_of(envelope.from.number).filter(|_| bug == Bug::AddedUnasked)?;
     let view = room.manager(state, at).process.as_ref()?.view()?;
     let is_added =
         |part: &ManagerNumber| view.parts.get(part).is_some_and(|it| !it.has(envelope.to.number));
     let parts: Vec<_> = parts.iter().filter(|it| is_added(&it.0)).copied().collect();
-    let message = Message::Confirmed { round: *round, parts };
+    let message = Message::ReadIndexConfirmed { round: *round, parts };
     let (from, to, epoch) = (envelope.to, envelope.from, envelope.epoch);
     Some(Out::Forged(Box::new(Envelope { from, to, epoch, message })))
 }

@@ -116,7 +116,7 @@ fn said(message: &Message) -> String {
             let last = entries.last().map(|it| it.at.to_string()).unwrap_or_default();
             format!("{name} of {part}, pe {pe}, after {after} to {last}, committed {committed}")
         }
-        Message::Ack { part, pe, seq } | Message::Missing { part, pe, seq } => {
+        Message::Ack { part, pe, seq } | Message::Nack { part, pe, seq } => {
             format!("{name} of {part}, pe {pe}, {seq}")
         }
         Message::SyncAsk { part, pe } => format!("{name} of {part}, pe {pe}"),
@@ -129,7 +129,7 @@ fn said(message: &Message) -> String {
         Message::SyncData { part, pe, at, writes, .. } => {
             format!("{name} of {part}, pe {pe}, at {at}: {} documents", writes.len())
         }
-        Message::SyncTaken { part, pe, .. } | Message::SnapshotAck { part, pe, .. } => {
+        Message::SyncApplied { part, pe, .. } | Message::SnapshotAck { part, pe, .. } => {
             format!("{name} of {part}, pe {pe}")
         }
         Message::SnapshotChunk { part, chunk } => {
@@ -144,7 +144,7 @@ fn said(message: &Message) -> String {
             Ok(_) => "the answer".into(),
             Err(refusal) => format!("the answer: {refusal}"),
         },
-        Message::Confirm { round, .. } | Message::Confirmed { round, .. } => {
+        Message::ReadIndex { round, .. } | Message::ReadIndexConfirmed { round, .. } => {
             format!("{name} of round {}", round % (1 << 20))
         }
         Message::Heartbeat { .. }

@@ -403,16 +403,16 @@ impl Room {
                 | Message::Probed { .. }
                 | Message::NodeWanted { .. }
                 | Message::NodesFailed { .. } => true,
-                Message::Confirm { parts, .. } | Message::Confirmed { parts, .. } => {
+                Message::ReadIndex { parts, .. } | Message::ReadIndexConfirmed { parts, .. } => {
                     !parts.iter().any(|(part, _)| tracked(part))
                 }
                 Message::Prepare { part, .. }
                 | Message::Ack { part, .. }
-                | Message::Missing { part, .. }
+                | Message::Nack { part, .. }
                 | Message::SyncAsk { part, .. }
                 | Message::SyncReport { part, .. }
                 | Message::SyncData { part, .. }
-                | Message::SyncTaken { part, .. }
+                | Message::SyncApplied { part, .. }
                 | Message::SnapshotChunk { part, .. }
                 | Message::SnapshotAck { part, .. } => !tracked(part),
             },

@@ -10,8 +10,8 @@ use rota_ring::Change;
 impl World {
     /// A confirmation that the peer might have given earlier comes before the peer is asked.
     pub(crate) fn confirm_at_once(&mut self, number: ManagerNumber, run: u64, envelope: &Envelope) {
-        let Message::Confirm { round, parts } = &envelope.message else { return };
-        let message = Message::Confirmed { round: *round, parts: parts.clone() };
+        let Message::ReadIndex { round, parts } = &envelope.message else { return };
+        let message = Message::ReadIndexConfirmed { round: *round, parts: parts.clone() };
         let (from, to) = (envelope.to, envelope.from);
         let forged = Envelope { from, to, epoch: envelope.epoch, message };
         let event = Event::Tell(number, run, Box::new(Input::Peer(forged)));

@@ -5,7 +5,7 @@ use crate::mutants::{Bug, head_mut};
 use crate::world::World;
 use rota_model::node_msg::ToNode;
 use rota_model::{Epoch, ManagerNumber, SlotId};
-use rota_ring::{Change, ConfigState, PartState, View};
+use rota_ring::{Change, ConfigState, PartitionState, View};
 use std::sync::Arc;
 
 impl World {
@@ -62,7 +62,7 @@ impl World {
 pub(crate) fn skip_recovery(before: &View, view: &mut View) {
     for number in crate::invariant::given_up::newly(before, view) {
         if let Some(part) = view.parts.get_mut(&number) {
-            (part.state, part.loss) = (PartState::Active, None);
+            (part.state, part.loss) = (PartitionState::Active, None);
         }
     }
 }

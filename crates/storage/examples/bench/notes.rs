@@ -2,8 +2,8 @@
 
 use crate::label;
 use rota_docstore::{
-    Desk, DocName, Exception, Namespace, Operation, Operations, Request, Rules, Run, Schema,
-    Singleton, SlotId, Stamp, Store, Territory,
+    DocName, Exception, Namespace, Operation, Operations, Request, Rules, Run, Schema, Singleton,
+    SlotId, Stamp, Store, Territory, Transaction,
 };
 use rota_storage::documents::{DocumentStore, Pending, Setup, document_key};
 use rota_storage::{Engine, KvWrite};
@@ -44,11 +44,11 @@ impl Operation for WriteNote {
         Ok(parameters)
     }
 
-    fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
-        let name = name(desk.space(), self.id);
-        let draft = desk.current(&name)?;
-        draft.ensure();
-        draft.put_one(&self.note)
+    fn work(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Exception> {
+        let name = name(transaction.space(), self.id);
+        let edited = transaction.current(&name)?;
+        edited.ensure();
+        edited.put_one(&self.note)
     }
 }
 
@@ -94,7 +94,7 @@ static TEXT: LazyLock<String> =
 /// The bytes of one document, made by the store itself.
 static TEMPLATE: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let (mut store, mut made) = (Store::default(), note(0, 0));
-    let work = |desk: &mut Desk<'_>| made.work(desk);
+    let work = |transaction: &mut Transaction<'_>| made.work(transaction);
     let now = Stamp::from_epoch_ms(1_800_000_000_000);
     let commit = store.change(&rules(), &space(), now, work).expect("it is valid");
     commit.writes[0].after.as_ref().expect("it was made").to_bytes()
@@ -112,7 +112,7 @@ pub fn record(id: u64, number: u64) -> KvWrite {
 /// The document itself, as a record.
 fn document(id: u64) -> KvWrite {
     let (mut store, mut made) = (Store::default(), note(id, 0));
-    let work = |desk: &mut Desk<'_>| made.work(desk);
+    let work = |transaction: &mut Transaction<'_>| made.work(transaction);
     let now = Stamp::from_epoch_ms(1_700_000_000_000 + id);
     let commit = store.change(&rules(), &space(), now, work).expect("it is valid");
     let document = commit.writes[0].after.as_ref().expect("it was made");

@@ -44,7 +44,7 @@ pub struct Volumes {
     pub stored_bytes: u64,
     /// Items that name a stored body.
     pub references: u64,
-    /// Their bytes, each body as often as it is named: what the source calls v2.
+    /// Their bytes, each body as often as it is named: attachment bytes, which the source calls V2.
     pub referenced_bytes: u64,
     /// Stored bodies that no item names and whose time of grace runs.
     pub free_bodies: u64,

@@ -5,8 +5,8 @@ use crate::attachments::{
     AttachmentError, Attachments, BodyReader, Digest, Export, Exported, Stored,
 };
 use rota_docstore::{
-    Answer, Attachment, DocName, Document, Draft, Exception, FieldError, ItemName, Namespace,
-    Phase, codes,
+    Answer, Attachment, DocName, Document, DocumentEdit, Exception, FieldError, ItemName,
+    Namespace, Phase, codes,
 };
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -18,7 +18,7 @@ const EXPORT_ATTEMPTS: usize = 3;
 
 impl DocumentStore {
     /// Puts the body of an attachment: on `Ok` it is durable. It has the time of grace to be named
-    /// by an item: see [`Draft::attach`](rota_docstore::Draft::attach). Refuses bytes of another
+    /// by an item: see [`DocumentEdit::attach`](rota_docstore::DocumentEdit::attach). Refuses bytes of another
     /// size or digest.
     pub fn put_body(
         &self,
@@ -92,7 +92,9 @@ impl DocumentStore {
         }
         let space = Namespace::parse(name.space()).map_err(Exception::from)?;
         let document = Arc::clone(document);
-        self.change(&space, move |desk| become_like(desk.current(document.name())?, &document))
+        self.change(&space, move |transaction| {
+            become_like(transaction.current(document.name())?, &document)
+        })
     }
 
     fn alive(&self, name: &DocName) -> Result<Arc<Document>, Unanswered> {
@@ -104,18 +106,18 @@ impl DocumentStore {
     }
 }
 
-/// Gives a draft the items of a document; an ended one ends it.
-fn become_like(draft: &mut Draft, document: &Document) -> Result<(), Exception> {
+/// Gives an edit the items of a document; an ended one ends it.
+fn become_like(edited: &mut DocumentEdit, document: &Document) -> Result<(), Exception> {
     if document.is_deleted() {
-        draft.destroy();
+        edited.destroy();
         return Ok(());
     }
-    draft.ensure_copy();
+    edited.ensure_copy();
     let is_gone = |it: &&ItemName| document.content(it.class(), it.key()).is_none();
     let gone: Vec<ItemName> =
-        draft.existing().map(|(item, _)| item).filter(is_gone).cloned().collect();
+        edited.existing().map(|(item, _)| item).filter(is_gone).cloned().collect();
     for item in gone {
-        draft.remove(item.class(), item.key())?;
+        edited.remove(item.class(), item.key())?;
     }
-    document.existing().try_for_each(|(item, content)| draft.put_content(item, content.clone()))
+    document.existing().try_for_each(|(item, content)| edited.put_content(item, content.clone()))
 }

@@ -39,7 +39,7 @@ pub enum Unanswered {
     #[error(transparent)]
     Exception(#[from] Exception),
     /// The disk did not finish in time. What was asked for may yet be durable: repeat the request
-    /// with its dhop, or ask for the document.
+    /// with its operation time, or ask for the document.
     #[error("the disk did not finish within {waited:?}; the outcome is not known")]
     Undecided {
         /// How long the caller waited for the disk.

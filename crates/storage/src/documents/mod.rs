@@ -17,7 +17,7 @@
 //! * At most [`Setup::queue_max`] commits and 32 MiB are on their way; who comes then waits for his
 //!   turn until his deadline.
 //! * A body is put before the operation that names it: [`DocumentStore::put_body`], then
-//!   [`Draft::attach`](rota_docstore::Draft::attach). The operation is refused when a body is not
+//!   [`DocumentEdit::attach`](rota_docstore::DocumentEdit::attach). The operation is refused when a body is not
 //!   here, and bodies that are named no more go after a time of grace.
 //! * A commit that fails ends the process: see [`Writer`].
 //!
@@ -51,8 +51,9 @@ use crate::folder::Label;
 use crate::writer::Writer;
 use crate::{Settings, open_on};
 use rota_docstore::{
-    Answer, Cache, Credentials, Desk, DocName, Document, Exception, Held, Namespace, Operation,
-    Operations, Phase, Request, Rules, Run, SlotId, Spaces, Stamp, Store, Update, codes,
+    Answer, Cache, Credentials, DocName, Document, Exception, Held, Namespace, Operation,
+    Operations, Phase, Request, Rules, Run, SlotId, Spaces, Stamp, Store, Transaction, Update,
+    codes,
 };
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -295,11 +296,11 @@ impl DocumentStore {
     }
 
     /// Lets `work` change documents of a namespace: the short way for a program's own changes, which
-    /// need no name and no dhop; the caller is [`Setup::own`]. Each attempt begins with a clone of it. See
+    /// need no name and no operation time; the caller is [`Setup::own`]. Each attempt begins with a clone of it. See
     /// [`DocumentStore::run`].
     pub fn change<F>(&self, space: &Namespace, work: F) -> Result<Answer, Unanswered>
     where
-        F: FnMut(&mut Desk<'_>) -> Result<(), Exception> + Clone + Send + 'static,
+        F: FnMut(&mut Transaction<'_>) -> Result<(), Exception> + Clone + Send + 'static,
     {
         let mut request = Request::new(space.clone(), Change::<F>::NAME);
         request.who = self.shared.own.clone();
@@ -412,7 +413,7 @@ struct Change<F>(F);
 
 impl<F> Operation for Change<F>
 where
-    F: FnMut(&mut Desk<'_>) -> Result<(), Exception> + Clone + Send + 'static,
+    F: FnMut(&mut Transaction<'_>) -> Result<(), Exception> + Clone + Send + 'static,
 {
     const NAME: &'static str = "change";
     type Parameters = ();
@@ -421,8 +422,8 @@ where
         Err(Exception::new(codes::MISUSE, "a change has no name that callers may use"))
     }
 
-    fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
-        (self.0)(desk)
+    fn work(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Exception> {
+        (self.0)(transaction)
     }
 }
 

@@ -267,14 +267,16 @@ mod tests {
         let name = DocName::new(&space, "Page", "home").unwrap();
         let made = name.clone();
         store
-            .change(&space, move |desk| {
-                desk.current(&made)?.ensure();
+            .change(&space, move |transaction| {
+                transaction.current(&made)?.ensure();
                 Ok(())
             })
             .unwrap();
         for _ in 0..100 {
             let read = name.clone();
-            store.change(&space, move |desk| desk.current(&read).map(|_| ())).unwrap();
+            store
+                .change(&space, move |transaction| transaction.current(&read).map(|_| ()))
+                .unwrap();
         }
         assert_eq!(super::lock(&store.shared.turns.sleepers).len(), 0);
         store.close(std::time::Duration::from_secs(60)).unwrap();

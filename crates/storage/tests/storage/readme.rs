@@ -36,9 +36,9 @@ fn the_example_in_the_readme_works() -> Result<(), Box<dyn std::error::Error>> {
     let store = DocumentStore::open(folder, &label, setup)?;
     let home = DocName::new(&space, "Wiki", "home")?;
     let name = home.clone();
-    let answer = store.change(&space, move |desk| {
-        desk.current(&name)?.ensure(); // the newest state, ours to change
-        desk.current(&name)?.put_one(&Page { title: "Home".to_owned() })
+    let answer = store.change(&space, move |transaction| {
+        transaction.current(&name)?.ensure(); // the newest state, ours to change
+        transaction.current(&name)?.put_one(&Page { title: "Home".to_owned() })
     })?; // it is on the disk
     let update = store.update_for(&home, None)?; // what a cache with nothing needs
     assert_eq!(apply(&home, None, &update)?.ok_or("it exists")?.version(), answer.version);

@@ -98,8 +98,8 @@ fn items(from: Stamp, gone: Stamp, version: Stamp) -> Any<Vec<Item>> {
                 let at = [oldest, version][index.index(2)];
                 match content {
                     Some(it) => {
-                        let vop = if is_copy { Stamp::MIN } else { at };
-                        Item::existing(name, at, vop, it).unwrap()
+                        let item_version = if is_copy { Stamp::MIN } else { at };
+                        Item::existing(name, at, item_version, it).unwrap()
                     }
                     None => Item::destroyed(name, at),
                 }
@@ -180,12 +180,22 @@ pub fn caller() -> Any<Caller> {
 pub fn operate() -> Any<Operate> {
     let what = (space(), text(), of(json()), of(stamp()), of(request_id()));
     (what, caller(), syncs(), docid())
-        .prop_map(|((space, operation, parameters, dhop, request_id), caller, syncs, docid)| {
-            let Caller { build, who } = caller;
-            let request =
-                Request { space, operation, parameters, dhop, request_id, build, who, syncs };
-            Operate { request, docid }
-        })
+        .prop_map(
+            |((space, operation, parameters, operation_time, request_id), caller, syncs, docid)| {
+                let Caller { build, who } = caller;
+                let request = Request {
+                    space,
+                    operation,
+                    parameters,
+                    operation_time,
+                    request_id,
+                    build,
+                    who,
+                    syncs,
+                };
+                Operate { request, docid }
+            },
+        )
         .boxed()
 }
 
@@ -282,8 +292,8 @@ pub fn answer_of_operation() -> Any<Answer> {
 
 pub fn head() -> Any<Head> {
     (doc_name(), stamp(), stamp(), any::<u64>(), any::<u64>())
-        .prop_map(|(name, ctime, version, v1, v2)| {
-            let volumes = Volumes { v1, v2 };
+        .prop_map(|(name, ctime, version, item_bytes, attachment_bytes)| {
+            let volumes = Volumes { item_bytes, attachment_bytes };
             Head { name, ctime, version, volumes }
         })
         .boxed()
@@ -303,8 +313,13 @@ pub fn exception() -> Any<Exception> {
 }
 
 fn description() -> Any<Description> {
-    let limits = (of(any::<u64>()), of(any::<u64>()), of(any::<u64>()))
-        .prop_map(|(documents, v1, v2)| Limits { documents, v1, v2 });
+    let limits = (of(any::<u64>()), of(any::<u64>()), of(any::<u64>())).prop_map(
+        |(documents, item_bytes, attachment_bytes)| Limits {
+            documents,
+            item_bytes,
+            attachment_bytes,
+        },
+    );
     ("[a-z ]{0,9}", of("[a-z ]{0,9}"), limits, vec(namespace(), 0..3))
         .prop_map(|(description, off, limits, readers)| Description {
             description,
@@ -316,11 +331,13 @@ fn description() -> Any<Description> {
 }
 
 pub fn namespace_state() -> Any<NamespaceState> {
-    let usage = (any::<u64>(), any::<u64>(), any::<u64>()).prop_map(|(documents, v1, v2)| Usage {
-        documents,
-        v1,
-        v2,
-    });
+    let usage = (any::<u64>(), any::<u64>(), any::<u64>()).prop_map(
+        |(documents, item_bytes, attachment_bytes)| Usage {
+            documents,
+            item_bytes,
+            attachment_bytes,
+        },
+    );
     let usage = prop_oneof![usage.prop_map(Ok), "[a-z ]{0,9}".prop_map(Err)];
     (namespace(), description(), usage, of(stamp()))
         .prop_map(|(name, description, usage, version)| NamespaceState {
@@ -347,15 +364,23 @@ pub fn set() -> Any<Set> {
     };
     let described = "[a-z ]{0,9}".prop_map(Some);
     (namespace(), described, (most(), most(), most()), readers("a"), readers("b"))
-        .prop_map(|(name, description, (documents, v1, v2), add_readers, remove_readers)| Set {
-            name,
-            description,
-            documents,
-            v1,
-            v2,
-            add_readers,
-            remove_readers,
-        })
+        .prop_map(
+            |(
+                name,
+                description,
+                (documents, item_bytes, attachment_bytes),
+                add_readers,
+                remove_readers,
+            )| Set {
+                name,
+                description,
+                documents,
+                item_bytes,
+                attachment_bytes,
+                add_readers,
+                remove_readers,
+            },
+        )
         .boxed()
 }
 

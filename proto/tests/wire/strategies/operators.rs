@@ -6,13 +6,13 @@ use super::nodes::register;
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use proptest::sample::select;
-use rota_messages::{PartStats, Stats};
+use rota_messages::{PartitionStats, Stats};
 use rota_model::node_msg::{NodeLoad, Register};
 use rota_model::*;
 use rota_ring::view::least_format;
 use rota_ring::{
-    IsrMember, Loss, ManagerEntry, NodeReg, NodeWish, Part, PartState, Recovered, RingTransition,
-    View,
+    IsrMember, Loss, ManagerEntry, NodeReg, NodeWish, PartitionEntry, PartitionState, Recovered,
+    RingTransition, View,
 };
 use std::collections::BTreeMap;
 
@@ -46,7 +46,8 @@ pub fn ring_view() -> Any<View> {
                 let isr = copies.take(numbers.len().min(r as usize + 1));
                 let isr: Vec<_> =
                     isr.map(|it| IsrMember { number: *it, since: Epoch(0) }).collect();
-                let state = if *active { PartState::Active } else { PartState::Recovering };
+                let state =
+                    if *active { PartitionState::Active } else { PartitionState::Recovering };
                 let owner = isr[0].number;
                 let recovered = active.then_some(Recovered {
                     epoch: Epoch(*pe),
@@ -58,7 +59,7 @@ pub fn ring_view() -> Any<View> {
                 let stamps_above =
                     (*pe % 5 == 0).then(|| Stamp::from_epoch_ms(1_800_000_000_000 + *pe));
                 let (pe, base_pe) = (Epoch(*pe), Epoch(0));
-                Part { pe, owner, isr, base_pe, state, loss, recovered, stamps_above }
+                PartitionEntry { pe, owner, isr, base_pe, state, loss, recovered, stamps_above }
             };
             let parts = pes.iter().enumerate().map(part);
             let parts: BTreeMap<_, _> = numbers.iter().copied().zip(parts).collect();
@@ -72,7 +73,7 @@ pub fn ring_view() -> Any<View> {
             let transition: Option<RingTransition> = changes.map(change);
             let leaver = matches!(transition, Some(RingTransition::Leave { .. }));
             for (number, entry) in &mut managers {
-                let holds = parts.values().any(|it: &Part| it.has(*number));
+                let holds = parts.values().any(|it: &PartitionEntry| it.has(*number));
                 if leaver && *number == numbers[0] {
                     entry.status = ManagerStatus::Leaving;
                 } else if entry.status == ManagerStatus::Leaving
@@ -107,7 +108,7 @@ pub fn stats() -> Any<Stats> {
     let marks = vec((at(), any::<u64>()), 0..3);
     let numbers = (any::<u64>(), any::<u64>());
     let part = (number(), role, at(), at(), sessions, lag, on_nodes, numbers, marks).prop_map(
-        |(part, role, last, committed, sessions, lag, on_nodes, numbers, marks)| PartStats {
+        |(part, role, last, committed, sessions, lag, on_nodes, numbers, marks)| PartitionStats {
             part,
             role,
             last,

@@ -33,7 +33,7 @@ pub fn copying() -> Any<Message> {
         },
     );
     let taken = (number(), epoch(), any::<u64>())
-        .prop_map(|(part, pe, taken)| Message::SyncTaken { part, pe, taken });
+        .prop_map(|(part, pe, taken)| Message::SyncApplied { part, pe, taken });
     let docs = vec(keyed_doc(), 0..3);
     let where_to = (number(), epoch(), any::<u64>(), any::<u64>());
     let chunk = (where_to, at(), at(), of(doc_key()), of(doc_key()), docs, stamp()).prop_map(
@@ -68,13 +68,13 @@ pub fn message() -> Any<Message> {
         3 => answer,
         3 => prepare,
         1 => place().prop_map(|(part, pe, seq)| Message::Ack { part, pe, seq }),
-        1 => place().prop_map(|(part, pe, seq)| Message::Missing { part, pe, seq }),
+        1 => place().prop_map(|(part, pe, seq)| Message::Nack { part, pe, seq }),
         1 => (number(), epoch()).prop_map(|(part, pe)| Message::SyncAsk { part, pe }),
         3 => copying(),
         1 => (any::<u64>(), part_epochs())
-            .prop_map(|(round, parts)| Message::Confirm { round, parts }),
+            .prop_map(|(round, parts)| Message::ReadIndex { round, parts }),
         1 => (any::<u64>(), part_epochs())
-            .prop_map(|(round, parts)| Message::Confirmed { round, parts }),
+            .prop_map(|(round, parts)| Message::ReadIndexConfirmed { round, parts }),
         1 => vec((number(), at()), 0..4).prop_map(|committed| Message::Heartbeat { committed }),
         1 => "[a-z0-9.:]{0,20}".prop_map(|reply_to| Message::Probe { reply_to }),
         1 => (any::<u64>().prop_map(Incarnation), any::<bool>())

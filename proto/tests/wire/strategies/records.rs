@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use rota_docstore::{Document, DocumentParts};
 use rota_messages::documents::{pool_name, session_name};
-use rota_messages::{Doc, DocKey, DocName, Entry, Identity, PartMeta, Write};
+use rota_messages::{Doc, DocKey, DocName, Entry, Identity, PartitionMeta, Write};
 use rota_model::items::Orders;
 use rota_model::*;
 use std::sync::Arc;
@@ -149,9 +149,9 @@ pub fn entry() -> Any<Entry> {
         .boxed()
 }
 
-pub fn part_meta() -> Any<PartMeta> {
+pub fn part_meta() -> Any<PartitionMeta> {
     (epoch(), at(), any::<bool>(), stamp(), of(at()))
-        .prop_map(|(pe, last, whole, forgotten, found_from)| PartMeta {
+        .prop_map(|(pe, last, whole, forgotten, found_from)| PartitionMeta {
             pe,
             last,
             whole,

@@ -148,7 +148,13 @@ fn document_op() -> Any<DocumentOp> {
 }
 
 fn usage() -> Any<Usage> {
-    any::<[u64; 3]>().prop_map(|[documents, v1, v2]| Usage { documents, v1, v2 }).boxed()
+    any::<[u64; 3]>()
+        .prop_map(|[documents, item_bytes, attachment_bytes]| Usage {
+            documents,
+            item_bytes,
+            attachment_bytes,
+        })
+        .boxed()
 }
 
 fn holdings() -> Any<Holdings> {

@@ -19,14 +19,14 @@ pub fn name_body(
     id: &str,
     key: &str,
     attachment: Option<Attachment>,
-) -> impl FnMut(&mut Desk<'_>) -> Result<(), Exception> + Clone + Send + 'static {
+) -> impl FnMut(&mut Transaction<'_>) -> Result<(), Exception> + Clone + Send + 'static {
     let (name, key) = (account(id), key.to_owned());
-    move |desk| {
-        let draft = desk.current(&name)?;
-        draft.ensure();
+    move |transaction| {
+        let edited = transaction.current(&name)?;
+        edited.ensure();
         match &attachment {
-            Some(it) => draft.attach(&key, it.clone()),
-            None => draft.remove("P", Some(&key)).map(drop),
+            Some(it) => edited.attach(&key, it.clone()),
+            None => edited.remove("P", Some(&key)).map(drop),
         }
     }
 }
@@ -102,9 +102,9 @@ fn a_body_goes_after_its_time_of_grace_and_not_before_its_last_item_is_gone_from
     }
     change(&store, name_body("a", "page", None));
     assert_eq!(store.purge().expect("purges").bodies, 0, "b names it");
-    change(&store, |desk| {
-        let name = desk.name("Acc", "b")?;
-        desk.current(&name)?.destroy();
+    change(&store, |transaction| {
+        let name = transaction.name("Acc", "b")?;
+        transaction.current(&name)?.destroy();
         Ok(())
     });
     assert_eq!(store.purge().expect("purges").bodies, 1);
@@ -143,12 +143,12 @@ fn an_export_is_of_one_version_while_the_document_changes_and_leaves_out_what_is
     }
     let both = |store: &DocumentStore, one: &[u8], two: &[u8]| {
         let (one, two) = (describe(one), describe(two));
-        change(store, move |desk| {
-            let name = desk.name("Acc", "a")?;
-            let draft = desk.current(&name)?;
-            draft.ensure();
-            draft.attach("one", one.clone())?;
-            draft.attach("two", two.clone())
+        change(store, move |transaction| {
+            let name = transaction.name("Acc", "a")?;
+            let edited = transaction.current(&name)?;
+            edited.ensure();
+            edited.attach("one", one.clone())?;
+            edited.attach("two", two.clone())
         });
     };
     both(&store, &bodies[0], &bodies[1]);

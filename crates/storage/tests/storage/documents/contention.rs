@@ -77,13 +77,13 @@ fn an_unexpected_failure_is_tried_again_and_a_bug_is_not() {
     let store = open(folder.path());
     let tries = Arc::new(AtomicU64::new(0));
     let count_tries = Arc::clone(&tries);
-    let answer = change(&store, move |desk| match count_tries.fetch_add(1, SeqCst) {
+    let answer = change(&store, move |transaction| match count_tries.fetch_add(1, SeqCst) {
         0 => Err(Exception::unexpected("FIRST", "the first attempt fails")),
         1 => panic!("the second attempt panics"),
-        _ => desk.answer_json(&7),
+        _ => transaction.answer_json(&7),
     });
     assert_eq!((number(&answer), tries.load(SeqCst)), (7, 3));
-    let fail = |_: &mut Desk<'_>| Err(Exception::bug("BAD", "it should not be"));
+    let fail = |_: &mut Transaction<'_>| Err(Exception::bug("BAD", "it should not be"));
     let error = store.run_this(Request::new(space(), "do"), Do(fail)).expect_err("a bug");
     let exception = error.exception().expect("an exception");
     assert_eq!((exception.letter(), exception.details().attempts), (Letter::B, 1));
@@ -111,9 +111,9 @@ fn what_has_no_place_in_the_registry_and_what_is_too_long_is_refused() {
 fn an_operation_that_writes_more_than_the_disk_takes_at_once_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = open(folder.path());
-    let write = |desk: &mut Desk<'_>| {
+    let write = |transaction: &mut Transaction<'_>| {
         for id in 0..5 {
-            fill(desk, &id.to_string())?;
+            fill(transaction, &id.to_string())?;
         }
         Ok(())
     };
@@ -126,13 +126,13 @@ fn an_operation_that_writes_more_than_the_disk_takes_at_once_is_refused() {
 }
 
 /// Makes a document of about 8 MB.
-pub fn fill(desk: &mut Desk<'_>, id: &str) -> Result<(), Exception> {
-    let name = desk.name("Acc", id)?;
-    let draft = desk.current(&name)?;
-    draft.ensure();
+pub fn fill(transaction: &mut Transaction<'_>, id: &str) -> Result<(), Exception> {
+    let name = transaction.name("Acc", id)?;
+    let edited = transaction.current(&name)?;
+    edited.ensure();
     for key in 0..8 {
         let item = rota_docstore::ItemName::keyed("Big", &key.to_string())?;
-        draft.put_content(&item, rota_docstore::Content::raw(vec![key; 1_000_000])?)?;
+        edited.put_content(&item, rota_docstore::Content::raw(vec![key; 1_000_000])?)?;
     }
     Ok(())
 }

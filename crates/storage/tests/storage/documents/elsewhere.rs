@@ -48,9 +48,9 @@ impl Operation for Look {
         Ok(if self.early { vec![wanted] } else { Vec::new() })
     }
 
-    fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
-        let exists = desk.recent(&far(), Tolerance::seconds(60))?.exists();
-        desk.answer_json(&u64::from(exists))
+    fn work(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Exception> {
+        let exists = transaction.recent(&far(), Tolerance::seconds(60))?.exists();
+        transaction.answer_json(&u64::from(exists))
     }
 }
 
@@ -103,12 +103,12 @@ fn a_namespace_that_is_off_at_the_source_ends_the_operation_as_one_that_changed_
     let source = Arc::new(open(folders[0].path()));
     let store = beside(folders[1].path(), Arc::clone(&source) as Arc<dyn Source>);
     let z = Namespace::parse("z").expect("a name");
-    let off = |desk: &mut Desk<'_>| {
-        let name = desk.name("Space", "bank")?;
-        let draft = desk.current(&name)?;
-        draft.ensure();
+    let off = |transaction: &mut Transaction<'_>| {
+        let name = transaction.name("Space", "bank")?;
+        let edited = transaction.current(&name)?;
+        edited.ensure();
         let off = Some("Back at noon".to_owned());
-        draft.put_one(&rota_docstore::Description { off, ..Default::default() })
+        edited.put_one(&rota_docstore::Description { off, ..Default::default() })
     };
     source.change(&z, off).expect("it is switched off");
     // A plain read of it.

@@ -13,8 +13,8 @@ mod waiting;
 
 use crate::label;
 use rota_docstore::{
-    Answer, Body, Desk, DocName, Document, Exception, Namespace, Operation, Operations, Request,
-    RequestId, Rules, Schema, Singleton, SlotId, Stamp, Territory, Wanted,
+    Answer, Body, DocName, Document, Exception, Namespace, Operation, Operations, Request,
+    RequestId, Rules, Schema, Singleton, SlotId, Stamp, Territory, Transaction, Wanted,
 };
 use rota_storage::attachments::AttachmentSettings;
 use rota_storage::documents::{DocumentStore, OpenError, Setup};
@@ -57,23 +57,23 @@ impl Operation for Add {
         Ok(self.ids.iter().map(name).collect::<Result<_, _>>()?)
     }
 
-    fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
-        let first = desk.name("Acc", &self.ids[0])?;
-        if let Some(count) = desk.repeated::<u64>(&first)? {
-            return desk.answer_json(&count);
+    fn work(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Exception> {
+        let first = transaction.name("Acc", &self.ids[0])?;
+        if let Some(count) = transaction.repeated::<u64>(&first)? {
+            return transaction.answer_json(&count);
         }
         let mut counts = Vec::new();
         for id in &self.ids {
-            let name = desk.name("Acc", id)?;
-            let draft = desk.current(&name)?;
-            draft.ensure();
-            let mut count = draft.one::<Count>()?.unwrap_or_default();
+            let name = transaction.name("Acc", id)?;
+            let edited = transaction.current(&name)?;
+            edited.ensure();
+            let mut count = edited.one::<Count>()?.unwrap_or_default();
             count.count += self.by;
-            draft.put_one(&count)?;
+            edited.put_one(&count)?;
             counts.push(count.count);
         }
-        desk.remember(&first, &counts[0])?;
-        desk.answer_json(&counts[0])
+        transaction.remember(&first, &counts[0])?;
+        transaction.answer_json(&counts[0])
     }
 }
 
@@ -91,9 +91,9 @@ impl Operation for Create {
         Ok(parameters)
     }
 
-    fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
-        let name = desk.name("Acc", &self.id)?;
-        desk.current(&name)?.create()
+    fn work(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Exception> {
+        let name = transaction.name("Acc", &self.id)?;
+        transaction.current(&name)?.create()
     }
 }
 
@@ -103,7 +103,7 @@ pub struct Do<F>(pub F);
 
 impl<F> Operation for Do<F>
 where
-    F: FnMut(&mut Desk<'_>) -> Result<(), Exception> + Clone + Send + 'static,
+    F: FnMut(&mut Transaction<'_>) -> Result<(), Exception> + Clone + Send + 'static,
 {
     const NAME: &'static str = "do";
     type Parameters = ();
@@ -112,8 +112,8 @@ where
         Err(Exception::bug("NAME", "it is run by value only"))
     }
 
-    fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
-        (self.0)(desk)
+    fn work(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Exception> {
+        (self.0)(transaction)
     }
 }
 
@@ -184,7 +184,7 @@ pub fn create(id: &str) -> Request {
 /// Runs a closure as an operation.
 pub fn change<F>(store: &DocumentStore, work: F) -> Answer
 where
-    F: FnMut(&mut Desk<'_>) -> Result<(), Exception> + Clone + Send + 'static,
+    F: FnMut(&mut Transaction<'_>) -> Result<(), Exception> + Clone + Send + 'static,
 {
     store.change(&space(), work).expect("it is valid")
 }
@@ -207,7 +207,7 @@ pub fn count(store: &DocumentStore, id: &str) -> u64 {
 /// The same, of which a repetition is known as one.
 pub fn once(request: Request) -> Request {
     let request_id = RequestId::parse("once").ok();
-    Request { dhop: Some(now()), request_id, ..request }
+    Request { operation_time: Some(now()), request_id, ..request }
 }
 
 pub fn now() -> Stamp {

@@ -27,10 +27,10 @@ fn store(folder: &Path, account: &str) -> DocumentStore {
 #[test]
 fn the_programs_own_changes_and_imports_ask_as_the_account_that_it_names() {
     let folders = [0; 3].map(|_| tempfile::tempdir().expect("a folder"));
-    let write = |desk: &mut Desk<'_>| {
-        let draft = desk.current(&account("a"))?;
-        draft.ensure();
-        draft.put_one(&Count { count: 7, note: None })
+    let write = |transaction: &mut Transaction<'_>| {
+        let edited = transaction.current(&account("a"))?;
+        edited.ensure();
+        edited.put_one(&Count { count: 7, note: None })
     };
     let from = store(folders[0].path(), "keeper");
     from.change(&space(), write).expect("the keeper may");

@@ -20,9 +20,9 @@ fn a_repeated_operation_gets_the_same_answer_and_one_version_also_after_a_restar
         let document = store.get(&account(id)).expect("reads").expect("it is there");
         assert_eq!((count_in(&document), document.version()), (3, first.version));
     }
-    request.dhop = Some(now().plus_ms(60_000));
+    request.operation_time = Some(now().plus_ms(60_000));
     let error = store.run(request).expect_err("it is in the future");
-    assert_eq!(*error.exception().expect("an exception").code(), codes::DHOP);
+    assert_eq!(*error.exception().expect("an exception").code(), codes::TIME);
 }
 
 #[test]
@@ -36,9 +36,9 @@ fn versions_grow_over_a_restart_with_a_clock_that_steps_back() {
     let start = || open_with(Arc::new(RealDisk), folder.path(), with_clock(&clock));
     let store = start().expect("opens");
     let first = store.run(add(&["a"], 1)).expect("it is valid").version;
-    change(&store, |desk| {
-        let name = desk.name("Acc", "a")?;
-        desk.current(&name)?.destroy();
+    change(&store, |transaction| {
+        let name = transaction.name("Acc", "a")?;
+        transaction.current(&name)?.destroy();
         Ok(())
     });
     let end = store.high_water();
@@ -85,10 +85,10 @@ fn documents_stream_in_order_of_slots_and_the_lists_are_there_after_a_restart() 
     for first in (0..600).step_by(30) {
         let ids: Vec<String> =
             (first..first + 30).map(|it| format!("{}-{it}", first / 30 % SLOTS)).collect();
-        change(&store, move |desk| {
+        change(&store, move |transaction| {
             for id in &ids {
-                let name = desk.name("Raw", id)?;
-                desk.current(&name)?.ensure();
+                let name = transaction.name("Raw", id)?;
+                transaction.current(&name)?.ensure();
             }
             Ok(())
         });
@@ -119,11 +119,11 @@ fn a_namespace_that_is_switched_off_stays_off_after_a_restart() {
     let configuration = Spaces::default().configuration().clone();
     let describe = |off: Option<&str>| {
         let description = Description { off: off.map(str::to_owned), ..Description::default() };
-        Do(move |desk: &mut Desk<'_>| {
-            let name = desk.name("Space", "bank")?;
-            let draft = desk.current(&name)?;
-            draft.ensure();
-            draft.put_one(&description)
+        Do(move |transaction: &mut Transaction<'_>| {
+            let name = transaction.name("Space", "bank")?;
+            let edited = transaction.current(&name)?;
+            edited.ensure();
+            edited.put_one(&description)
         })
     };
     let request = || Request::new(configuration.clone(), "do");
@@ -167,14 +167,14 @@ fn documents_of_another_store_are_read_through_a_cache_far_smaller_than_they_are
     let near = Setup { rules: own, source: Some(source), cache_bytes: 16 * 1024, ..setup() };
     let near = open_with(Arc::new(RealDisk), folders[1].path(), near).expect("opens");
     let read = |ids: Vec<u64>| {
-        let answer = change(&near, move |desk| {
+        let answer = change(&near, move |transaction| {
             let mut sum = 0;
             for id in &ids {
-                let name = desk.name("Acc", &id.to_string())?;
-                let found = desk.recent(&name, Tolerance::seconds(600))?.one::<Count>()?;
+                let name = transaction.name("Acc", &id.to_string())?;
+                let found = transaction.recent(&name, Tolerance::seconds(600))?.one::<Count>()?;
                 sum += found.map_or(0, |it| it.count);
             }
-            desk.answer_json(&sum)
+            transaction.answer_json(&sum)
         });
         number(&answer)
     };
@@ -186,9 +186,9 @@ fn documents_of_another_store_are_read_through_a_cache_far_smaller_than_they_are
     far.run(add(&["399"], 1)).expect("it is valid");
     assert_eq!(read(vec![399]), 399);
     // Tolerance 0 is for documents of this store only.
-    let current = Do(|desk: &mut Desk<'_>| {
-        let name = desk.name("Acc", "1")?;
-        desk.current(&name).map(drop)
+    let current = Do(|transaction: &mut Transaction<'_>| {
+        let name = transaction.name("Acc", "1")?;
+        transaction.current(&name).map(drop)
     });
     let error = near.run_this(Request::new(space(), "do"), current).expect_err("it is elsewhere");
     assert_eq!(*error.exception().expect("an exception").code(), codes::SLOT);

@@ -27,9 +27,9 @@ fn the_next_operation_sees_what_is_not_on_the_disk_and_nobody_else_is_told() {
     let refused = store.begin(Run::new(create("a")), deadline);
     // It reads, and changes nothing.
     let name = account("a");
-    let read = Do(move |desk: &mut Desk<'_>| {
-        let count = desk.current(&name)?.one::<Count>()?.map_or(0, |it| it.count);
-        desk.answer_json(&count)
+    let read = Do(move |transaction: &mut Transaction<'_>| {
+        let count = transaction.current(&name)?.one::<Count>()?.map_or(0, |it| it.count);
+        transaction.answer_json(&count)
     });
     let read = store.begin(Run::of(Request::new(space(), "do"), read), deadline);
     let all = [&first, &more, &refused, &read];
@@ -112,8 +112,8 @@ fn a_large_operation_waits_until_the_way_to_the_disk_has_room() {
     let (disk, store) = gated(folder.path(), setup());
     disk.gate().shut();
     let large = |first: u32| {
-        Do(move |desk: &mut Desk<'_>| {
-            (first..first + 3).try_for_each(|id| fill(desk, &id.to_string()))
+        Do(move |transaction: &mut Transaction<'_>| {
+            (first..first + 3).try_for_each(|id| fill(transaction, &id.to_string()))
         })
     };
     let request = || Request::new(space(), "do");

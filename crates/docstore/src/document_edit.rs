@@ -25,17 +25,17 @@ enum Fate {
 /// What the operation does to an item.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Change {
-    /// `vop`: the operation that made the content, when it was not this one.
+    /// `item_version`: the operation that made the content, when it was not this one.
     Put {
         content: Content,
-        vop: Option<Stamp>,
+        item_version: Option<Stamp>,
     },
     Remove,
 }
 
-/// A document as one operation sees it. An operation that asks for it again gets the same draft.
+/// A document as one operation sees it. An operation that asks for it again gets the same edit.
 #[derive(Clone, Debug)]
-pub struct Draft {
+pub struct DocumentEdit {
     name: DocName,
     found: Option<Arc<Document>>,
     fate: Fate,
@@ -46,10 +46,10 @@ pub struct Draft {
     schema: Arc<Schema>,
 }
 
-impl Draft {
+impl DocumentEdit {
     /// A document as it was found, for changes by the classes of that schema. Operations get theirs
-    /// from their [`crate::Desk`]; whoever gives out versions in another way settles it with
-    /// [`Draft::settle_at`].
+    /// from their [`crate::Transaction`]; whoever gives out versions in another way settles it with
+    /// [`DocumentEdit::settle_at`].
     pub fn new(name: DocName, found: Option<Arc<Document>>, schema: Arc<Schema>) -> Self {
         let (fate, is_touched, changes) = (Fate::Kept, false, Vec::new());
         Self { name, found, fate, is_touched, is_copy: false, changes, schema }
@@ -82,7 +82,7 @@ impl Draft {
         self.base().map(Document::version)
     }
 
-    /// When the life began that was found; `None` when [`Draft::version`] is.
+    /// When the life began that was found; `None` when [`DocumentEdit::version`] is.
     pub fn ctime(&self) -> Option<Stamp> {
         self.base().map(Document::ctime)
     }
@@ -114,7 +114,7 @@ impl Draft {
         !self.exists() && self.create().is_ok()
     }
 
-    /// Like [`Draft::ensure`], for the copy of a document that exists elsewhere: its name is not judged.
+    /// Like [`DocumentEdit::ensure`], for the copy of a document that exists elsewhere: its name is not judged.
     pub fn ensure_copy(&mut self) -> bool {
         self.is_copy = true;
         self.ensure()
@@ -162,9 +162,9 @@ impl Draft {
 
     /// Which operation made the content of an item that was found: the stamp to copy it with. `None`
     /// for what does not exist or was written here.
-    pub fn vop(&self, class: &str, key: Option<&str>) -> Option<Stamp> {
+    pub fn item_version(&self, class: &str, key: Option<&str>) -> Option<Stamp> {
         let is_written = self.change_at(class, key).is_ok();
-        self.base().filter(|_| !is_written)?.item(class, key)?.vop()
+        self.base().filter(|_| !is_written)?.item(class, key)?.item_version()
     }
 
     /// All items that exist, in order of their names, with what this operation did so far.
@@ -232,29 +232,29 @@ impl Draft {
         self.put_checked(name.class(), name.key(), content)
     }
 
-    /// Writes a copy of what an operation of another document made at `vop`, unless what is here
+    /// Writes a copy of what an operation of another document made at `item_version`, unless what is here
     /// was made later. Says whether it was written. A copy may arrive late or twice; it never
     /// overwrites a newer state.
     pub fn put_copy(
         &mut self,
         name: &ItemName,
         content: Content,
-        vop: Stamp,
+        item_version: Stamp,
     ) -> Result<bool, Exception> {
         let (class, key) = (name.class(), name.key());
         let stored = match self.change_at(class, key).map(|at| &self.changes[at].1) {
             // A copy, too.
-            Ok(Change::Put { vop: Some(vop), .. }) => Some(*vop),
+            Ok(Change::Put { item_version: Some(item_version), .. }) => Some(*item_version),
             // Made by this very operation: nothing is newer.
-            Ok(Change::Put { vop: None, .. } | Change::Remove) => return Ok(false),
-            Err(_) => self.base().and_then(|it| it.item(class, key)?.vop()),
+            Ok(Change::Put { item_version: None, .. } | Change::Remove) => return Ok(false),
+            Err(_) => self.base().and_then(|it| it.item(class, key)?.item_version()),
         };
-        if stored.is_some_and(|stored| stored >= vop) {
+        if stored.is_some_and(|stored| stored >= item_version) {
             return Ok(false);
         }
         self.schema.check_foreign(self.name.class(), name, &content)?;
         self.check_writable()?;
-        self.set(class, key, Change::Put { content, vop: Some(vop) })?;
+        self.set(class, key, Change::Put { content, item_version: Some(item_version) })?;
         Ok(true)
     }
 
@@ -294,7 +294,7 @@ impl Draft {
             }
             return Ok(());
         }
-        self.set(class, key, Change::Put { content, vop: None })
+        self.set(class, key, Change::Put { content, item_version: None })
     }
 
     /// Notes a change. Checks class, key and kind of content when the item is new here.
@@ -318,12 +318,12 @@ impl Draft {
     }
 
     /// The latest operation whose content is copied here: the version must not be older.
-    pub(crate) fn latest_vop(&self) -> Option<Stamp> {
-        let vop = |change: &Change| match change {
-            Change::Put { vop, .. } => *vop,
+    pub(crate) fn latest_item_version(&self) -> Option<Stamp> {
+        let item_version = |change: &Change| match change {
+            Change::Put { item_version, .. } => *item_version,
             Change::Remove => None,
         };
-        self.changes.iter().filter_map(|(_, change)| vop(change)).max()
+        self.changes.iter().filter_map(|(_, change)| item_version(change)).max()
     }
 
     /// Whether the document will be written.
@@ -334,7 +334,7 @@ impl Draft {
         }
     }
 
-    /// The document that this draft makes at its version. `current` is what is stored now: the
+    /// The document that this edit makes at its version. `current` is what is stored now: the
     /// version that was found, perhaps with fewer destroyed items. Items destroyed before
     /// `forget_before` are forgotten on the occasion.
     pub(crate) fn settle(
@@ -353,7 +353,7 @@ impl Draft {
         }
     }
 
-    /// The document that this draft makes of what was found, at a version that somebody else chose:
+    /// The document that this edit makes of what was found, at a version that somebody else chose:
     /// it must be above the one that was found (field `version`). A life that begins here began at
     /// `ctime`, not after the version (field `ctime`). Items destroyed before `forget_before` are
     /// forgotten on the occasion.
@@ -395,10 +395,10 @@ fn begin(
 
 /// An item that a change makes; `None` for a removal.
 fn put(name: ItemName, change: Change, version: Stamp) -> Option<Item> {
-    let Change::Put { content, vop } = change else {
+    let Change::Put { content, item_version } = change else {
         return None;
     };
-    let existing = Some(Existing { vop: vop.unwrap_or(version), content });
+    let existing = Some(Existing { item_version: item_version.unwrap_or(version), content });
     Some(Item { name, version, existing })
 }
 

@@ -113,8 +113,8 @@ proptest! {
         for (number, step) in (0..).zip(steps) {
             take(&mut replica, step, number);
             let (by_state, by_node) = counted(&replica);
-            prop_assert_eq!(replica.counts.census.by_state(), &by_state);
-            prop_assert_eq!(replica.counts.census.by_node(), by_node);
+            prop_assert_eq!(replica.counts.session_counts.by_state(), &by_state);
+            prop_assert_eq!(replica.counts.session_counts.by_node(), by_node);
             // In the same order, too: what is done for each leans on it.
             let under_way: Vec<&DocKey> = replica.sessions_under_way().collect();
             let looked: Vec<&DocKey> = replica
