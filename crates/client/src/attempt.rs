@@ -67,84 +67,34 @@ fn node_operator(channel: Channel) -> NodeOperatorClient<Channel> {
     NodeOperatorClient::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX)
 }
 
-impl Call for v1::OpenRequest {
-    type Answer = v1::OpenResponse;
-    const NAME: &'static str = "open";
+/// Calls about one session, each with what is its own.
+macro_rules! calls_of_a_session {
+    ($($request:ident, $answer:ident, $name:literal, $method:ident, { $($own:tt)* };)*) => {
+        $(impl Call for v1::$request {
+            type Answer = v1::$answer;
+            const NAME: &'static str = $name;
 
-    fn request_id(&self) -> &str {
-        &self.request_id
-    }
+            $($own)*
 
-    async fn send(
-        request: Request<Self>,
-        channel: Channel,
-    ) -> Result<Response<Self::Answer>, Status> {
-        sessions(channel).open(request).await
-    }
+            async fn send(
+                request: Request<Self>,
+                channel: Channel,
+            ) -> Result<Response<Self::Answer>, Status> {
+                sessions(channel).$method(request).await
+            }
 
-    fn slot(&self, m: u32) -> Option<SlotId> {
-        slot_of(&self.namespace, &self.id, m)
-    }
+            fn slot(&self, m: u32) -> Option<SlotId> {
+                slot_of(&self.namespace, &self.id, m)
+            }
+        })*
+    };
 }
 
-impl Call for v1::CloseRequest {
-    type Answer = v1::CloseResponse;
-    const NAME: &'static str = "close";
-
-    fn request_id(&self) -> &str {
-        &self.request_id
-    }
-
-    async fn send(
-        request: Request<Self>,
-        channel: Channel,
-    ) -> Result<Response<Self::Answer>, Status> {
-        sessions(channel).close(request).await
-    }
-
-    fn slot(&self, m: u32) -> Option<SlotId> {
-        slot_of(&self.namespace, &self.id, m)
-    }
-}
-
-impl Call for v1::GetRequest {
-    type Answer = v1::GetResponse;
-    const NAME: &'static str = "get";
-
-    fn may_change(&self) -> bool {
-        false
-    }
-
-    async fn send(
-        request: Request<Self>,
-        channel: Channel,
-    ) -> Result<Response<Self::Answer>, Status> {
-        sessions(channel).get(request).await
-    }
-
-    fn slot(&self, m: u32) -> Option<SlotId> {
-        slot_of(&self.namespace, &self.id, m)
-    }
-}
-
-impl Call for v1::KeepAliveRequest {
-    type Answer = v1::KeepAliveResponse;
-    const NAME: &'static str = "keep-alive";
-
-    fn may_change(&self) -> bool {
-        false
-    }
-
-    async fn send(
-        request: Request<Self>,
-        channel: Channel,
-    ) -> Result<Response<Self::Answer>, Status> {
-        sessions(channel).keep_alive(request).await
-    }
-
-    fn slot(&self, m: u32) -> Option<SlotId> {
-        slot_of(&self.namespace, &self.id, m)
-    }
+calls_of_a_session! {
+    OpenRequest, OpenResponse, "open", open, { fn request_id(&self) -> &str { &self.request_id } };
+    CloseRequest, CloseResponse, "close", close, { fn request_id(&self) -> &str { &self.request_id } };
+    GetRequest, GetResponse, "get", get, { fn may_change(&self) -> bool { false } };
+    KeepAliveRequest, KeepAliveResponse, "keep-alive", keep_alive, { fn may_change(&self) -> bool { false } };
 }
 
 /// Calls that concern no single slot and may be repeated: each only reads, or its service says so.
