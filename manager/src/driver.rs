@@ -26,11 +26,14 @@ use crate::provisioner::Provisioner;
 use crate::trace;
 use crate::workers::Workers;
 use calls::{Calls, WAITING_MAX};
+use rota_docstore::Digest;
 use rota_membership::{StoreError, Trouble};
-use rota_model::{NodeId, Now, SlotId};
+use rota_model::node_msg::ToNode;
+use rota_model::{ManagerNumber, NodeId, Now, PoolName, SlotId};
 use rota_proto::encoded::DocBytes;
-use rota_protocol::{Effect, Input, Manager, Note};
-use rota_ring::{ClaimRefused, NodeReg, View};
+use rota_protocol::operate::Job;
+use rota_protocol::{DiskWrite, EffectHandler, Envelope, Input, Manager, Note, Reply};
+use rota_ring::{Change, ClaimRefused, NodeReg, View};
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -314,46 +317,6 @@ impl Driver {
         self.manager.handle(now, Input::Client { call, deadline_mono_ms, op });
     }
 
-    fn carry_out(&mut self, effect: Effect) {
-        match effect {
-            Effect::Persist { lsn, writes } => {
-                self.outputs.ledger.on_persist(lsn, &writes);
-                self.outputs.disk.submit(lsn, &writes, &mut self.docs);
-            }
-            Effect::FetchBodies { part, bodies } => {
-                // A partition's number is its last slot.
-                self.outputs.bodies.fetch(SlotId(part.0), bodies);
-            }
-            Effect::Send { address, envelope } => {
-                trace::sent(&envelope);
-                let dropped = self.outputs.peers.send(address, envelope, &mut self.docs);
-                self.outputs.metrics.peer_dropped.increment(dropped as u64);
-            }
-            Effect::ToNode { node, address, message } => {
-                trace::asked(&node, &message);
-                let dropped = self.outputs.nodes.send(node, address, message);
-                self.outputs.metrics.node_dropped.increment(dropped as u64);
-            }
-            Effect::Reply { call, result } => self.calls.reply(call, result, &self.outputs.metrics),
-            Effect::ReplyRegister { call, result } => self.calls.reply_register(call, result),
-            Effect::ReplyOrder { call, result } => self.calls.reply_order(call, result),
-            Effect::ReplyNodeOrder { call, result } => self.calls.reply_node_order(call, result),
-            Effect::ReplyRenew { call, result } => self.calls.reply_renew(call, result),
-            Effect::ReadConfig { read } => self.outputs.config.read(read),
-            Effect::Cas { cas, change } => self.outputs.config.cas(cas, *change),
-            Effect::Provision { order, pool, nodes } => {
-                self.outputs.provisioner.order(order, pool, nodes, self.manager.view());
-            }
-            Effect::Work { work, job } => self.outputs.workers.begin(work, job),
-            Effect::Note(note) => self.on_note(&note),
-        }
-    }
-
-    fn on_note(&mut self, note: &Note) {
-        self.outputs.metrics.step(note);
-        trace::noted(note);
-    }
-
     /// Shows the View, the membership, the nodes and what is refused, when they changed.
     fn show(&mut self) {
         let view = self.manager.view();
@@ -374,6 +337,55 @@ impl Driver {
             }
             !same
         });
+    }
+}
+
+impl EffectHandler for Driver {
+    fn persist(&mut self, lsn: u64, writes: Vec<DiskWrite>) {
+        self.outputs.ledger.on_persist(lsn, &writes);
+        self.outputs.disk.submit(lsn, &writes, &mut self.docs);
+    }
+
+    fn send(&mut self, address: String, envelope: Envelope) {
+        trace::sent(&envelope);
+        let dropped = self.outputs.peers.send(address, envelope, &mut self.docs);
+        self.outputs.metrics.peer_dropped.increment(dropped as u64);
+    }
+
+    fn send_to_node(&mut self, node: NodeId, address: String, message: ToNode) {
+        trace::asked(&node, &message);
+        let dropped = self.outputs.nodes.send(node, address, message);
+        self.outputs.metrics.node_dropped.increment(dropped as u64);
+    }
+
+    fn reply(&mut self, call: u64, reply: Reply) {
+        self.calls.reply(call, reply, &self.outputs.metrics);
+    }
+
+    fn read_config(&mut self, read: u64) {
+        self.outputs.config.read(read);
+    }
+
+    fn compare_and_set(&mut self, cas: u64, change: Box<Change>) {
+        self.outputs.config.cas(cas, *change);
+    }
+
+    fn provision(&mut self, order: u64, pool: PoolName, nodes: Vec<NodeId>) {
+        self.outputs.provisioner.order(order, pool, nodes, self.manager.view());
+    }
+
+    fn fetch_bodies(&mut self, part: ManagerNumber, bodies: Vec<Digest>) {
+        // A partition's number is its last slot.
+        self.outputs.bodies.fetch(SlotId(part.0), bodies);
+    }
+
+    fn work(&mut self, work: u64, job: Box<Job>) {
+        self.outputs.workers.begin(work, job);
+    }
+
+    fn note(&mut self, note: Note) {
+        self.outputs.metrics.step(&note);
+        trace::noted(&note);
     }
 }
 

@@ -7,13 +7,16 @@
 //! valgrind --tool=callgrind target/release/examples/crowd 16000
 //! ```
 
-use rota_model::node_msg::Register;
+use rota_model::node_msg::{Register, ToNode};
 use rota_model::{
     BootId, ClassName, ClusterName, LeaseTimes, ManagerId, ManagerNumber, Namespace, NodeId,
     NodeState, Now, OpenOp, PoolName, RequestId, SessionId, SessionKey, SessionSpec,
 };
-use rota_protocol::{CasOutcome, Disk, Effect, Input, Manager, ManagerConfig, Op, Sizes, Timing};
-use rota_ring::{ConfigState, RingShape, View};
+use rota_protocol::{
+    CasOutcome, Disk, DiskWrite, EffectHandler, Envelope, Input, Manager, ManagerConfig, Op, Reply,
+    Sizes, Timing,
+};
+use rota_ring::{Change, ConfigState, RingShape, View};
 use std::collections::{BTreeMap, VecDeque};
 use std::error::Error;
 use std::sync::Arc;
@@ -45,36 +48,36 @@ impl Crowd {
             }
         }
     }
+}
 
-    fn carry_out(&mut self, effect: Effect) {
-        match effect {
-            Effect::Persist { lsn, .. } => self.queue.push_back(Input::Persisted { lsn }),
-            Effect::ReadConfig { read } => {
-                let state = Some(self.config.clone());
-                self.queue.push_back(Input::ConfigRead { read, state });
+/// Nobody hears what it sends.
+impl EffectHandler for Crowd {
+    fn persist(&mut self, lsn: u64, _: Vec<DiskWrite>) {
+        self.queue.push_back(Input::Persisted { lsn });
+    }
+
+    fn send(&mut self, _: String, _: Envelope) {}
+
+    fn send_to_node(&mut self, _: NodeId, _: String, _: ToNode) {}
+
+    fn reply(&mut self, _: u64, reply: Reply) {
+        self.replies += usize::from(matches!(reply, Reply::Request(_)));
+    }
+
+    fn read_config(&mut self, read: u64) {
+        let state = Some(self.config.clone());
+        self.queue.push_back(Input::ConfigRead { read, state });
+    }
+
+    fn compare_and_set(&mut self, cas: u64, change: Box<Change>) {
+        let outcome = match change.apply(&self.config) {
+            Some(state) => {
+                self.config = state.clone();
+                CasOutcome::Done(state)
             }
-            Effect::Cas { cas, change } => {
-                let outcome = match change.apply(&self.config) {
-                    Some(state) => {
-                        self.config = state.clone();
-                        CasOutcome::Done(state)
-                    }
-                    None => CasOutcome::Conflict(self.config.clone()),
-                };
-                self.queue.push_back(Input::CasDone { cas, outcome });
-            }
-            Effect::Reply { .. } => self.replies += 1,
-            Effect::Send { .. }
-            | Effect::ToNode { .. }
-            | Effect::ReplyRegister { .. }
-            | Effect::ReplyRenew { .. }
-            | Effect::Provision { .. }
-            | Effect::FetchBodies { .. }
-            | Effect::Work { .. }
-            | Effect::ReplyOrder { .. }
-            | Effect::ReplyNodeOrder { .. }
-            | Effect::Note(_) => {}
-        }
+            None => CasOutcome::Conflict(self.config.clone()),
+        };
+        self.queue.push_back(Input::CasDone { cas, outcome });
     }
 }
 

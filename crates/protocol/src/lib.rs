@@ -32,8 +32,9 @@ mod settings;
 
 pub use crate::manager::inputs::Manager;
 pub use crate::ports::bodies::{Bodies, NoBodies};
+pub use crate::ports::carry_out::EffectHandler;
 pub use crate::ports::io;
-pub use crate::ports::io::{CasOutcome, Effect, Input};
+pub use crate::ports::io::{CasOutcome, Effect, Input, Reply};
 pub use crate::ports::note::{Note, SessionEnd, Transition};
 pub use crate::ports::wait::Wait;
 pub use crate::settings::config::{ManagerConfig, PoolConfig};

@@ -22,7 +22,8 @@ use rota_model::{
 };
 use rota_node::NodeEffect;
 use rota_protocol::{
-    Answer, CasOutcome, Chunk, Disk, DiskWrite, Effect, Envelope, Input, Message, OpResult, Timing,
+    Answer, CasOutcome, Chunk, Disk, DiskWrite, Effect, Envelope, Input, Message, OpResult, Reply,
+    Timing,
 };
 use rota_ring::{ConfigState, View};
 use std::collections::BTreeMap;
@@ -222,23 +223,26 @@ impl Checker {
             }
             Effect::Send { envelope, .. } => self.on_send(now_us, run, envelope),
             Effect::ToNode { node, message, .. } => self.on_to_node(now_us, run, node, message),
-            Effect::Reply { call, result } => {
-                let verdict = self.deadlines.on_answered(run.0, run.1, *call);
-                self.judge(now_us, verdict);
-                self.on_result(now_us, run, result);
-            }
-            Effect::ReplyOrder { call, .. } | Effect::ReplyNodeOrder { call, .. } => {
-                let verdict = self.deadlines.on_answered(run.0, run.1, *call);
-                self.judge(now_us, verdict);
-            }
-            Effect::ReplyRegister { .. }
-            | Effect::ReplyRenew { .. }
-            | Effect::ReadConfig { .. }
+            Effect::Reply { call, reply } => self.on_reply(now_us, run, *call, reply),
+            Effect::ReadConfig { .. }
             | Effect::Cas { .. }
             | Effect::Provision { .. }
             | Effect::FetchBodies { .. }
             | Effect::Work { .. }
             | Effect::Note(_) => {}
+        }
+    }
+
+    fn on_reply(&mut self, now_us: u64, run: Run, call: u64, reply: &Reply) {
+        let result = match reply {
+            Reply::Request(result) => Some(result),
+            Reply::Ordered(_) | Reply::NodeOrdered(_) => None,
+            Reply::Registered(_) | Reply::Renewed(_) => return,
+        };
+        let verdict = self.deadlines.on_answered(run.0, run.1, call);
+        self.judge(now_us, verdict);
+        if let Some(result) = result {
+            self.on_result(now_us, run, result);
         }
     }
 

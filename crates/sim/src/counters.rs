@@ -3,7 +3,7 @@
 use crate::disk::Crashed;
 use rota_model::RefusalKind;
 use rota_model::node_msg::ToNode;
-use rota_protocol::{Effect, Message, Transition};
+use rota_protocol::{Effect, Message, Reply, Transition};
 use std::collections::BTreeMap;
 
 macro_rules! faults {
@@ -217,7 +217,7 @@ impl Corner {
             Effect::ToNode { message: ToNode::Scan { after: Some(_), .. }, .. } => {
                 Some(Corner::SplitScan)
             }
-            Effect::Reply { result: Err(refusal), .. } => {
+            Effect::Reply { reply: Reply::Request(Err(refusal)), .. } => {
                 let full = refusal.kind == RefusalKind::Overloaded
                     && refusal.message.contains("not committed");
                 full.then_some(Corner::FullTail)
@@ -227,10 +227,6 @@ impl Corner {
             | Effect::Persist { .. }
             | Effect::FetchBodies { .. }
             | Effect::Work { .. }
-            | Effect::ReplyRegister { .. }
-            | Effect::ReplyRenew { .. }
-            | Effect::ReplyOrder { .. }
-            | Effect::ReplyNodeOrder { .. }
             | Effect::ReadConfig { .. }
             | Effect::Cas { .. }
             | Effect::Provision { .. }

@@ -29,6 +29,7 @@ pub mod life;
 pub mod link;
 pub mod losses;
 mod manager_disk;
+mod manager_effects;
 pub mod manager_host;
 pub mod modelcheck;
 pub mod mutants;

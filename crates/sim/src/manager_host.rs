@@ -1,11 +1,11 @@
 //! A manager's process, its disk, its clocks, and the driver that carries out its effects.
 
 use crate::blob_store::BlobStore;
-use crate::client_host::what_of;
 use crate::counters::{Corner, Fault};
 use crate::disk::SimDisk;
 use crate::invariant::deadlines::GRACE_MS;
 use crate::link::Links;
+use crate::manager_effects::AtManager;
 use crate::mutants::Altered;
 use crate::network::Place;
 use crate::packet::{Packet, told};
@@ -14,7 +14,7 @@ use crate::world::{Event, StoreCall, WALL_START_MS, World};
 use rota_model::{BootId, ManagerNumber, NodeId, Now};
 use rota_node::ReportId;
 use rota_protocol::operate;
-use rota_protocol::{CasOutcome, Effect, Input, Manager, ManagerConfig, Op, Transition, Wait};
+use rota_protocol::{CasOutcome, EffectHandler, Input, Manager, ManagerConfig, Op, Wait};
 use rota_ring::ConfigState;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -68,8 +68,8 @@ pub struct ManagerHost {
     /// What waits for connections to nodes.
     pub links: Links,
     mono_ahead_ms: u64,
-    callers: BTreeMap<u64, Caller>,
-    store_calls: BTreeSet<StoreCall>,
+    pub(crate) callers: BTreeMap<u64, Caller>,
+    pub(crate) store_calls: BTreeSet<StoreCall>,
     watched: Option<u64>,
     flush_due: bool,
     tick_at_us: Option<u64>,
@@ -302,7 +302,7 @@ impl World {
         self.checker.on_flushed((number, run));
         for effect in effects {
             if let Altered::Kept(effect) = self.plant_on_effect(number, run, effect) {
-                self.carry_out(number, run, effect);
+                AtManager { world: self, number, run }.carry_out(effect);
             }
         }
         self.see_whether_left(number);
@@ -316,99 +316,6 @@ impl World {
         };
         host.tick_at_us = None;
         self.tell_manager(number, run, Input::Tick);
-    }
-
-    fn carry_out(&mut self, number: ManagerNumber, run: u64, effect: Effect) {
-        let me = Place::Manager(number);
-        match effect {
-            Effect::Persist { lsn, writes } => self.persist(number, lsn, writes),
-            Effect::Send { address, envelope } => {
-                let to = envelope.to.number;
-                if address == manager_address(to) {
-                    self.send(me, Place::Manager(to), None, Packet::Peer(envelope));
-                }
-            }
-            Effect::ToNode { node: _, address, message } => {
-                if let Some(index) = self.machine_at(&address) {
-                    self.give_to_link((number, run), index, message);
-                }
-            }
-            Effect::Reply { call, result } => self.reply(number, call, result),
-            Effect::ReplyRegister { call, result } => {
-                if let Some(Caller::Register(node, boot_run, sent_mono_ms)) =
-                    self.caller(number, call)
-                {
-                    let packet = Packet::Registered { sent_mono_ms, result };
-                    self.send(me, Place::Node(node), Some(boot_run), packet);
-                }
-            }
-            Effect::ReplyRenew { call, result } => {
-                if let Some(Caller::Renew(node, boot_run, boot, sent_mono_ms)) =
-                    self.caller(number, call)
-                {
-                    let packet = Packet::Renewed { boot, sent_mono_ms, renewed: result };
-                    self.send(me, Place::Node(node), Some(boot_run), packet);
-                }
-            }
-            Effect::ReplyOrder { call, result } => self.on_ordered((number, run), call, &result),
-            Effect::ReplyNodeOrder { call, result } => {
-                self.on_order_answered((number, run), call, &result);
-            }
-            Effect::ReadConfig { read } => {
-                self.ask_store(number, StoreCall::Read(read));
-                self.send(me, Place::Store, None, Packet::Read { read });
-            }
-            Effect::Cas { cas, change } => {
-                self.ask_store(number, StoreCall::Cas(cas));
-                self.send_cas(number, Packet::Cas { cas, generation: run, change });
-            }
-            Effect::Provision { order, pool: _, nodes } => {
-                let delay_us = self.rng.within(20_000, 800_000);
-                self.queue.after(delay_us, Event::Provisioned(number, run, order, nodes));
-            }
-            Effect::FetchBodies { part, bodies } => self.fetch_bodies(number, run, part, bodies),
-            Effect::Work { work, job } => self.work(number, run, work, job),
-            Effect::Note(note) => {
-                self.counters.transition(note.transition);
-                if note.transition == Transition::Claimed
-                    && let Some(host) = self.managers.get_mut(&number)
-                {
-                    host.backup = Some(host.disk.durable().clone());
-                }
-                let line =
-                    || format!("* {} {:?} {}", note.transition.as_str(), note.part, note.text);
-                self.trace.line(self.queue.now_us(), me, line);
-            }
-        }
-    }
-
-    fn caller(&mut self, number: ManagerNumber, call: u64) -> Option<Caller> {
-        self.managers.get_mut(&number).and_then(|it| it.callers.remove(&call))
-    }
-
-    fn reply(&mut self, number: ManagerNumber, call: u64, result: rota_protocol::OpResult) {
-        let me = Place::Manager(number);
-        match self.caller(number, call) {
-            Some(Caller::Client(place, call)) => {
-                self.counters.answer(what_of(&result));
-                self.send(me, place, None, Packet::Reply { call, result });
-            }
-            Some(Caller::Report(node, boot_run, id)) => {
-                if result.is_ok() {
-                    self.send(me, Place::Node(node), Some(boot_run), Packet::ReportAcked(id));
-                }
-            }
-            Some(Caller::Register(..) | Caller::Renew(..)) | None => {}
-        }
-    }
-
-    fn ask_store(&mut self, number: ManagerNumber, call: StoreCall) {
-        if let Some(host) = self.managers.get_mut(&number) {
-            host.store_calls.insert(call);
-            let run = host.run;
-            let patience_us = self.rng.within(300_000, 1_500_000);
-            self.queue.after(patience_us, Event::StoreTimeout(number, run, call));
-        }
     }
 
     /// A manager waits no longer for the config store.
@@ -546,7 +453,7 @@ impl World {
     }
 
     /// The machine at an address.
-    fn machine_at(&self, address: &str) -> Option<usize> {
+    pub(crate) fn machine_at(&self, address: &str) -> Option<usize> {
         self.nodes.iter().position(|it| it.address == address)
     }
 

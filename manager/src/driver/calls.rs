@@ -3,7 +3,7 @@
 use crate::metrics::Metrics;
 use rota_model::node_msg::{Registered, Renewed};
 use rota_model::{ClassName, Refusal};
-use rota_protocol::{NodeOrdered, OpKind, OpResult, Ordered};
+use rota_protocol::{NodeOrdered, OpKind, OpResult, Ordered, Reply};
 use std::collections::HashMap;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -74,39 +74,26 @@ impl Calls {
         self.add(Waiting::NodeOrder(reply))
     }
 
-    /// Answers a client. Whoever has hung up meanwhile is no mistake.
-    pub fn reply(&mut self, call: u64, result: OpResult, metrics: &Metrics) {
-        if let Some(Waiting::Op { kind, class, entered, reply }) = self.waiting.remove(&call) {
-            metrics.answered(kind, class.as_ref(), entered.elapsed(), &result);
-            let _ = reply.send(result);
-        }
-    }
-
-    /// Answers an order.
-    pub fn reply_order(&mut self, call: u64, result: Result<Ordered, Refusal>) {
-        if let Some(Waiting::Order(reply)) = self.waiting.remove(&call) {
-            let _ = reply.send(result);
-        }
-    }
-
-    /// Answers an order about a node.
-    pub fn reply_node_order(&mut self, call: u64, result: Result<NodeOrdered, Refusal>) {
-        if let Some(Waiting::NodeOrder(reply)) = self.waiting.remove(&call) {
-            let _ = reply.send(result);
-        }
-    }
-
-    /// Answers a registration.
-    pub fn reply_register(&mut self, call: u64, result: Result<Registered, Refusal>) {
-        if let Some(Waiting::Register(reply)) = self.waiting.remove(&call) {
-            let _ = reply.send(result);
-        }
-    }
-
-    /// Answers a sign of life.
-    pub fn reply_renew(&mut self, call: u64, result: Renewed) {
-        if let Some(Waiting::Renew(reply)) = self.waiting.remove(&call) {
-            let _ = reply.send(result);
+    /// Answers a call. Whoever has hung up meanwhile is no mistake.
+    pub fn reply(&mut self, call: u64, reply: Reply, metrics: &Metrics) {
+        match (self.waiting.remove(&call), reply) {
+            (Some(Waiting::Op { kind, class, entered, reply }), Reply::Request(result)) => {
+                metrics.answered(kind, class.as_ref(), entered.elapsed(), &result);
+                let _ = reply.send(result);
+            }
+            (Some(Waiting::Register(reply)), Reply::Registered(result)) => {
+                let _ = reply.send(result);
+            }
+            (Some(Waiting::Renew(reply)), Reply::Renewed(renewed)) => {
+                let _ = reply.send(renewed);
+            }
+            (Some(Waiting::Order(reply)), Reply::Ordered(result)) => {
+                let _ = reply.send(result);
+            }
+            (Some(Waiting::NodeOrder(reply)), Reply::NodeOrdered(result)) => {
+                let _ = reply.send(result);
+            }
+            (waiting, _) => debug_assert!(waiting.is_none(), "an answer of another kind"),
         }
     }
 }

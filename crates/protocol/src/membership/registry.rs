@@ -5,7 +5,7 @@ use crate::manager::inputs::Manager;
 use crate::membership::purpose::Purpose;
 use crate::membership::standing::Standing;
 use crate::node_lease::judge::long_gone;
-use crate::ports::io::Effect;
+use crate::ports::io::{Effect, Reply};
 use crate::ports::note::Transition;
 use rota_model::node_msg::{Register, Registered};
 use rota_model::{Refusal, RefusalKind, Retry, TimeOrder, times_out_of_order};
@@ -109,7 +109,7 @@ impl Env {
     }
 
     pub(crate) fn refuse_register(&mut self, call: u64, refusal: Refusal) {
-        self.effects.push(Effect::ReplyRegister { call, result: Err(refusal) });
+        self.effects.push(Effect::Reply { call, reply: Reply::Registered(Err(refusal)) });
     }
 
     pub(crate) fn reply_registered(&mut self, call: u64, state: &ConfigState) {
@@ -117,7 +117,7 @@ impl Env {
         let fences = view.parts.iter().map(|(n, part)| (view.range(*n), part.pe)).collect();
         let managers = crate::node_lease::reply::addresses(self);
         let registered = Registered { epoch: view.epoch, m: view.m, fences, managers };
-        self.effects.push(Effect::ReplyRegister { call, result: Ok(registered) });
+        self.effects.push(Effect::Reply { call, reply: Reply::Registered(Ok(registered)) });
     }
 }
 

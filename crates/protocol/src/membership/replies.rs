@@ -2,7 +2,7 @@
 
 use crate::log::env::Env;
 use crate::membership::waiting::{Waiting, WaitingNode};
-use crate::ports::io::Effect;
+use crate::ports::io::{Effect, Reply};
 use crate::ports::note::Transition;
 use rota_messages::{Envelope, Message, NodeOrdered, Ordered};
 use rota_model::{MemberId, Refusal, RefusalKind, Retry};
@@ -20,11 +20,11 @@ impl Env {
     }
 
     pub(crate) fn answer_order(&mut self, call: u64, result: Result<Ordered, Refusal>) {
-        self.effects.push(Effect::ReplyOrder { call, result });
+        self.effects.push(Effect::Reply { call, reply: Reply::Ordered(result) });
     }
 
     pub(crate) fn answer_node_order(&mut self, call: u64, result: Result<NodeOrdered, Refusal>) {
-        self.effects.push(Effect::ReplyNodeOrder { call, result });
+        self.effects.push(Effect::Reply { call, reply: Reply::NodeOrdered(result) });
     }
 
     /// Sends to whoever serves there.

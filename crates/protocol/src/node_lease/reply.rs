@@ -1,7 +1,7 @@
 //! Answers to renewals.
 
 use crate::log::env::Env;
-use crate::ports::io::Effect;
+use crate::ports::io::{Effect, Reply};
 use rota_model::node_msg::Renewed;
 use rota_model::{ManagerNumber, NodeId};
 use rota_ring::slot_of_node;
@@ -14,7 +14,7 @@ pub(crate) fn addresses(env: &Env) -> Vec<(ManagerNumber, String)> {
 }
 
 pub(crate) fn answer(env: &mut Env, call: u64, result: Renewed) {
-    env.effects.push(Effect::ReplyRenew { call, result });
+    env.effects.push(Effect::Reply { call, reply: Reply::Renewed(result) });
 }
 
 /// Whose renewals another manager judges.

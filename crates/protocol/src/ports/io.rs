@@ -153,6 +153,21 @@ pub enum CasOutcome {
     Unknown,
 }
 
+/// The answer to a call, by the input that the call came with.
+#[derive(Clone, Debug)]
+pub enum Reply {
+    /// [`Input::Client`].
+    Request(OpResult),
+    /// [`Input::NodeRegister`].
+    Registered(Result<Registered, Refusal>),
+    /// [`Input::NodeRenew`].
+    Renewed(Renewed),
+    /// [`Input::Order`].
+    Ordered(Result<Ordered, Refusal>),
+    /// [`Input::NodeOrder`].
+    NodeOrdered(Result<NodeOrdered, Refusal>),
+}
+
 /// Something to do. Effects of one flush may be carried out in any order and in parallel.
 #[derive(Clone, Debug)]
 pub enum Effect {
@@ -179,40 +194,12 @@ pub enum Effect {
         /// What.
         message: ToNode,
     },
-    /// Answer a client. Everything that the answer promises is already at the whole ISR.
+    /// Answer a call. Everything that the answer promises is already at the whole ISR.
     Reply {
-        /// The driver's name for the request.
+        /// The driver's name for the call.
         call: u64,
         /// The answer.
-        result: OpResult,
-    },
-    /// Answer a node's registration.
-    ReplyRegister {
-        /// The driver's name for it.
-        call: u64,
-        /// The answer.
-        result: Result<Registered, Refusal>,
-    },
-    /// Answer a node's sign of life.
-    ReplyRenew {
-        /// The driver's name for it.
-        call: u64,
-        /// The answer.
-        result: Renewed,
-    },
-    /// Answer an operator's order.
-    ReplyOrder {
-        /// The driver's name for it.
-        call: u64,
-        /// The answer.
-        result: Result<Ordered, Refusal>,
-    },
-    /// Answer an operator's order about a node.
-    ReplyNodeOrder {
-        /// The driver's name for it.
-        call: u64,
-        /// The answer.
-        result: Result<NodeOrdered, Refusal>,
+        reply: Reply,
     },
     /// Read the config store consistently, then give [`Input::ConfigRead`].
     ReadConfig {

@@ -1,6 +1,7 @@
 //! What comes in and goes out: inputs, effects, what a driver waits for. Nothing here decides.
 
 pub mod bodies;
+pub mod carry_out;
 pub mod io;
 pub mod note;
 pub mod slots;

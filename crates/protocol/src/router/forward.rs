@@ -5,7 +5,7 @@ use crate::log::env::{Env, NameOf};
 use crate::log::internal::{Internal, InternalRequest};
 use crate::log::origin::Origin;
 use crate::log::requests::{OfRequest, Requests};
-use crate::ports::io::Effect;
+use crate::ports::io::{Effect, Reply};
 use crate::ports::note::Transition;
 use crate::ports::slots::{CONFIGURATION, slot_of_request};
 use rota_docstore::Phase;
@@ -134,12 +134,12 @@ impl Router {
         op: Op,
     ) -> Option<ForHere> {
         if let Some(refusal) = self.waiting.refuse(env, &op, REQUESTS_MAX, "manager") {
-            env.effects.push(Effect::Reply { call, result: Err(refusal) });
+            env.effects.push(Effect::Reply { call, reply: Reply::Request(Err(refusal)) });
             return None;
         }
         if let Some(result) = refused_by_namespace(env, &op) {
             env.note(Transition::NamespaceRefused, None);
-            env.effects.push(Effect::Reply { call, result });
+            env.effects.push(Effect::Reply { call, reply: Reply::Request(result) });
             return None;
         }
         self.begin(env, Caller::Client(call), deadline_ms, op)
@@ -301,7 +301,7 @@ impl Router {
             if let Some(result) = refused_by_namespace(env, &waiting.op) {
                 self.waiting.remove(&rid);
                 env.note(Transition::NamespaceRefused, None);
-                env.effects.push(Effect::Reply { call, result });
+                env.effects.push(Effect::Reply { call, reply: Reply::Request(result) });
             } else if waiting.asked.is_none() {
                 here.extend(self.ask(env, rid));
             }
@@ -351,7 +351,9 @@ impl Router {
 
 fn answer(env: &mut Env, caller: Caller, result: OpResult) {
     match caller {
-        Caller::Client(call) => env.effects.push(Effect::Reply { call, result }),
+        Caller::Client(call) => {
+            env.effects.push(Effect::Reply { call, reply: Reply::Request(result) })
+        }
         Caller::Internal(inner) => env.internal.done.push((inner, result)),
     }
 }

@@ -6,11 +6,13 @@
 
 pub mod asking;
 mod bytes;
+mod effects;
 mod nodes;
 mod results;
 mod shelf;
 
 use bytes::{bytes_of, bytes_written};
+use effects::At;
 #[allow(unused_imports, reason = "each test uses what it needs")]
 pub use results::{closed, got, opened, refused};
 use rota_docstore::{Checker, Digest, Operations, Schema};
@@ -18,7 +20,7 @@ use rota_model::node_msg::{Alive, Register, Registered, Renewed, ReportEvent, Re
 use rota_model::*;
 use rota_protocol::operate::Job;
 use rota_protocol::{
-    Answer, CasOutcome, Disk, DiskWrite, DocumentsConfig, Effect, Envelope, Input, Manager,
+    Answer, Disk, DiskWrite, DocumentsConfig, EffectHandler, Envelope, Input, Manager,
     ManagerConfig, NodeOrdered, Op, OpResult, Order, Ordered, PoolConfig, Sizes, Timing,
     Transition,
 };
@@ -469,7 +471,7 @@ impl Table {
             manager.handle(now, input);
             let effects = manager.flush(now);
             for effect in effects {
-                self.carry_out(n, effect);
+                At { table: self, n }.carry_out(effect);
             }
         }
         panic!("the managers never come to rest");
@@ -494,75 +496,6 @@ impl Table {
             *under_way += bytes;
             self.under_way_max = self.under_way_max.max(*under_way);
             self.queue.push_back((envelope.to.number.0, Input::Peer(envelope)));
-        }
-    }
-
-    fn carry_out(&mut self, n: u32, effect: Effect) {
-        match effect {
-            Effect::Persist { lsn, writes } => self.persist(n, lsn, &writes),
-            Effect::Send { envelope, .. } => self.send(n, envelope),
-            // A node here renews when the test says so.
-            Effect::ToNode { message: ToNode::Meet { epoch, managers, .. }, node, .. } => {
-                let managers = managers.into_iter().map(|(number, _)| number.0).collect();
-                self.met.push((node, epoch, managers));
-            }
-            Effect::ToNode { node, message, .. } => {
-                self.node_calls.push((n, message.clone()));
-                if !self.manual_nodes && !self.silent.contains(node.as_str()) {
-                    self.answer_node(n, node.as_str(), &message);
-                }
-            }
-            Effect::Reply { call, result } => {
-                self.replies.insert(call, result);
-            }
-            Effect::ReadConfig { read } => {
-                self.config_reads += 1;
-                let away = self.is_away(n) || self.late.contains(&n);
-                let state = (!away).then(|| self.config.clone());
-                self.queue.push_back((n, Input::ConfigRead { read, state }));
-            }
-            Effect::Cas { cas, .. }
-                if self.is_away(n) || self.cas_unknown || self.late.contains(&n) =>
-            {
-                self.queue.push_back((n, Input::CasDone { cas, outcome: CasOutcome::Unknown }));
-            }
-            Effect::Cas { cas, change } if self.unheard.remove(&n) => {
-                self.config = change.apply(&self.config).unwrap();
-                self.late.insert(n);
-                self.queue.push_back((n, Input::CasDone { cas, outcome: CasOutcome::Unknown }));
-            }
-            Effect::Cas { cas, change } => {
-                let outcome = match change.apply(&self.config) {
-                    Some(state) => {
-                        self.config = state.clone();
-                        let on_time = |n: &u32| !self.late.contains(n) && !self.is_away(*n);
-                        let all = self.managers.keys().copied().filter(on_time);
-                        for other in all.collect::<Vec<_>>() {
-                            self.queue.push_back((other, Input::Config(state.clone())));
-                        }
-                        CasOutcome::Done(state)
-                    }
-                    None => CasOutcome::Conflict(self.config.clone()),
-                };
-                self.queue.push_back((n, Input::CasDone { cas, outcome }));
-            }
-            Effect::FetchBodies { part, bodies } => self.fetch(n, part, bodies),
-            Effect::Work { work, job } if self.manual_works => self.works.push((n, work, job)),
-            Effect::Work { work, job } => {
-                self.queue.push_back((n, Input::Worked { work, worked: job.run() }));
-            }
-            Effect::Note(note) => {
-                self.notes.push((n, note.transition));
-                self.said.push((note.transition, note.text));
-            }
-            Effect::Provision { order, nodes, .. } => {
-                self.ordered.extend(nodes);
-                self.orders.push((n, order));
-            }
-            Effect::ReplyRegister { result, .. } => self.registered = Some(result),
-            Effect::ReplyOrder { result, .. } => self.ordered_as = Some(result),
-            Effect::ReplyNodeOrder { result, .. } => self.node_ordered_as = Some(result),
-            Effect::ReplyRenew { result, .. } => self.renewed = Some(result),
         }
     }
 

@@ -13,8 +13,10 @@ use rota_model::{
     SessionKey, SessionState, Stamp, Token,
 };
 use rota_node::{Node, NodeBounds, NodeConfig, NodeEffect, NodeInput, NodeTiming, StopHow};
-use rota_protocol::{Disk, DiskWrite, Effect, Input, Manager, ManagerConfig};
-use rota_ring::ConfigState;
+use rota_protocol::{
+    Disk, DiskWrite, EffectHandler, Envelope, Input, Manager, ManagerConfig, Note, Reply,
+};
+use rota_ring::{Change, ConfigState};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::Hash;
 
@@ -158,30 +160,9 @@ impl ManagerHost {
             if effects.is_empty() {
                 return;
             }
-            let mut done = None;
-            for effect in effects {
-                if let Effect::Persist { lsn, mut writes } = effect {
-                    if let Some(process) = &self.process {
-                        mutant::writes(bug, process, self.number.0, &mut writes);
-                    }
-                    out.extend(writes.iter().find_map(|it| self.placed_on_closed(it)));
-                    if let Some(short) = writes.iter().find_map(|it| self.begun_short(it)) {
-                        self.came.insert(BEGUN_SHORT);
-                        let may = bounds.times == Times::Copies;
-                        out.extend((!may).then_some(short));
-                    }
-                    if bug == Some(Bug::AckBeforeDisk) || !bounds.disk_apart {
-                        done = Some(lsn);
-                    }
-                    if bounds.disk_apart {
-                        self.unsynced.push_back((lsn, writes));
-                    } else {
-                        writes.iter().for_each(|write| self.disk.apply(write));
-                    }
-                } else {
-                    self.carry_out(effect, out);
-                }
-            }
+            let mut turn = Turn { host: self, bounds, bug, out, done: None };
+            effects.into_iter().for_each(|it| turn.carry_out(it));
+            let done = turn.done;
             let Some(process) = &mut self.process else { return };
             if let Some(lsn) = done {
                 process.handle(now, Input::Persisted { lsn });
@@ -249,47 +230,86 @@ impl ManagerHost {
             self.give(bounds, Input::Persisted { lsn }, out, bug);
         }
     }
+}
 
-    fn carry_out(&mut self, effect: Effect, out: &mut Vec<Out>) {
-        match effect {
-            Effect::Send { envelope, .. } => out.push(Out::Fly(Flying::Peer(envelope))),
-            Effect::ToNode { node, message, .. } => {
-                let (from, node) = (self.name(), node_index(&node));
-                out.push(Out::Fly(Flying::ToNode { from, node, message }));
-            }
-            Effect::Reply { call, result } => match self.callers.remove(&call) {
-                Some(Caller::Report(to, id)) if result.is_ok() => {
-                    out.push(Out::Fly(Flying::ReportAcked { to, id }));
-                }
-                Some(_) => {}
-                None => out.push(Out::Reply(call, Box::new(result))),
-            },
-            Effect::ReplyRegister { call, result } => {
-                if let Some(Caller::Register(to, sent_mono_ms)) = self.callers.remove(&call) {
-                    out.push(Out::Fly(Flying::Registered { to, sent_mono_ms, result }));
-                }
-            }
-            Effect::ReplyRenew { call, result } => {
-                if let Some(Caller::Renew(to, sent_mono_ms)) = self.callers.remove(&call) {
-                    let renewed = result;
-                    out.push(Out::Fly(Flying::Renewed { to, sent_mono_ms, renewed }));
-                }
-            }
-            Effect::ReplyOrder { result, .. } => out.push(Out::Ordered(result)),
-            Effect::ReadConfig { read } => out.push(Out::Read(read)),
-            Effect::Cas { cas, change } => {
-                let change = (*change).into();
-                out.push(Out::Fly(Flying::Cas { from: self.name(), cas, change }));
-            }
-            Effect::Note(note) => drop(self.came.insert(note.transition.as_str())),
-            // Nothing grows here, an order is as good as carried out when the config store has it, and no
-            // body is named.
-            Effect::Persist { .. }
-            | Effect::ReplyNodeOrder { .. }
-            | Effect::Provision { .. }
-            | Effect::FetchBodies { .. }
-            | Effect::Work { .. } => {}
+/// One turn of a manager, and what came out of it.
+struct Turn<'a> {
+    host: &'a mut ManagerHost,
+    bounds: &'a Bounds,
+    bug: Option<Bug>,
+    out: &'a mut Vec<Out>,
+    /// What is on the disk already.
+    done: Option<u64>,
+}
+
+/// Nothing grows here, and no body is named.
+impl EffectHandler for Turn<'_> {
+    fn persist(&mut self, lsn: u64, mut writes: Vec<DiskWrite>) {
+        let Self { host, bounds, bug, out, .. } = self;
+        if let Some(process) = &host.process {
+            mutant::writes(*bug, process, host.number.0, &mut writes);
         }
+        out.extend(writes.iter().find_map(|it| host.placed_on_closed(it)));
+        if let Some(short) = writes.iter().find_map(|it| host.begun_short(it)) {
+            host.came.insert(BEGUN_SHORT);
+            let may = bounds.times == Times::Copies;
+            out.extend((!may).then_some(short));
+        }
+        if *bug == Some(Bug::AckBeforeDisk) || !bounds.disk_apart {
+            self.done = Some(lsn);
+        }
+        if bounds.disk_apart {
+            host.unsynced.push_back((lsn, writes));
+        } else {
+            writes.iter().for_each(|write| host.disk.apply(write));
+        }
+    }
+
+    fn send(&mut self, _: String, envelope: Envelope) {
+        self.out.push(Out::Fly(Flying::Peer(envelope)));
+    }
+
+    fn send_to_node(&mut self, node: NodeId, _: String, message: ToNode) {
+        let (from, node) = (self.host.name(), node_index(&node));
+        self.out.push(Out::Fly(Flying::ToNode { from, node, message }));
+    }
+
+    fn reply(&mut self, call: u64, reply: Reply) {
+        let caller = self.host.callers.remove(&call);
+        self.out.extend(match (reply, caller) {
+            (Reply::Request(result), Some(Caller::Report(to, id))) if result.is_ok() => {
+                Some(Out::Fly(Flying::ReportAcked { to, id }))
+            }
+            (Reply::Request(result), None) => Some(Out::Reply(call, Box::new(result))),
+            (Reply::Registered(result), Some(Caller::Register(to, sent_mono_ms))) => {
+                Some(Out::Fly(Flying::Registered { to, sent_mono_ms, result }))
+            }
+            (Reply::Renewed(renewed), Some(Caller::Renew(to, sent_mono_ms))) => {
+                Some(Out::Fly(Flying::Renewed { to, sent_mono_ms, renewed }))
+            }
+            (Reply::Ordered(result), _) => Some(Out::Ordered(result)),
+            // An order about a node is as good as carried out when the config store has it.
+            (
+                Reply::Request(_)
+                | Reply::Registered(_)
+                | Reply::Renewed(_)
+                | Reply::NodeOrdered(_),
+                _,
+            ) => None,
+        });
+    }
+
+    fn read_config(&mut self, read: u64) {
+        self.out.push(Out::Read(read));
+    }
+
+    fn compare_and_set(&mut self, cas: u64, change: Box<Change>) {
+        let change = (*change).into();
+        self.out.push(Out::Fly(Flying::Cas { from: self.host.name(), cas, change }));
+    }
+
+    fn note(&mut self, note: Note) {
+        self.host.came.insert(note.transition.as_str());
     }
 }
 

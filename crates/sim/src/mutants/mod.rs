@@ -24,7 +24,7 @@ use crate::world::World;
 use rota_model::node_msg::{FromNode, NodeAnswer, ReportEvent, ReportItem, ToNode};
 use rota_model::{BootId, Changed, Epoch, ManagerNumber, NodeId};
 use rota_node::NodeEffect;
-use rota_protocol::{Answer, CasOutcome, Effect, Envelope, Input, Message, OpResult};
+use rota_protocol::{Answer, CasOutcome, Effect, Envelope, Input, Message, OpResult, Reply};
 use rota_ring::{Change, ConfigState};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -288,9 +288,9 @@ impl World {
                 self.plant_on_send(bug, (number, run), &envelope);
                 Altered::Kept(Effect::Send { address, envelope })
             }
-            (Some(bug), Effect::Reply { call, mut result }) => {
+            (Some(bug), Effect::Reply { call, reply: Reply::Request(mut result) }) => {
                 spoil_reply(bug, call, &mut result);
-                Altered::Kept(Effect::Reply { call, result })
+                Altered::Kept(Effect::Reply { call, reply: Reply::Request(result) })
             }
             (Some(Bug::AckBeforeDisk), Effect::Persist { lsn, writes }) => {
                 self.tell_later(number, 0, Input::Persisted { lsn });
