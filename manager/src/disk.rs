@@ -261,8 +261,9 @@ mod tests {
     }
 
     fn writes() -> Vec<DiskWrite> {
-        let orders = Orders { decisions: 3, ordered: Vec::new(), lapses_wall_ms: 9 };
-        let doc = Doc::pool_after(None, &PoolName::default_pool(), orders, Stamp::MIN);
+        let orders =
+            Orders { decisions: 3, ordered: Vec::new(), lapses_wall_ms: 9, failure: String::new() };
+        let doc = Doc::orders_after(None, &PoolName::default_pool(), orders, Stamp::MIN);
         let doc = Arc::new(doc);
         let key = DocKey::new(SlotId(5), doc.name().clone());
         let gone = DocKey::new(SlotId(6), key.name.clone());
@@ -309,14 +310,14 @@ mod tests {
 
     #[test]
     fn a_record_that_does_not_read_as_it_must_is_refused_by_its_key() {
-        let named = b"d\0\0\0\x05z\0pool\0default";
+        let named = b"d\0\0\0\x05z\0orders\0default";
         let wrong: [(&[u8], &[u8], &str); 6] = [
             (
                 named,
                 b"?",
-                "record \"d\\x00\\x00\\x00\\x05z\\x00pool\\x00default\": document z/pool/default: ",
+                "record \"d\\x00\\x00\\x00\\x05z\\x00orders\\x00default\": document z/orders/default: ",
             ),
-            (b"d\0\0\0\x05z\0pool", b"", "record \"d\\x00\\x00\\x00\\x05z\\x00pool\": key"),
+            (b"d\0\0\0\x05z\0orders", b"", "record \"d\\x00\\x00\\x00\\x05z\\x00orders\": key"),
             (b"p\0\0\0\x07", b"\xff", "record \"p\\x00\\x00\\x00\\x07\": PartitionMeta"),
             (b"p\0", &[], "record \"p\\x00\": "),
             (b"i", b"\xff", "record \"i\": Identity"),
@@ -338,9 +339,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let wall_ms = Clock::start().now().wall_ms;
         let day_ms = 24 * 3_600_000;
-        let orders = Orders { decisions: 3, ordered: Vec::new(), lapses_wall_ms: 9 };
+        let orders =
+            Orders { decisions: 3, ordered: Vec::new(), lapses_wall_ms: 9, failure: String::new() };
         let ahead = Stamp::from_epoch_ms(wall_ms + day_ms);
-        let doc = Arc::new(Doc::pool_after(None, &PoolName::default_pool(), orders, ahead));
+        let doc = Arc::new(Doc::orders_after(None, &PoolName::default_pool(), orders, ahead));
         let key = DocKey::new(SlotId(5), doc.name().clone());
         let write = DiskWrite::Doc { key: key.clone(), doc: Some(doc.clone()) };
         let (mut engine, _) = folder_of(folder.path(), "a").unwrap();
@@ -349,7 +351,7 @@ mod tests {
         let (_, disk) = folder_of(folder.path(), "a").unwrap();
         assert_eq!(disk.docs[&key].version(), ahead);
         let text = from_the_future(&disk, wall_ms).unwrap();
-        let told = format!("document z/pool/default has version {ahead}, in the future");
+        let told = format!("document z/orders/default has version {ahead}, in the future");
         assert!(text.starts_with(&told), "{text}");
         assert_eq!(from_the_future(&disk, wall_ms + day_ms), None);
     }

@@ -29,7 +29,7 @@ use calls::{Calls, WAITING_MAX};
 use rota_docstore::Digest;
 use rota_membership::{StoreError, Trouble};
 use rota_model::node_msg::ToNode;
-use rota_model::{ManagerNumber, NodeId, Now, PoolName, SlotId};
+use rota_model::{ManagerNumber, NewNodes, NodeId, Now, SlotId};
 use rota_proto::encoded::DocBytes;
 use rota_protocol::operate::Job;
 use rota_protocol::{DiskWrite, EffectHandler, Envelope, Input, Manager, Note, Reply};
@@ -370,8 +370,8 @@ impl EffectHandler for Driver {
         self.outputs.config.cas(cas, *change);
     }
 
-    fn provision(&mut self, order: u64, pool: PoolName, nodes: Vec<NodeId>) {
-        self.outputs.provisioner.order(order, pool, nodes, self.manager.view());
+    fn provision(&mut self, order: u64, nodes: Vec<NodeId>, new: NewNodes) {
+        self.outputs.provisioner.order(order, nodes, new, self.manager.view());
     }
 
     fn fetch_bodies(&mut self, part: ManagerNumber, bodies: Vec<Digest>) {

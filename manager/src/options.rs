@@ -11,10 +11,10 @@ use rota_daemon::{HttpNames, Log, LogArguments, may_hold_data, may_listen};
 use rota_docstore::checker::CREDENTIAL_BYTES_MAX;
 use rota_membership::StoreAddress;
 use rota_model::{
-    ClusterName, ClusterTimes, FieldError, ManagerId, ManagerNumber, PoolName, REQUEST_MEMORY_MS,
+    ClusterName, ClusterTimes, FieldError, LoadLimit, ManagerId, ManagerNumber, REQUEST_MEMORY_MS,
 };
 use rota_protocol::operate::AdminKey;
-use rota_protocol::{DocumentsConfig, PoolConfig, Timing};
+use rota_protocol::{DocumentsConfig, Timing};
 use rota_ring::RingShape;
 use rota_storage::attachments::AttachmentSettings;
 use std::net::SocketAddr;
@@ -95,24 +95,16 @@ pub struct Arguments {
     /// Load at which a node takes no more sessions, above 0 and at most 1.
     #[arg(long, default_value = "0.8", value_name = "T")]
     pub load_limit: String,
-    /// A pool in which this manager may start nodes. Needs the other --pool options.
-    #[arg(long, value_name = "NAME")]
-    pub pool: Option<String>,
-    /// Most nodes of the pool.
-    #[arg(long, value_name = "N")]
-    pub pool_max: Option<String>,
-    /// Places of each new node.
-    #[arg(long, value_name = "P")]
-    pub pool_places: Option<String>,
-    /// The node-agent program.
+    /// Provisioner `process`, which starts nodes as processes of this machine for pools that name it: the
+    /// node-agent program. Needs the next two.
     #[arg(long, value_name = "PATH")]
-    pub pool_agent: Option<PathBuf>,
-    /// Folder under which each new node gets its own.
+    pub process_agent: Option<PathBuf>,
+    /// Folder under which each of these nodes gets its own.
     #[arg(long, value_name = "DIR")]
-    pub pool_data: Option<PathBuf>,
-    /// Folder of the class files that new nodes offer.
+    pub process_data: Option<PathBuf>,
+    /// Folder of the class files that these nodes offer.
     #[arg(long, value_name = "DIR")]
-    pub pool_classes: Option<PathBuf>,
+    pub process_classes: Option<PathBuf>,
     /// The log.
     #[command(flatten)]
     pub log: LogArguments,
@@ -278,11 +270,9 @@ impl RingOptions {
     }
 }
 
-/// A pool in which this manager may start nodes as processes of this machine.
+/// The provisioner `process`: it starts nodes as processes of this machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PoolOptions {
-    /// What the decisions need to know of it.
-    pub config: PoolConfig,
+pub struct ProcessOptions {
     /// The node-agent program.
     pub agent: PathBuf,
     /// Folder under which each node gets its own.
@@ -312,10 +302,10 @@ pub struct Options {
     pub memory: MemoryOptions,
     /// The ring.
     pub ring: RingOptions,
-    /// T, in thousandths.
-    pub load_limit_permille: u32,
-    /// The pool, if nodes may be started.
-    pub pool: Option<PoolOptions>,
+    /// T of pools that say none.
+    pub load_limit: LoadLimit,
+    /// The provisioner `process`, if this manager has it.
+    pub process: Option<ProcessOptions>,
     /// Times.
     pub timing: Timing,
     /// What is decided about documents.
@@ -404,15 +394,16 @@ fn ring_numbers(text: &str, mistakes: &mut Vec<FieldError>) -> Vec<(ManagerNumbe
     numbers
 }
 
-fn load_limit(text: &str, mistakes: &mut Vec<FieldError>) -> u32 {
+fn load_limit(text: &str, mistakes: &mut Vec<FieldError>) -> LoadLimit {
+    let least = LoadLimit::of_permille(1).expect("within bounds");
     let limit = text.parse::<f64>().ok().filter(|it| *it > 0.0 && *it <= 1.0);
     let Some(limit) = limit else {
         let problem = format!("is {text:?}; it must be above 0 and at most 1");
         mistakes.push(FieldError::new("--load-limit", problem));
-        return 1;
+        return least;
     };
     // At least 1: a limit that rounds to nothing would refuse every session without a word.
-    (1..=1000).rev().find(|it| f64::from(*it) <= limit * 1000.0 + 0.5).unwrap_or(1)
+    LoadLimit::parse(limit).unwrap_or(least)
 }
 
 impl Arguments {
@@ -432,8 +423,8 @@ impl Arguments {
         let r = number_u32("--replicas", &self.replicas, 0, 100, &mut wrong);
         let managers_max = number_u32("--managers-max", &self.managers_max, 1, 10_000, &mut wrong);
         let numbers = ring_numbers(&self.ring, &mut wrong);
-        let load_limit_permille = load_limit(&self.load_limit, &mut wrong);
-        let pool = self.check_pool(&mut wrong);
+        let load_limit = load_limit(&self.load_limit, &mut wrong);
+        let process = self.check_process(&mut wrong);
         let timing = self.timing.check(&mut wrong);
         let times = timing.of_cluster();
         let documents = self.check_documents(&mut wrong);
@@ -454,8 +445,8 @@ impl Arguments {
                     http_names: HttpNames::new(&self.http_names),
                     config_store,
                     ring: RingOptions { cluster, m, r, managers_max, times, numbers },
-                    load_limit_permille,
-                    pool,
+                    load_limit,
+                    process,
                     timing,
                     documents,
                     bodies,
@@ -531,48 +522,31 @@ impl Arguments {
         bodies
     }
 
-    fn check_pool(&self, wrong: &mut Vec<FieldError>) -> Option<PoolOptions> {
-        let Some(name) = &self.pool else {
-            let given = [
-                ("--pool-max", self.pool_max.is_some()),
-                ("--pool-places", self.pool_places.is_some()),
-                ("--pool-agent", self.pool_agent.is_some()),
-                ("--pool-data", self.pool_data.is_some()),
-                ("--pool-classes", self.pool_classes.is_some()),
-            ];
-            for (flag, _) in given.iter().filter(|(_, given)| *given) {
-                wrong.push(FieldError::new(*flag, "is given, but --pool is not"));
-            }
+    fn check_process(&self, wrong: &mut Vec<FieldError>) -> Option<ProcessOptions> {
+        let all = [
+            ("--process-agent", &self.process_agent),
+            ("--process-data", &self.process_data),
+            ("--process-classes", &self.process_classes),
+        ];
+        if all.iter().all(|(_, path)| path.is_none()) {
             return None;
-        };
-        let name = named("--pool", PoolName::parse(name), wrong);
-        let mut amount = |flag: &str, text: &Option<String>, high: u32| match text {
-            Some(text) => number_u32(flag, text, 1, high, wrong),
-            None => {
-                wrong.push(FieldError::new(flag, "is needed with --pool"));
-                1
-            }
-        };
-        let nodes_max = amount("--pool-max", &self.pool_max, 10_000);
-        let places = amount("--pool-places", &self.pool_places, 1_000_000);
-        let mut path = |flag: &str, path: &Option<PathBuf>| {
-            if path.is_none() {
-                wrong.push(FieldError::new(flag, "is needed with --pool"));
-            }
-            path.clone().unwrap_or_default()
-        };
-        let agent = path("--pool-agent", &self.pool_agent);
-        let data = path("--pool-data", &self.pool_data);
-        let classes = path("--pool-classes", &self.pool_classes);
-        if !agent.as_os_str().is_empty() && !agent.is_file() {
+        }
+        for (flag, _) in all.iter().filter(|(_, path)| path.is_none()) {
+            let given = all.iter().find(|(_, path)| path.is_some()).map_or("", |(flag, _)| flag);
+            wrong.push(FieldError::new(*flag, format!("is needed with {given}")));
+        }
+        if let Some(agent) = self.process_agent.as_ref().filter(|it| !it.is_file()) {
             let problem = format!("is {}, which is no file", agent.display());
-            wrong.push(FieldError::new("--pool-agent", problem));
+            wrong.push(FieldError::new("--process-agent", problem));
         }
-        if self.pool_data.is_some() {
-            wrong.extend(may_hold_data("--pool-data", &data).err());
+        if let Some(data) = &self.process_data {
+            wrong.extend(may_hold_data("--process-data", data).err());
         }
-        let config = PoolConfig { name: name?, nodes_max, places };
-        Some(PoolOptions { config, agent, data, classes })
+        Some(ProcessOptions {
+            agent: self.process_agent.clone()?,
+            data: self.process_data.clone()?,
+            classes: self.process_classes.clone()?,
+        })
     }
 }
 

@@ -180,8 +180,8 @@ struct Waiting {
 }
 
 async fn start(options: Options, application: Application) -> Result<Started> {
-    if let Some(pool) = &options.pool {
-        provisioner::check_classes(pool).await?;
+    if let Some(process) = &options.process {
+        provisioner::check_classes(process).await?;
     }
     let listeners = Listeners::open(&options).await?;
     let begun = match options.number {
@@ -282,8 +282,7 @@ fn manager_config(
         ring: options.ring.shape(),
         grpc: addresses.grpc.clone(),
         http: addresses.http.clone(),
-        load_limit_permille: options.load_limit_permille,
-        pools: options.pool.iter().map(|it| it.config.clone()).collect(),
+        load_limit: options.load_limit,
         timing: options.timing.clone(),
         sizes: Sizes { session_bytes: options.memory.sessions_bytes_max, ..Sizes::default() },
         documents: options.documents.clone(),
@@ -292,12 +291,11 @@ fn manager_config(
 
 /// What every new node is told.
 fn node_options(options: &Options) -> Option<NodeOptions> {
-    let pool = options.pool.clone()?;
+    let process = options.process.clone()?;
     Some(NodeOptions {
-        pool,
+        process,
         cluster: options.ring.cluster.clone(),
         consul: options.config_store.consul().cloned(),
-        load_limit_permille: options.load_limit_permille,
         timing: options.timing.clone(),
         log: options.log.clone(),
     })

@@ -2,12 +2,12 @@
 //! process group of its own, no pipe to the manager, and a log file in its folder.
 
 use crate::mailbox::Mailbox;
-use crate::options::PoolOptions;
+use crate::options::ProcessOptions;
 use anyhow::bail;
 use rota_daemon::Log;
 use rota_daemon::private::make_way;
 use rota_membership::ConsulAddress;
-use rota_model::{ClusterName, NodeId, PoolName};
+use rota_model::{ClusterName, NewNodes, NodeId};
 use rota_protocol::{Input, Timing};
 use rota_ring::View;
 use std::fs::{File, OpenOptions};
@@ -26,43 +26,49 @@ const CHECK_WAIT: Duration = Duration::from_secs(10);
 /// What every new node is told.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NodeOptions {
-    /// The pool, the program and its folders.
-    pub pool: PoolOptions,
+    /// The program and its folders.
+    pub process: ProcessOptions,
     /// The cluster.
     pub cluster: ClusterName,
     /// Where it registers as a service, besides with the managers.
     pub consul: Option<ConsulAddress>,
-    /// T, in thousandths.
-    pub load_limit_permille: u32,
     /// Times; a node must keep those that it shares with managers.
     pub timing: Timing,
     /// The log.
     pub log: Log,
 }
 
-/// The provisioner `process`.
+/// Name of the provisioner that starts nodes as processes of this machine.
+const PROCESS: &str = "process";
+
+/// The provisioners of this manager.
 pub struct Provisioner {
-    options: Option<Arc<NodeOptions>>,
+    process: Option<Arc<NodeOptions>>,
     mailbox: Mailbox,
 }
 
 impl Provisioner {
-    /// A provisioner for one pool, or for none.
-    pub fn new(options: Option<NodeOptions>, mailbox: Mailbox) -> Self {
-        Self { options: options.map(Arc::new), mailbox }
+    /// The provisioner `process`, or none.
+    pub fn new(process: Option<NodeOptions>, mailbox: Mailbox) -> Self {
+        Self { process: process.map(Arc::new), mailbox }
     }
 
     /// Starts nodes, then gives [`Input::Provisioned`].
-    pub fn order(&self, order: u64, pool: PoolName, nodes: Vec<NodeId>, view: Option<&Arc<View>>) {
+    pub fn order(&self, order: u64, nodes: Vec<NodeId>, new: NewNodes, view: Option<&Arc<View>>) {
         let managers: Vec<String> = view.map(|view| addresses(view)).unwrap_or_default();
-        let (mailbox, options) = (self.mailbox.clone(), self.options.clone());
+        let (mailbox, process) = (self.mailbox.clone(), self.process.clone());
         tokio::spawn(async move {
-            let failure = match options.filter(|it| it.pool.config.name == pool) {
-                Some(options) => start_all(&options, &nodes, &managers).await,
-                None => Some(format!("this manager starts no nodes in pool {pool}")),
+            let process = process.filter(|_| new.provisioner.as_str() == PROCESS);
+            let failure = match process {
+                Some(options) => start_all(&options, &nodes, &new, &managers).await,
+                None => Some(format!(
+                    "the manager that owns the pool has no provisioner {:?}; every manager needs its flags \
+                     (--process-agent, --process-data and --process-classes for {PROCESS:?})",
+                    new.provisioner
+                )),
             };
             if let Some(failure) = &failure {
-                tracing::warn!(order, %pool, failure, "nodes were not started");
+                tracing::warn!(order, pool = %new.pool, failure, "nodes were not started");
             }
             // A driver that has ended needs no answer.
             let _ = mailbox.input(Input::Provisioned { order, failure }).await;
@@ -79,12 +85,14 @@ fn addresses(view: &View) -> Vec<String> {
 async fn start_all(
     options: &Arc<NodeOptions>,
     nodes: &[NodeId],
+    new: &NewNodes,
     managers: &[String],
 ) -> Option<String> {
     let mut starting = Vec::new();
     for node in nodes {
-        let (options, node, managers) = (options.clone(), node.clone(), managers.to_vec());
-        starting.push(tokio::spawn(async move { start(&options, &node, &managers).await }));
+        let (options, node, new) = (options.clone(), node.clone(), new.clone());
+        let managers = managers.to_vec();
+        starting.push(tokio::spawn(async move { start(&options, &node, &new, &managers).await }));
     }
     let mut failures = Vec::new();
     for started in starting {
@@ -97,7 +105,7 @@ async fn start_all(
     (!failures.is_empty()).then(|| failures.join("; "))
 }
 
-/// The mistakes in the class files of a pool, as its agent tells them.
+/// The mistakes in class files, as the agent tells them.
 #[derive(Debug)]
 pub struct WrongClasses(String);
 
@@ -109,16 +117,16 @@ impl std::fmt::Display for WrongClasses {
 
 impl std::error::Error for WrongClasses {}
 
-/// Lets the agent of a pool look at its class files. Found only when a node is ordered, a mistake
+/// Lets the agent look at the class files of new nodes. Found only when a node is ordered, a mistake
 /// there would be told to a log that nobody reads while opens wait.
-pub async fn check_classes(pool: &PoolOptions) -> anyhow::Result<()> {
-    let mut command = Command::new(&pool.agent);
-    command.arg("check").arg("--classes").arg(&pool.classes);
+pub async fn check_classes(process: &ProcessOptions) -> anyhow::Result<()> {
+    let mut command = Command::new(&process.agent);
+    command.arg("check").arg("--classes").arg(&process.classes);
     command.stdin(Stdio::null()).kill_on_drop(true);
     let shown = format!(
-        "--pool-classes: {} check --classes {}",
-        pool.agent.display(),
-        pool.classes.display()
+        "--process-classes: {} check --classes {}",
+        process.agent.display(),
+        process.classes.display()
     );
     let output = match tokio::time::timeout(CHECK_WAIT, command.output()).await {
         Ok(Ok(output)) => output,
@@ -133,11 +141,16 @@ pub async fn check_classes(pool: &PoolOptions) -> anyhow::Result<()> {
     }
 }
 
-async fn start(options: &NodeOptions, node: &NodeId, managers: &[String]) -> Result<(), String> {
+async fn start(
+    options: &NodeOptions,
+    node: &NodeId,
+    new: &NewNodes,
+    managers: &[String],
+) -> Result<(), String> {
     let folder = folder(options, node)?;
     let (path, log) = log_file(&folder)?;
-    let mut child = spawn(options, node, managers, &folder, &log)
-        .map_err(|error| format!("{} does not start: {error}", options.pool.agent.display()))?;
+    let mut child = spawn(options, node, new, managers, (&folder, &log))
+        .map_err(|error| format!("{} does not start: {error}", options.process.agent.display()))?;
     tracing::info!(%node, pid = child.id(), log = %path.display(), "a node was started");
     if let Ok(ended) = tokio::time::timeout(EARLY_END, child.wait()).await {
         let how = ended.map_or_else(|error| error.to_string(), |status| status.to_string());
@@ -155,13 +168,13 @@ async fn reap(node: NodeId, mut child: Child) {
     }
 }
 
-/// The node's folder under the pool's. A node's name must not lead out of it.
+/// The node's folder under that of all. A node's name must not lead out of it.
 fn folder(options: &NodeOptions, node: &NodeId) -> Result<PathBuf, String> {
     let name = node.as_str();
     if name.contains('/') || name.starts_with('.') {
         return Err(format!("node {name:?} has a name that is no folder's"));
     }
-    Ok(options.pool.data.join(name))
+    Ok(options.process.data.join(name))
 }
 
 fn log_file(folder: &Path) -> Result<(PathBuf, File), String> {
@@ -177,26 +190,26 @@ fn log_file(folder: &Path) -> Result<(PathBuf, File), String> {
 fn spawn(
     options: &NodeOptions,
     node: &NodeId,
+    new: &NewNodes,
     managers: &[String],
-    folder: &Path,
-    log: &File,
+    (folder, log): (&Path, &File),
 ) -> std::io::Result<Child> {
-    let (pool, timing) = (&options.pool, &options.timing);
+    let (process, timing) = (&options.process, &options.timing);
     let ms = |ms: u64| format!("{ms}ms");
     let consul = options.consul.iter().flat_map(|it| ["--consul".to_owned(), it.to_string()]);
-    let mut command = Command::new(&pool.agent);
+    let mut command = Command::new(&process.agent);
     command
         .arg("run")
         .arg("--data")
         .arg(folder.join("data"))
         .arg("--classes")
-        .arg(&pool.classes)
+        .arg(&process.classes)
         .args(["--id", node.as_str()])
         .args(["--cluster", options.cluster.as_str()])
         .args(["--managers", &managers.join(",")])
-        .args(["--pool", pool.config.name.as_str()])
-        .args(["--places", &pool.config.places.to_string()])
-        .args(["--load-limit", &(f64::from(options.load_limit_permille) / 1000.0).to_string()])
+        .args(["--pool", new.pool.as_str()])
+        .args(["--places", &new.places.to_string()])
+        .args(["--load-limit", &new.load_limit.to_string()])
         .args(["--renew", &ms(timing.renew_ms)])
         .args(["--lease-term", &ms(timing.lease_term_ms)])
         .args(["--lease-kill", &ms(timing.lease_kill_ms)])
@@ -215,32 +228,42 @@ fn spawn(
 mod tests {
     use super::*;
     use crate::mailbox::{Urgent, mailbox};
-    use rota_protocol::PoolConfig;
+    use rota_model::{LoadLimit, PoolName, ProvisionerName};
     use std::os::unix::fs::PermissionsExt;
 
-    /// A pool whose agent is a shell script.
-    fn pool(folder: &Path, script: &str) -> NodeOptions {
+    /// An agent that is a shell script.
+    fn process(folder: &Path, script: &str) -> NodeOptions {
         let agent = folder.join("agent");
         std::fs::write(&agent, format!("#!/bin/sh\n{script}\n")).unwrap();
         std::fs::set_permissions(&agent, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let name = PoolName::default_pool();
-        let config = PoolConfig { name, nodes_max: 3, places: 5 };
         let (data, classes) = (folder.join("nodes"), folder.join("classes"));
         NodeOptions {
-            pool: PoolOptions { config, agent, data, classes },
+            process: ProcessOptions { agent, data, classes },
             cluster: ClusterName::parse("c").unwrap(),
             consul: Some(ConsulAddress::parse("consul://h:1/p").unwrap()),
-            load_limit_permille: 800,
             timing: Timing::default(),
             log: Log::text("info").unwrap(),
         }
     }
 
-    async fn order(pool: Option<NodeOptions>, nodes: &[&str]) -> Option<String> {
+    async fn order(process: Option<NodeOptions>, nodes: &[&str]) -> Option<String> {
+        order_of(process, "process", nodes).await
+    }
+
+    async fn order_of(
+        process: Option<NodeOptions>,
+        provisioner: &str,
+        nodes: &[&str],
+    ) -> Option<String> {
         let (mailbox, mut lanes) = mailbox();
         let nodes = nodes.iter().map(|id| NodeId::parse(id).unwrap()).collect();
-        let provisioner = Provisioner::new(pool, mailbox);
-        provisioner.order(4, PoolName::default_pool(), nodes, None);
+        let new = NewNodes {
+            pool: PoolName::default_pool(),
+            provisioner: ProvisionerName::parse(provisioner).unwrap(),
+            places: 5,
+            load_limit: LoadLimit::parse(0.8).unwrap(),
+        };
+        Provisioner::new(process, mailbox).order(4, nodes, new, None);
         let Some(Urgent::Input(input)) = lanes.urgent.recv().await else {
             panic!("no input came");
         };
@@ -253,8 +276,8 @@ mod tests {
     #[tokio::test]
     async fn nodes_are_started_with_their_options_and_a_log_file() {
         let folder = tempfile::tempdir().unwrap();
-        let pool = pool(folder.path(), "echo \"$@\"; exec sleep 2");
-        assert_eq!(order(Some(pool), &["n1", "n2"]).await, None);
+        let process = process(folder.path(), "echo \"$@\"; exec sleep 2");
+        assert_eq!(order(Some(process), &["n1", "n2"]).await, None);
         let log = std::fs::read_to_string(folder.path().join("nodes/n2/agent.log")).unwrap();
         assert!(log.starts_with("run --data ") && log.contains("--id n2"), "{log}");
         assert!(log.contains("--pool default --places 5 --load-limit 0.8"), "{log}");
@@ -264,19 +287,22 @@ mod tests {
     #[tokio::test]
     async fn a_node_that_ends_at_once_is_a_failure_that_names_its_log() {
         let folder = tempfile::tempdir().unwrap();
-        let pool = pool(folder.path(), "exit 2");
-        let failure = order(Some(pool), &["n1"]).await.unwrap();
+        let process = process(folder.path(), "exit 2");
+        let failure = order(Some(process), &["n1"]).await.unwrap();
         assert!(failure.contains("exit status: 2") && failure.contains("agent.log"), "{failure}");
     }
 
     #[tokio::test]
-    async fn an_agent_that_cannot_run_a_strange_name_and_a_missing_pool_are_failures() {
+    async fn an_agent_that_cannot_run_a_strange_name_and_a_missing_provisioner_are_failures() {
         let folder = tempfile::tempdir().unwrap();
-        let mut gone = pool(folder.path(), "");
-        gone.pool.agent = folder.path().join("no such agent");
+        let mut gone = process(folder.path(), "");
+        gone.process.agent = folder.path().join("no such agent");
         assert!(order(Some(gone), &["n1"]).await.unwrap().contains("no such agent"));
-        let strange = order(Some(pool(folder.path(), "")), &["../n1"]).await.unwrap();
+        let strange = order(Some(process(folder.path(), "")), &["../n1"]).await.unwrap();
         assert!(strange.contains("no folder"), "{strange}");
-        assert!(order(None, &["n1"]).await.unwrap().contains("starts no nodes"));
+        let none = order(None, &["n1"]).await.unwrap();
+        assert!(none.contains("has no provisioner \"process\""), "{none}");
+        let other = order_of(Some(process(folder.path(), "")), "docker", &["n1"]).await.unwrap();
+        assert!(other.contains("has no provisioner \"docker\""), "{other}");
     }
 }

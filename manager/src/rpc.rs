@@ -10,6 +10,7 @@ pub mod merge;
 pub mod names;
 pub mod namespaces;
 pub mod operator;
+pub mod pools;
 pub mod watch;
 
 use crate::bodies::Bodies;

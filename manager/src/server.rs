@@ -8,6 +8,7 @@ use crate::peer::PeersService;
 use crate::rpc::documents::DocumentsService;
 use crate::rpc::namespaces::NamespacesService;
 use crate::rpc::operator::OperatorService;
+use crate::rpc::pools::PoolsService;
 use crate::rpc::{REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX, SessionsService, Shared};
 use anyhow::{Context, Result};
 use rota_daemon::accept::{Calls, Gate, Incoming, Need};
@@ -22,6 +23,7 @@ use rota_proto::v1::namespaces_server::NamespacesServer;
 use rota_proto::v1::nodes_server::NodesServer;
 use rota_proto::v1::operator_server::OperatorServer;
 use rota_proto::v1::peers_server::PeersServer;
+use rota_proto::v1::pools_server::PoolsServer;
 use rota_proto::v1::sessions_server::SessionsServer;
 use rota_proto::{reflection, refusal, serving};
 use std::sync::Arc;
@@ -73,7 +75,7 @@ fn need(path: &str) -> Need {
         "Documents/Operate" => need(OPERATED_BYTES, false),
         "Namespaces/ImportNamespace" => need(SESSION_BYTES, false),
         "Documents/Sync" | "Documents/ListDocuments" | "Sessions/List" => need(READ_BYTES, false),
-        path if path.starts_with("Operator/") || path.starts_with("Namespaces/") => {
+        path if ["Operator/", "Namespaces/", "Pools/"].iter().any(|it| path.starts_with(it)) => {
             need(READ_BYTES, false)
         }
         _ => need(SESSION_BYTES, false),
@@ -129,6 +131,13 @@ fn namespaces(services: &Services) -> Bounded<NamespacesServer<NamespacesService
     Bounded::new(server, DOCUMENT_BYTES_MAX)
 }
 
+fn pools(services: &Services) -> Bounded<PoolsServer<PoolsService>> {
+    let server = PoolsServer::new(PoolsService { shared: services.shared.clone() })
+        .max_decoding_message_size(REQUEST_BYTES_MAX)
+        .max_encoding_message_size(RESPONSE_BYTES_MAX);
+    Bounded::new(server, REQUEST_BYTES_MAX)
+}
+
 fn nodes(services: &Services) -> Bounded<NodesServer<NodesService>> {
     let (cluster, mailbox) = (services.cluster.clone(), services.mailbox.clone());
     let server = NodesServer::new(NodesService { cluster, mailbox })
@@ -151,13 +160,14 @@ fn peers(services: &Services) -> PeersServer<PeersService> {
 }
 
 /// The services that stand here.
-const SERVED: [&str; 6] = [
+const SERVED: [&str; 7] = [
     "rota.v1.Sessions",
     "rota.v1.Nodes",
     "rota.v1.Peers",
     "rota.v1.Operator",
     "rota.v1.Documents",
     "rota.v1.Namespaces",
+    "rota.v1.Pools",
 ];
 
 /// Calls that only managers and nodes make begin so.
@@ -196,6 +206,7 @@ pub async fn serve(
         .add_service(operator(&services))
         .add_service(documents(&services))
         .add_service(namespaces(&services))
+        .add_service(pools(&services))
         .add_service(nodes(&services))
         .add_service(peers(&services))
         .add_service(health)

@@ -4,7 +4,7 @@
 
 use crate::documents;
 use crate::refusal::status;
-use crate::v1::{documents_server, namespaces_server};
+use crate::v1::{documents_server, namespaces_server, pools_server};
 use rota_model::{FieldError, Refusal};
 use std::convert::Infallible;
 use std::future::Future;
@@ -122,7 +122,8 @@ fn problem(status: &Status, bytes_max: usize) -> Option<String> {
 }
 
 /// Services that tell mistakes as exceptions.
-const RAISING: [&str; 2] = [documents_server::SERVICE_NAME, namespaces_server::SERVICE_NAME];
+const RAISING: [&str; 3] =
+    [documents_server::SERVICE_NAME, namespaces_server::SERVICE_NAME, pools_server::SERVICE_NAME];
 
 /// The refusal of a request to `/package.Service/Method`. The method's message is named after it.
 fn refused(path: &str, problem: String) -> Status {
@@ -198,6 +199,7 @@ mod tests {
         for (path, name) in [
             ("/rota.v1.Documents/Operate", "OperateRequest"),
             ("/rota.v1.Namespaces/SetNamespace", "SetNamespaceRequest"),
+            ("/rota.v1.Pools/SetPool", "SetPoolRequest"),
         ] {
             let status = refused(path, "is larger than 100 bytes".to_owned());
             let exception = documents::exception(&status).expect("it carries one");

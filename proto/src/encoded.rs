@@ -56,8 +56,9 @@ mod tests {
     use rota_model::{PoolName, Stamp};
 
     fn pool(decisions: u64) -> Arc<Doc> {
-        let orders = Orders { decisions, ordered: Vec::new(), lapses_wall_ms: 9 };
-        Arc::new(Doc::pool_after(None, &PoolName::default_pool(), orders, Stamp::MIN))
+        let orders =
+            Orders { decisions, ordered: Vec::new(), lapses_wall_ms: 9, failure: String::new() };
+        Arc::new(Doc::orders_after(None, &PoolName::default_pool(), orders, Stamp::MIN))
     }
 
     #[test]

@@ -20,6 +20,7 @@
 //! * [`op`]: requests and answers between managers. [`peer`]: everything else between them.
 //! * [`bodies`]: bodies of attachments between managers.
 //! * [`node`]: messages between managers and node-agents.
+//! * [`pool`]: pools of nodes.
 //! * [`operator`]: what operators see. [`running`]: where sessions are, and what nodes run.
 //! * [`documents`]: documents, operations and namespaces, and exceptions as gRPC statuses.
 //! * [`disk`]: keys and values of the storage engine. [`encoded`]: documents as bytes, made once.
@@ -35,6 +36,7 @@ pub mod node;
 pub mod op;
 pub mod operator;
 pub mod peer;
+pub mod pool;
 pub mod position;
 pub mod record;
 pub mod reflection;

@@ -14,8 +14,8 @@ use rota_model::node_msg::{
 };
 use rota_model::{
     BootId, ClassDigest, ClassName, ClusterName, Epoch, Exit, FieldError, GRACE_MS_MAX, LeaseTimes,
-    ManagerNumber, NAME_BYTES_MAX, NodeId, NodeState, PoolName, Reason, RequestId, Sandbox, SlotId,
-    Token,
+    LoadLimit, ManagerNumber, NAME_BYTES_MAX, NodeId, NodeState, PoolName, Reason, RequestId,
+    Sandbox, SlotId, Token,
 };
 use std::collections::BTreeMap;
 
@@ -475,7 +475,10 @@ impl From<Renewed> for v1::RenewResponse {
     fn from(renewed: Renewed) -> Self {
         use v1::renew_response::{Granted, Lost, NotJudge, NotServing, Result as Wire};
         let (result, epoch, known) = match renewed {
-            Renewed::Granted { epoch, managers } => (Wire::Granted(Granted {}), epoch, managers),
+            Renewed::Granted { epoch, managers, load_limit } => {
+                let load_limit_permille = load_limit.map(LoadLimit::permille);
+                (Wire::Granted(Granted { load_limit_permille }), epoch, managers)
+            }
             Renewed::NotJudge { judge, epoch, managers } => {
                 (Wire::NotJudge(NotJudge { judge: judge.0 }), epoch, managers)
             }
@@ -492,7 +495,14 @@ impl TryFrom<v1::RenewResponse> for Renewed {
         use v1::renew_response::Result as Wire;
         let (epoch, managers) = (Epoch(renewed.epoch), managers_from(renewed.managers));
         Ok(match required("RenewResponse.result", renewed.result)? {
-            Wire::Granted(_) => Renewed::Granted { epoch, managers },
+            Wire::Granted(it) => {
+                let limit = it.load_limit_permille.map(|permille| {
+                    let wrong = || FieldError::new("load_limit_permille", "must be 1 to 1000");
+                    LoadLimit::of_permille(permille).ok_or_else(wrong)
+                });
+                let load_limit = named("RenewResponse.granted", limit.transpose())?;
+                Renewed::Granted { epoch, managers, load_limit }
+            }
             Wire::NotJudge(it) => {
                 Renewed::NotJudge { judge: ManagerNumber(it.judge), epoch, managers }
             }

@@ -5,7 +5,7 @@
 //!    │            ▲                              │              or, with routing, the owner
 //!    │            └── pause by advice ◀── retry ◀┘ refusal, break, silence
 //!    ├── Watch ── resumes from the last position after a break
-//!    ├── Documents, Namespaces ── the same for operations, copies, bodies, exports
+//!    ├── Documents, Namespaces, Pools ── the same for operations, copies, bodies, exports
 //!    └── CachedSession ── a Watch that wakes, a Sync that brings a session's document up to date
 //! ```
 //!
@@ -29,6 +29,7 @@ mod connections;
 pub mod documents;
 mod error;
 mod hung;
+pub mod pools;
 mod resume;
 mod retry;
 mod routing;
@@ -39,6 +40,7 @@ pub use cached::{CachedSession, CachedSessionOptions, SessionCopy};
 pub use connections::{CONNECTIONS_DEFAULT, EndpointsError, parse_endpoints};
 pub use documents::Documents;
 pub use error::CallError;
+pub use pools::Pools;
 pub use session::{Client, Entry, OnWait, Options};
 pub use watch::{Watch, WatchOptions};
 

@@ -3,11 +3,11 @@
 //! `document.one::<Standing>()`.
 
 use crate::schema::{Keyed, Schema, Singleton};
-use rota_model::SessionSpec;
 use rota_model::items::{
-    MACHINE_ITEM, Machine, ORDERS_ITEM, Orders, POOL_CLASS, REQUEST_CLASS, REQUEST_ITEM,
-    Remembered, SESSION_CLASS, SPEC_ITEM, STANDING_ITEM, Standing,
+    MACHINE_ITEM, Machine, ORDERS_CLASS, ORDERS_ITEM, Orders, POOL_CLASS, REQUEST_CLASS,
+    REQUEST_ITEM, Remembered, SESSION_CLASS, SETTINGS_ITEM, SPEC_ITEM, STANDING_ITEM, Standing,
 };
+use rota_model::{PoolSettings, SessionSpec};
 
 impl Singleton for SessionSpec {
     const CLASS: &'static str = SPEC_ITEM;
@@ -25,12 +25,16 @@ impl Keyed for Remembered {
     const CLASS: &'static str = REQUEST_ITEM;
 }
 
+impl Singleton for PoolSettings {
+    const CLASS: &'static str = SETTINGS_ITEM;
+}
+
 impl Singleton for Orders {
     const CLASS: &'static str = ORDERS_ITEM;
 }
 
 impl Schema {
-    /// Adds the classes of sessions, of what they remember of requests, and of pools.
+    /// Adds the classes of sessions, of what they remember of requests, of pools and their orders.
     #[must_use]
     pub fn with_sessions(self) -> Self {
         self.class(SESSION_CLASS, |it| {
@@ -40,6 +44,7 @@ impl Schema {
                 .keyed::<Remembered>()
         })
         .class(REQUEST_CLASS, |it| it.keyed::<Remembered>())
-        .class(POOL_CLASS, |it| it.singleton::<Orders>())
+        .class(POOL_CLASS, |it| it.singleton::<PoolSettings>())
+        .class(ORDERS_CLASS, |it| it.singleton::<Orders>())
     }
 }

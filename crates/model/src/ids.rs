@@ -12,16 +12,15 @@ pub const NAME_BYTES_MAX: usize = 255;
 /// The name of what nobody named.
 const DEFAULT: SmolStr = SmolStr::new_static("default");
 
-fn check_name(field: &'static str, text: &str) -> Result<(), FieldError> {
+/// Refuses a text that is empty, longer than so many bytes, or has control characters.
+pub(crate) fn check_text(field: &str, text: &str, bytes_max: usize) -> Result<(), FieldError> {
     if text.is_empty() {
         return Err(FieldError::new(field, "must not be empty"));
     }
-    if text.len() > NAME_BYTES_MAX {
+    if text.len() > bytes_max {
         let length = text.len();
-        return Err(FieldError::new(
-            field,
-            format!("is {length} bytes long; the limit is {NAME_BYTES_MAX}"),
-        ));
+        let problem = format!("is {length} bytes long; the limit is {bytes_max}");
+        return Err(FieldError::new(field, problem));
     }
     // Nearly every name is so, and seen to be so faster.
     if text.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -65,7 +64,7 @@ macro_rules! name {
         impl $type {
             /// 1 to 255 bytes, no control characters; in a namespace no slash either.
             pub fn check(text: &str) -> Result<(), FieldError> {
-                check_name($field, text)?;
+                check_text($field, text, NAME_BYTES_MAX)?;
                 $($rule($field, text)?;)?
                 Ok(())
             }
@@ -138,6 +137,10 @@ name!(
 name!(
     /// A pool of nodes that can grow.
     PoolName, "pool"
+);
+name!(
+    /// Who starts nodes, as managers were told at their start.
+    ProvisionerName, "provisioner"
 );
 name!(
     /// A caller's name for one request; repeating it repeats the answer.

@@ -13,8 +13,9 @@
 //!
 //! Beside it lie documents of class [`REQUEST_CLASS`], each with one more item [`REQUEST_ITEM`].
 //!
-//! A pool is the document of class [`POOL_CLASS`] in the space for configuration whose id is the
-//! pool's name, with the item [`ORDERS_ITEM`].
+//! A pool is the document of class [`POOL_CLASS`] in the space for configuration whose id is the pool's name,
+//! with the item [`SETTINGS_ITEM`] ([`crate::PoolSettings`]). What its owner ordered is the document of class
+//! [`ORDERS_CLASS`] with that id, and the item [`ORDERS_ITEM`].
 
 use crate::digest::AttributesDigest;
 use crate::ids::NodeId;
@@ -26,8 +27,10 @@ use std::sync::Arc;
 
 /// Class of the documents of sessions.
 pub const SESSION_CLASS: &str = "session";
-/// Class of the documents of pools, in the space for configuration.
-pub const POOL_CLASS: &str = "pool";
+/// Class of the documents by which operators describe pools, in the space for configuration.
+pub const POOL_CLASS: &str = "Pool";
+/// Class of the documents of what owners of pools ordered, in the space for configuration.
+pub const ORDERS_CLASS: &str = "orders";
 /// Class of the documents that hold one [`Remembered`] each, beside the document of their session: what a
 /// session remembers of more requests than its own document holds.
 pub const REQUEST_CLASS: &str = "request";
@@ -39,6 +42,8 @@ pub const STANDING_ITEM: &str = "state";
 pub const MACHINE_ITEM: &str = "machine";
 /// The items that hold a [`Remembered`] each; their keys are request ids.
 pub const REQUEST_ITEM: &str = "request";
+/// The singleton that holds the [`crate::PoolSettings`] of a pool.
+pub const SETTINGS_ITEM: &str = "settings";
 /// The singleton that holds the [`Orders`] of a pool.
 pub const ORDERS_ITEM: &str = "orders";
 
@@ -128,4 +133,7 @@ pub struct Orders {
     pub ordered: Vec<NodeId>,
     /// When the order lapses, in milliseconds since 1970.
     pub lapses_wall_ms: u64,
+    /// Why the last order started nothing, for people; empty while all is well.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub failure: String,
 }

@@ -10,6 +10,7 @@
 //! * [`session`]: a session as managers decide about it; [`items`]: the same as items of documents.
 //! * [`refusal`]: every way to say no, with its advice on retrying.
 //! * [`api`]: validated requests of clients and their answers.
+//! * [`pool`]: what operators say of a pool of nodes.
 //! * [`node_msg`]: messages between managers and node-agents.
 //! * [`text`]: characters that must not stand in names.
 //! * [`timing`]: the order that time limits must keep.
@@ -23,6 +24,7 @@ pub mod epoch;
 pub mod ids;
 pub mod items;
 pub mod node_msg;
+pub mod pool;
 pub mod refusal;
 pub mod sandbox;
 pub mod session;
@@ -35,6 +37,7 @@ pub use api::*;
 pub use digest::*;
 pub use epoch::*;
 pub use ids::*;
+pub use pool::*;
 pub use refusal::*;
 pub use sandbox::*;
 pub use session::*;

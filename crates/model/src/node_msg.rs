@@ -6,6 +6,7 @@
 use crate::digest::ClassDigest;
 use crate::epoch::{BootId, Epoch, LogPos, Token};
 use crate::ids::{ClassName, ManagerNumber, NodeId, PoolName, RequestId, SessionKey, SlotId};
+use crate::pool::LoadLimit;
 use crate::sandbox::Sandbox;
 use crate::session::SessionSpec;
 use crate::stamp::Stamp;
@@ -372,6 +373,8 @@ pub enum Renewed {
         epoch: Epoch,
         /// Managers to renew with.
         managers: Vec<(ManagerNumber, String)>,
+        /// T of its pool; `None`: as the node was started.
+        load_limit: Option<LoadLimit>,
     },
     /// Load taken; another manager judges this node.
     NotJudge {

@@ -9,8 +9,8 @@
 
 use rota_model::node_msg::{Register, ToNode};
 use rota_model::{
-    BootId, ClassName, ClusterName, LeaseTimes, ManagerId, ManagerNumber, Namespace, NodeId,
-    NodeState, Now, OpenOp, PoolName, RequestId, SessionId, SessionKey, SessionSpec,
+    BootId, ClassName, ClusterName, LeaseTimes, LoadLimit, ManagerId, ManagerNumber, Namespace,
+    NodeId, NodeState, Now, OpenOp, PoolName, RequestId, SessionId, SessionKey, SessionSpec,
 };
 use rota_protocol::{
     CasOutcome, Disk, DiskWrite, EffectHandler, Envelope, Input, Manager, ManagerConfig, Op, Reply,
@@ -88,8 +88,7 @@ fn config(id: &ManagerId, ring: RingShape) -> ManagerConfig {
         ring,
         grpc: "m:1".into(),
         http: String::new(),
-        load_limit_permille: 1_000,
-        pools: Vec::new(),
+        load_limit: LoadLimit::of_permille(1_000).expect("within bounds"),
         timing: Timing::default(),
         sizes: Sizes::default(),
         documents: rota_protocol::DocumentsConfig::default(),

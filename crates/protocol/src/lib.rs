@@ -37,7 +37,7 @@ pub use crate::ports::io;
 pub use crate::ports::io::{CasOutcome, Effect, Input, Reply};
 pub use crate::ports::note::{Note, SessionEnd, Transition};
 pub use crate::ports::wait::Wait;
-pub use crate::settings::config::{ManagerConfig, PoolConfig};
+pub use crate::settings::config::ManagerConfig;
 pub use crate::settings::documents::DocumentsConfig;
 pub use crate::settings::sizes::Sizes;
 pub use crate::settings::timing::{REQUEST_MS, Timing};

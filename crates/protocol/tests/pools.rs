@@ -2,9 +2,13 @@
 
 mod table;
 
-use rota_model::{ClassName, NodeId, PoolName, RefusalKind};
-use rota_protocol::{Input, Op, PoolConfig, Transition};
+use rota_docstore::Request;
+use rota_model::{ClassName, Namespace, NodeId, PoolName, RefusalKind};
+use rota_protocol::operate::{CONFIGURATION, SPACES_DOCID};
+use rota_protocol::{Answer, DocumentAnswer, Input, Op, Transition};
+use serde_json::json;
 use std::collections::VecDeque;
+use table::asking::{op, space};
 use table::*;
 
 /// Of its four places a node gives all at a load limit of 0.8.
@@ -14,13 +18,25 @@ const ROOM: usize = 4;
 fn growing() -> Table {
     let mut table = Table::laid();
     table.places = 4;
-    table.pools = vec![PoolConfig { name: PoolName::default_pool(), nodes_max: 9, places: 4 }];
     for n in NUMBERS {
         table.start(n);
     }
     table.settle();
     table.pass(500);
+    set(&mut table, json!({"provisioner": "process", "max_nodes": 9, "places": 4}));
     table
+}
+
+/// Operators describe the only pool, and every manager has heard of it.
+fn set(table: &mut Table, settings: serde_json::Value) {
+    let parameters = json!({"name": "default", "allow_missing": true, "settings": settings});
+    let operation = Request::new(space(CONFIGURATION), "pool.set").with(&parameters).expect("a small document");
+    let call = table.ask(300, op(operation, SPACES_DOCID));
+    let answer = table.wait_for(call, 1_000);
+    let Ok(Answer::Documents(DocumentAnswer::Operated(Ok(_)))) = answer else {
+        panic!("{answer:?}")
+    };
+    table.pass(1_000);
 }
 
 /// A name of a session that another manager owns than the pool's.
@@ -189,4 +205,144 @@ fn an_open_goes_to_the_most_loaded_node_below_the_limit_and_to_none_at_it() {
         assert_eq!(node_of(place(&mut table)), "n2");
     }
     assert_eq!(refused(place(&mut table)), RefusalKind::NoCapacity);
+}
+
+#[test]
+fn a_burst_at_many_owners_orders_the_nodes_that_it_needs_and_no_more() {
+    let mut table = growing();
+    set(&mut table, json!({"max_nodes": 100, "places": 10}));
+    table.places = 10;
+    let calls: Vec<u64> = (0..200)
+        .map(|it| {
+            let id = format!("s{it}");
+            table.ask_within(NUMBERS[it % 3], open(&id, &id), 59_000)
+        })
+        .collect();
+    let mut came = 0;
+    for _ in 0..200 {
+        table.pass(100);
+        came += nodes_come(&mut table);
+    }
+    for call in calls {
+        opened(table.wait_for(call, 100));
+    }
+    // At T = 0.8 a node takes eight.
+    assert_eq!(came, 25);
+}
+
+#[test]
+fn a_pool_keeps_its_minimum_and_its_free_places_without_any_open() {
+    let mut table = growing();
+    table.pass(1_000);
+    assert_eq!(table.ordered, []);
+    set(&mut table, json!({"min_nodes": 2}));
+    assert_eq!(nodes_come(&mut table), 2);
+    table.pass(2_000);
+    assert_eq!(table.ordered, [], "two are there");
+    // Two of four places each are free at T = 0.8, all eight.
+    set(&mut table, json!({"warm_places": 9}));
+    assert_eq!(nodes_come(&mut table), 1);
+    table.pass(2_000);
+    assert_eq!(table.ordered, []);
+    // Orders that start nothing are not repeated at once, and never above the maximum.
+    set(&mut table, json!({"warm_places": 1_000}));
+    assert_eq!(table.ordered.len(), 6);
+}
+
+#[test]
+fn an_order_that_fails_is_told_in_the_record_of_orders() {
+    let mut table = growing();
+    set(&mut table, json!({"min_nodes": 1}));
+    let (by, order) = *table.orders.last().expect("one was ordered");
+    table.input(by, Input::Provisioned { order, failure: Some("no such program".into()) });
+    table.pass(500);
+    let key = rota_messages::documents::orders_name(&PoolName::default_pool());
+    let told = |disk: &rota_protocol::Disk| {
+        let doc = disk.docs.iter().find(|(it, _)| it.name == key);
+        doc.and_then(|(_, doc)| doc.orders()).map(|it| it.failure.clone())
+    };
+    for n in NUMBERS {
+        assert_eq!(told(&table.disks[&n]).as_deref(), Some("no such program"), "{n}");
+    }
+}
+
+#[test]
+fn a_pool_spreads_and_packs_as_it_is_said_to_and_goes_by_its_own_limit() {
+    let mut table = Table::laid();
+    table.start_all();
+    table.pass(500);
+    table.places = 10;
+    table.register("n1", 1);
+    table.register("n2", 2);
+    let ids = (0..).map(|it| format!("s{it}")).filter(|it| table.owner(it) == 300);
+    let mut ids: VecDeque<String> = ids.take(12).collect();
+    let mut place = |table: &mut Table| {
+        let id = ids.pop_front().unwrap();
+        let call = table.ask_within(300, open(&id, &id), 1_000);
+        let record = opened(table.wait_for(call, 3_000)).1.record;
+        record.placement.clone().unwrap().node.to_string()
+    };
+    set(&mut table, json!({"policy": "spread"}));
+    let mut taken: Vec<String> = (0..4).map(|_| place(&mut table)).collect();
+    taken.sort();
+    assert_eq!(taken, ["n1", "n1", "n2", "n2"]);
+    set(&mut table, json!({"policy": "pack", "load_limit": 0.3}));
+    // Two of ten are used at each: the third is the last.
+    let taken: Vec<String> = (0..2).map(|_| place(&mut table)).collect();
+    assert_eq!(taken, ["n1", "n2"]);
+    set(&mut table, json!({"load_limit": null}));
+    assert_eq!(place(&mut table), "n1");
+}
+
+#[test]
+fn a_pool_for_some_namespaces_takes_no_session_of_others() {
+    let mut table = Table::laid();
+    table.start_all();
+    table.pass(500);
+    table.register("n1", 1);
+    set(&mut table, json!({"namespaces": ["shop"]}));
+    let call = table.ask(300, open("a", "r1"));
+    let refusal = table.wait_for(call, 1_000).unwrap_err();
+    assert_eq!(refusal.kind, RefusalKind::InvalidArgument);
+    assert_eq!(refusal.message, "pool is default, which is for sessions of namespace shop only");
+    let mut of_shop = open("a", "r1");
+    if let Op::Open(open) = &mut of_shop {
+        open.key.namespace = Namespace::parse("shop").unwrap();
+    }
+    let call = table.ask(300, of_shop);
+    opened(table.wait_for(call, 1_000));
+}
+
+#[test]
+fn whatever_is_wrong_with_the_settings_of_a_pool_is_told_and_changes_nothing() {
+    let mut table = growing();
+    let mut told = |operation: &str, parameters: serde_json::Value| {
+        let operation = Request::new(space(CONFIGURATION), operation).with(&parameters).unwrap();
+        let call = table.ask(300, op(operation, SPACES_DOCID));
+        match table.wait_for(call, 1_000) {
+            Ok(Answer::Documents(DocumentAnswer::Operated(Ok(_)))) => "ok".to_owned(),
+            Ok(Answer::Documents(DocumentAnswer::Operated(Err(it)))) => it.to_string(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let process = json!({"provisioner": "process", "max_nodes": 9, "places": 4});
+    assert_eq!(told("pool.create", json!({"name": "default", "settings": process})), "ok");
+    for (operation, parameters, text) in [
+        ("pool.create", json!({"name": "default"}), "A-EXISTS: name default is described already"),
+        ("pool.create", json!({"name": "b", "settings": {"load_limit": 2}}), "0.001 to 1"),
+        ("pool.set", json!({"name": "b", "settings": {}}), "N-DOCUMENT: name b is not described"),
+        ("pool.set", json!({"name": "default", "settings": {"size": 1}}), "size is not a field"),
+        ("pool.set", json!({"name": "default", "settings": {"min_nodes": 10}}), "min_nodes is 10"),
+        (
+            "pool.set",
+            json!({"name": "default", "settings": {"provisioner": null}}),
+            "places starts",
+        ),
+        ("pool.set", json!({"name": "default", "settings": {"policy": "fast"}}), "unknown variant"),
+    ] {
+        let found = told(operation, parameters.clone());
+        assert!(found.contains(text), "{operation} {parameters}: {found}");
+    }
+    assert_eq!(told("pool.remove", json!({"name": "default"})), "ok");
+    assert_eq!(told("pool.create", json!({"name": "default"})), "ok");
 }

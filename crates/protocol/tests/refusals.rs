@@ -133,7 +133,7 @@ fn a_pool_that_is_nowhere_is_refused_at_once_with_those_that_there_are_and_a_ful
     let call = table.ask(300, open_in("a", "r1", "nonesuch"));
     let refusal = table.wait_for(call, 1_000).unwrap_err();
     assert_eq!((refusal.kind, refusal.retry), (RefusalKind::NoCapacity, Retry::WhenChanged));
-    assert!(refusal.message.ends_with("there are nodes in default"), "{refusal}");
+    assert!(refusal.message.ends_with("describes one); the pools are default"), "{refusal}");
     table.places = 1;
     table.register("n1", 8);
     // One owner for both: it knows at once what it asked the node for.

@@ -32,6 +32,8 @@ pub enum CallFor {
     Write(usize, usize, u64),
     /// The last reading of documents, by the observer: when it was sent.
     LastSync(u64),
+    /// A description of the pool.
+    Describe,
 }
 
 /// A client.
@@ -189,6 +191,7 @@ impl World {
                 self.on_written(index, asked, sent_us, &result);
             }
             Some(CallFor::LastSync(sent_us)) => self.on_last_sync(sent_us, Some(&result)),
+            Some(CallFor::Describe) => self.on_described(Some(&result)),
             None => {}
         }
     }
@@ -257,6 +260,7 @@ impl World {
             Some(CallFor::Pull(part)) => self.on_pulled(part, None),
             Some(CallFor::Write(index, asked, _)) => self.write_again(index, asked, 0),
             Some(CallFor::LastSync(sent_us)) => self.on_last_sync(sent_us, None),
+            Some(CallFor::Describe) => self.on_described(None),
             None => {}
         }
     }

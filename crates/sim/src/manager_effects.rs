@@ -8,7 +8,7 @@ use crate::setup::manager_address;
 use crate::world::{Event, StoreCall, World};
 use rota_docstore::Digest;
 use rota_model::node_msg::{Registered, Renewed, ToNode};
-use rota_model::{ManagerNumber, NodeId, PoolName, Refusal};
+use rota_model::{ManagerNumber, NewNodes, NodeId, Refusal};
 use rota_protocol::operate::Job;
 use rota_protocol::{DiskWrite, EffectHandler, Envelope, Note, OpResult, Reply, Transition};
 use rota_ring::Change;
@@ -62,7 +62,7 @@ impl EffectHandler for AtManager<'_> {
         self.world.send_cas(self.number, Packet::Cas { cas, generation: self.run, change });
     }
 
-    fn provision(&mut self, order: u64, _: PoolName, nodes: Vec<NodeId>) {
+    fn provision(&mut self, order: u64, nodes: Vec<NodeId>, _: NewNodes) {
         let delay_us = self.world.rng.within(20_000, 800_000);
         let event = Event::Provisioned(self.number, self.run, order, nodes);
         self.world.queue.after(delay_us, event);

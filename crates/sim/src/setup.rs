@@ -3,11 +3,11 @@
 use crate::network::NetworkProfile;
 use crate::rng::SeededRng;
 use rota_model::{
-    ClassDigest, ClassName, ClusterName, ManagerId, ManagerNumber, Namespace, NodeId, PoolName,
-    SessionId, SessionKey,
+    ClassDigest, ClassName, ClusterName, LoadLimit, ManagerId, ManagerNumber, Namespace, NodeId,
+    PoolSettings, ProvisionerName, SessionId, SessionKey,
 };
 use rota_node::{NodeBounds, NodeConfig, NodeTiming};
-use rota_protocol::{DocumentsConfig, ManagerConfig, PoolConfig, Sizes, Timing};
+use rota_protocol::{DocumentsConfig, ManagerConfig, Sizes, Timing};
 use rota_ring::RingShape;
 use std::collections::BTreeMap;
 
@@ -125,12 +125,7 @@ impl Setup {
             ring: self.ring(),
             grpc: manager_address(number),
             http: format!("manager-{number}:7600"),
-            load_limit_permille: 800,
-            pools: vec![PoolConfig {
-                name: PoolName::default_pool(),
-                nodes_max: self.nodes_max,
-                places: self.places,
-            }],
+            load_limit: LoadLimit::of_permille(800).expect("within bounds"),
             timing: self.timing.clone(),
             sizes: self.sizes,
             documents: DocumentsConfig {
@@ -139,6 +134,16 @@ impl Setup {
                 work_ms: WORK_MS,
                 ..Default::default()
             },
+        }
+    }
+
+    /// What operators say of the only pool.
+    pub fn pool(&self) -> PoolSettings {
+        PoolSettings {
+            provisioner: Some(ProvisionerName::parse("sim").expect("a short name")),
+            places: self.places,
+            max_nodes: self.nodes_max,
+            ..PoolSettings::default()
         }
     }
 

@@ -10,6 +10,7 @@
 //! Every arrow is an event of the queue, delayed, lost, repeated or cut by the network. Each host
 //! (manager, node, client) is an `impl World` block in a file of its own.
 
+use crate::admin_host::AdminHost;
 use crate::checker::Checker;
 use crate::client_host::ClientHost;
 use crate::counters::{Counters, Fault};
@@ -103,6 +104,8 @@ pub enum Event {
     ClientTimeout(u64),
     /// A watcher pulls from a partition.
     Pull(ManagerNumber),
+    /// Somebody describes the pool.
+    Describe,
     /// The next disturbance.
     Disturb,
     /// A disturbance ends.
@@ -172,6 +175,8 @@ pub struct World {
     pub clients: Vec<ClientHost>,
     /// Clients that work with documents.
     pub writers: Vec<WriterHost>,
+    /// Whoever describes the pool.
+    pub admin: AdminHost,
     /// The watcher.
     pub watcher: Watcher,
     /// The observer.
@@ -221,6 +226,7 @@ impl World {
             boots: BTreeSet::new(),
             clients: Vec::new(),
             writers: Vec::new(),
+            admin: AdminHost::new(seed),
             watcher: Watcher::default(),
             checker,
             counters: Counters::default(),
@@ -266,6 +272,7 @@ impl World {
             let delay_us = self.rng.within(300_000, 600_000);
             self.queue.after(delay_us, Event::WriterNext(index));
         }
+        self.queue.after(250_000, Event::Describe);
         self.queue.after(700_000, Event::Disturb);
         self.queue.after(900_000, Event::Refuse);
         self.queue.after(500_000, Event::Audit);
@@ -327,6 +334,7 @@ impl World {
             Event::WriterNext(index) => self.on_writer_next(index),
             Event::ClientTimeout(call) => self.on_client_timeout(call),
             Event::Pull(part) => self.on_pull_due(part),
+            Event::Describe => self.on_describe(),
             Event::Disturb => self.on_disturb(),
             Event::Calm(id) => self.on_calm(id),
             Event::Audit => self.on_audit(),

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! rota data folder
-//! format 5
+//! format 6
 //! engine log
 //! state ready
 //! cluster demo

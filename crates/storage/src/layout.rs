@@ -3,7 +3,7 @@
 /// Version of everything in a data folder. In format 1, managers kept sessions as records of their
 /// own; since 2 everything is a document; since 3 what is remembered of requests lies beside them; since 4
 /// a session that has ended keeps a digest of its attributes, and may tell how long it is given to end.
-pub const FORMAT: u32 = 5;
+pub const FORMAT: u32 = 6;
 
 /// The one file of the engine over redb.
 pub(crate) const REDB: &str = "records.redb";

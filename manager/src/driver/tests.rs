@@ -6,7 +6,7 @@ use crate::mailbox::{Mailbox, mailbox};
 use rota_membership::{FakeStore, Watcher};
 use rota_model::node_msg::{NodeLoad, Register, Renew, Renewed};
 use rota_model::{
-    BootId, ClassName, ClusterName, GetOp, LeaseTimes, ListCursor, ListOp, ManagerId,
+    BootId, ClassName, ClusterName, GetOp, LeaseTimes, ListCursor, ListOp, LoadLimit, ManagerId,
     ManagerNumber, Namespace, NodeId, NodeState, OpenOp, PoolName, RefusalKind, RequestId,
     SessionId, SessionKey, SessionSpec, SlotId,
 };
@@ -43,8 +43,7 @@ fn config(id: &str) -> ManagerConfig {
         ring: RingShape { cluster: cluster(), m: 1024, r: 2 },
         grpc: "127.0.0.1:1".to_owned(),
         http: "127.0.0.1:2".to_owned(),
-        load_limit_permille: 800,
-        pools: Vec::new(),
+        load_limit: LoadLimit::of_permille(800).expect("within bounds"),
         timing: Timing::default(),
         sizes: Sizes::default(),
         documents: rota_protocol::DocumentsConfig::default(),

@@ -33,7 +33,7 @@ fn a_good_command_line_is_taken_with_its_defaults() {
     assert_eq!(options.ring.m, 1024);
     assert_eq!(options.ring.r, 2);
     assert_eq!(options.ring.numbers.len(), 2);
-    assert_eq!(options.load_limit_permille, 800);
+    assert_eq!(options.load_limit.permille(), 800);
     assert_eq!(options.timing, Timing::default());
     assert!(options.grpc.ip().is_loopback());
 }
@@ -64,8 +64,8 @@ fn all_mistakes_are_listed_at_once() {
         "xml",
         "--suspect-ms",
         "10",
-        "--pool-max",
-        "3",
+        "--process-agent",
+        "/nonesuch/agent",
         "--config-store",
         "consul://nowhere",
     ]);
@@ -79,7 +79,8 @@ fn all_mistakes_are_listed_at_once() {
         "--log-format",
         "--heartbeat-ms",
         "--resend-ms",
-        "--pool-max",
+        "--process-agent",
+        "--process-data",
         "--config-store",
     ] {
         assert!(fields.iter().any(|it| it == field), "{field} is missing in {fields:?}");
@@ -151,17 +152,17 @@ fn ended_sessions_are_kept_for_as_long_as_request_ids_are_promised_to_be_remembe
 }
 
 #[test]
-fn a_pool_needs_all_its_options() {
+fn a_provisioner_needs_all_its_options() {
     assert_eq!(
-        fields(parse(&["--pool", "default"])),
-        ["--pool-max", "--pool-places", "--pool-agent", "--pool-data", "--pool-classes"]
+        fields(parse(&["--process-classes", "/etc"])),
+        ["--process-agent", "--process-data"]
     );
 }
 
 #[test]
 fn the_load_limit_is_kept_in_thousandths() {
     for (text, permille) in [("0.8", 800), ("1", 1000), ("0.125", 125), ("0.0001", 1)] {
-        assert_eq!(parse(&["--load-limit", text]).unwrap().load_limit_permille, permille);
+        assert_eq!(parse(&["--load-limit", text]).unwrap().load_limit.permille(), permille);
     }
 }
 

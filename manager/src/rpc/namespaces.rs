@@ -53,7 +53,7 @@ enum Described {
     Never,
 }
 
-fn configuration() -> Namespace {
+pub(super) fn configuration() -> Namespace {
     Namespace::parse(operate::CONFIGURATION).expect("z is a name")
 }
 
@@ -374,6 +374,7 @@ impl NamespacesService {
             documents.extend(news.into_iter().map(|it| (it.name().clone(), it)));
         }
         let mut living: Vec<_> = documents.values().filter(|it| !it.is_deleted()).collect();
+        living.retain(|it| it.name().class() == SPACE_CLASS);
         living.retain(|it| it.name().docid() > after);
         living.sort_unstable_by(|a, b| a.name().docid().cmp(b.name().docid()));
         let mut listed = v1::ListNamespacesResponse::default();

@@ -164,7 +164,7 @@ impl Nodes for Manager {
             Mood::SaysLost(lost) if lost.0 == boot => Renewed::Lost,
             Mood::Grants | Mood::SaysLost(_) => {
                 let managers = vec![(ManagerNumber(M - 1), self.address.clone())];
-                Renewed::Granted { epoch: PE, managers }
+                Renewed::Granted { epoch: PE, managers, load_limit: None }
             }
         };
         seen.renewals += 1;

@@ -15,7 +15,7 @@ fn within<T>(whole: &'static str, made: Result<T, FieldError>) -> Result<T, Wire
     made.map_err(|it| WireError::new(whole, format!("has a wrong {it}")))
 }
 
-pub(super) fn stamp(field: &'static str, number: u64) -> Result<Stamp, WireError> {
+pub(crate) fn stamp(field: &'static str, number: u64) -> Result<Stamp, WireError> {
     named(field, Stamp::parse(number))
 }
 

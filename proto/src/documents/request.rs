@@ -138,7 +138,7 @@ macro_rules! caller {
 pub(super) use caller;
 
 impl Mistakes {
-    pub(super) fn all<T>(self, value: Option<T>) -> Result<T, Exception> {
+    pub(crate) fn all<T>(self, value: Option<T>) -> Result<T, Exception> {
         self.found(value).map_err(invalid)
     }
 

@@ -184,7 +184,7 @@ fn the_strategies_reach_every_message_request_and_answer() {
     use proptest::strategy::ValueTree;
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let mut names = std::collections::BTreeSet::new();
-    for _ in 0..3000 {
+    for _ in 0..6000 {
         let tree = some::envelope().new_tree(&mut runner).expect("nothing is filtered");
         let message = v1::Envelope::from(tree.current()).message.expect("it has one");
         // The beginning of the debug form names the kind: `Request(PeerRequest { .. op: Some(Open(`.

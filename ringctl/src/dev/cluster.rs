@@ -6,6 +6,7 @@ use super::earlier;
 use super::family::{Ending, Family, Process};
 use super::launch::{self, Launch, Programs};
 use super::layout::{Folder, Seat, Settings};
+use super::pool;
 use super::ports::Ports;
 use super::readiness;
 use crate::inspect;
@@ -103,6 +104,8 @@ impl Cluster {
             bail!("each manager of this folder has left the ring; those that joined go on without");
         }
         let classes = starting.serving(&document).await?;
+        let client = Client::connect(&document.endpoints())?;
+        pool::describe(settings, &folder.layout, &client).await?;
         let (family, started_in) = (family.clone(), began.elapsed());
         Ok(Self { family, document, folder, classes, ports, programs, started_in })
     }

@@ -148,14 +148,9 @@ pub fn manager(folder: &Folder, ports: &Ports, programs: &Programs, it: &Member<
             command.arg(flag).arg(ms.to_string());
         }
     }
-    if layout.max_nodes > 0 {
-        command.arg("--pool").arg("default");
-        command.arg("--pool-max").arg(layout.max_nodes.to_string());
-        command.arg("--pool-places").arg(layout.places.to_string());
-        command.arg("--pool-agent").arg(&programs.agent);
-        command.arg("--pool-data").arg(folder.path.join("pool"));
-        command.arg("--pool-classes").arg(&programs.classes);
-    }
+    command.arg("--process-agent").arg(&programs.agent);
+    command.arg("--process-data").arg(folder.path.join("pool"));
+    command.arg("--process-classes").arg(&programs.classes);
     Launch { name: it.id.to_owned(), command }
 }
 
@@ -251,7 +246,7 @@ mod tests {
         assert_eq!((all.managers.len(), all.nodes.len()), (3, 1));
         let manager = text(&all.managers[1]);
         assert!(manager.contains("--number 681 --ring 340=m1,681=m2,1023=m3 --id m2"), "{manager}");
-        assert!(!manager.contains("--pool"), "{manager}");
+        assert!(manager.contains("--process-agent /bin --process-data "), "{manager}");
         let node = text(&all.nodes[0]);
         assert!(node.starts_with("run --id n1") && node.contains("--places 1000"), "{node}");
     }
@@ -282,12 +277,5 @@ mod tests {
             let (manager, node) = of(usual);
             assert!(!manager.contains("--lease") && !node.contains("--lease"), "{manager} {node}");
         }
-    }
-
-    #[test]
-    fn a_pool_is_given_to_managers_only_when_more_nodes_may_come() {
-        let settings = Settings { port_base: Some(0), max_nodes: Some(4), ..Settings::default() };
-        let manager = text(&launches(&settings).managers[0]);
-        assert!(manager.contains("--pool default --pool-max 4 --pool-places 1000"), "{manager}");
     }
 }

@@ -21,6 +21,7 @@ mod family;
 mod launch;
 mod layout;
 mod members;
+mod pool;
 mod ports;
 mod programs;
 mod readiness;

@@ -57,7 +57,7 @@ async fn an_applications_operation_runs_through_any_manager_for_whoever_has_the_
     );
     // With whatever classes, sessions and pools are for managers alone.
     for (place, class, docid) in
-        [("default/one", "session", "one"), ("z/default", "pool", "default")]
+        [("default/one", "session", "one"), ("z/default", "orders", "default")]
     {
         let change = json!({"class": class, "docid": docid, "life": "ensure"});
         let write = json!({"changes": [change]}).to_string();

@@ -142,9 +142,8 @@ async fn malformed_class_files_are_refused_with_every_mistake_before_anything_is
     let store = store(&folder, "store", "c").await;
     let mut line = manager_line(store.told("address"), &folder.at("m"), "100", "a", "c");
     let agent = binary("rota-node-agent").display().to_string();
-    line.extend(owned(&["--pool", "p", "--pool-max", "2", "--pool-places", "1"]));
-    line.extend(owned(&["--pool-agent", &agent, "--pool-data", &folder.at("pool")]));
-    line.extend(owned(&["--pool-classes", &classes]));
+    line.extend(owned(&["--process-agent", &agent, "--process-data", &folder.at("pool")]));
+    line.extend(owned(&["--process-classes", &classes]));
     manager_fails(&line).await.expect_refusal(2, &parts);
     for name in ["n", "m", "dev/dev.json", "dev/store", "pool"] {
         assert!(!folder.path().join(name).exists(), "{name}");
@@ -370,7 +369,7 @@ async fn a_managers_folder_of_another_manager_cluster_or_format_is_refused_and_n
     assert_eq!(content(&folder.path().join("a")), before);
     let owner = folder.path().join("a/OWNER");
     let text = std::fs::read_to_string(&owner).unwrap();
-    std::fs::write(&owner, text.replace("format 5", "format 77")).unwrap();
+    std::fs::write(&owner, text.replace("format 6", "format 77")).unwrap();
     let line = manager_line(&mine_at, &folder.at("a"), "100", "a", "c");
     manager_fails(&line).await.expect_refusal(1, &["OWNER"]);
     std::fs::write(&owner, text).unwrap();

@@ -59,6 +59,7 @@ mod opens;
 #[cfg(test)]
 mod pages;
 #[cfg(test)]
+mod pool_settings;
 mod pools;
 #[cfg(test)]
 mod programs;

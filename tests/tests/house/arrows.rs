@@ -13,7 +13,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("rota-daemon", &[]),
     // Everything that managers keep is a document.
     ("rota-messages", &["rota-ring", "rota-docstore"]),
-    ("rota-protocol", &["rota-messages", "rota-ring", "rota-docstore"]),
+    // Which node, and how many.
+    ("rota-placement", &[]),
+    ("rota-protocol", &["rota-messages", "rota-placement", "rota-ring", "rota-docstore"]),
     // Its binary is the embedded config store.
     ("rota-membership", &["rota-ring", "rota-daemon"]),
     ("rota-docstore", &[]),

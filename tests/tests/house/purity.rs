@@ -10,6 +10,7 @@ const DECIDERS: &[(&str, &str)] = &[
     ("rota-ring", "crates/ring/"),
     ("rota-node", "crates/node/"),
     ("rota-messages", "crates/messages/"),
+    ("rota-placement", "crates/placement/"),
     ("rota-protocol", "crates/protocol/"),
     ("rota-docstore", "crates/docstore/"),
 ];

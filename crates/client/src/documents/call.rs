@@ -1,7 +1,7 @@
 //! The calls about documents and namespaces that are one message each way.
 
 use crate::attempt::{Call, calls_of_no_slot};
-use rota_model::{Namespace, SlotId};
+use rota_model::{FieldError, Namespace, SlotId};
 use rota_proto::documents::{ADMIN_KEY_METADATA, ANSWER_BYTES_MAX};
 use rota_proto::v1;
 use rota_proto::v1::documents_client::DocumentsClient;
@@ -23,11 +23,19 @@ fn keyed<T>(mut request: Request<T>, key: Option<&AsciiMetadataValue>) -> Reques
     request
 }
 
+/// The administrator's key, marked as sensitive: it is not printed. An empty one is none. Field `admin_key`.
+pub(crate) fn admin_key(key: &str) -> Result<Option<AsciiMetadataValue>, FieldError> {
+    let wrong = |_| FieldError::new("admin_key", "has other than visible ASCII characters");
+    let mut value = AsciiMetadataValue::try_from(key).map_err(wrong)?;
+    value.set_sensitive(true);
+    Ok(Some(value).filter(|_| !key.is_empty()))
+}
+
 /// A call with the administrator's key, if there is one.
 #[derive(Clone)]
-pub(super) struct Keyed<C> {
-    pub(super) call: C,
-    pub(super) key: Option<AsciiMetadataValue>,
+pub(crate) struct Keyed<C> {
+    pub(crate) call: C,
+    pub(crate) key: Option<AsciiMetadataValue>,
 }
 
 impl<C: Call> Call for Keyed<C> {

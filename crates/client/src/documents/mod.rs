@@ -1,7 +1,7 @@
 //! Documents: operations on them, copies of them, bodies of attachments.
 
 mod body;
-mod call;
+pub(crate) mod call;
 mod exporting;
 mod namespaces;
 mod upload;
@@ -51,7 +51,7 @@ impl Client {
 }
 
 /// An answer that was not what the protocol says.
-fn unreadable(problem: &WireError, endpoint: &str) -> CallError {
+pub(crate) fn unreadable(problem: &WireError, endpoint: &str) -> CallError {
     CallError::Unreadable { problem: problem.to_string(), endpoint: endpoint.to_owned() }
 }
 

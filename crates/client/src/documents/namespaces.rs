@@ -1,6 +1,6 @@
 //! Namespaces, for operators.
 
-use super::call::{Keyed, namespaces, with_key};
+use super::call::{Keyed, admin_key, namespaces, with_key};
 use super::unreadable;
 use super::upload::{Source, Stopped, silent, upload};
 use crate::call;
@@ -69,12 +69,8 @@ impl Namespaces {
 
     /// The same with the administrator's key; an empty one is none. Field `admin_key`: it has
     /// visible ASCII characters only.
-    pub fn with_admin_key(mut self, key: &str) -> Result<Self, FieldError> {
-        let wrong = |_| FieldError::new("admin_key", "has other than visible ASCII characters");
-        let mut value = AsciiMetadataValue::try_from(key).map_err(wrong)?;
-        value.set_sensitive(true);
-        self.admin_key = Some(value).filter(|_| !key.is_empty());
-        Ok(self)
+    pub fn with_admin_key(self, key: &str) -> Result<Self, FieldError> {
+        Ok(Self { admin_key: admin_key(key)?, ..self })
     }
 
     fn keyed<C>(&self, call: C) -> Keyed<C> {

@@ -5,15 +5,15 @@
 //!                                                    │
 //!  decision ◀─ record ─── Doc::session ◀─────────────┘   decoded once, when somebody asks
 //! ```
-//! Documents of other classes than sessions and pools are kept as they are. A session that another
+//! Documents of other classes than sessions and orders of pools are kept as they are. A session that another
 //! manager owns is kept in the bytes that came: copies are written to disk, sent on and counted, and
 //! hardly ever read.
 
-mod pool;
+mod orders;
 mod session;
 
 use rota_docstore::{Attachment, Digest, DocName, Document, Glance, Schema};
-use rota_model::items::{Orders, POOL_CLASS, REQUEST_CLASS, SESSION_CLASS, Standing};
+use rota_model::items::{ORDERS_CLASS, Orders, REQUEST_CLASS, SESSION_CLASS, Standing};
 use rota_model::{
     BootId, FieldError, NodeId, Placement, PoolName, Reason, RequestEntry, SessionKey,
     SessionRecord, SessionState, SlotId, Stamp,
@@ -23,7 +23,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::{Arc, LazyLock, OnceLock};
 use xxhash_rust::xxh3::xxh3_64;
 
-pub use pool::pool_name;
+pub use orders::orders_name;
 pub use session::{request_name, session_name};
 
 /// The classes that managers themselves write.
@@ -110,7 +110,7 @@ enum Kind {
         /// the document.
         record: OnceLock<Arc<SessionRecord>>,
     },
-    Pool(Box<Orders>),
+    Orders(Box<Orders>),
     /// Beside a session.
     Request(Box<RequestEntry>),
     Plain,
@@ -128,7 +128,7 @@ pub struct Brief {
 }
 
 impl Doc {
-    /// A document of a disk or of another manager. One of a session or pool must read as such; an
+    /// A document of a disk or of another manager. One of a session or of orders must read as such; an
     /// error names the document, in the field `document`.
     pub fn new(document: Arc<Document>) -> Result<Self, FieldError> {
         let name = document.name();
@@ -139,8 +139,8 @@ impl Doc {
                 let brief = Brief::of(record.state, record.reason, record.placement.as_ref());
                 Kind::Session { brief, record: OnceLock::new() }
             }
-            POOL_CLASS if pool::is_pool(name) => {
-                Kind::Pool(Box::new(pool::decode(&document).map_err(named)?))
+            ORDERS_CLASS if orders::is_orders(name) => {
+                Kind::Orders(Box::new(orders::decode(&document).map_err(named)?))
             }
             REQUEST_CLASS => {
                 Kind::Request(Box::new(session::decode_request(&document).map_err(named)?))
@@ -176,11 +176,11 @@ impl Doc {
         Self::whole(document, Kind::Request(Box::new(entry.clone())))
     }
 
-    /// The document of a pool after `before`, with its orders.
-    pub fn pool_after(before: Option<&Doc>, pool: &PoolName, orders: Orders, now: Stamp) -> Self {
+    /// The document of a pool's orders after `before`.
+    pub fn orders_after(before: Option<&Doc>, pool: &PoolName, orders: Orders, now: Stamp) -> Self {
         let before = before.map(|it| it.document());
-        let document = Arc::new(pool::next(before, pool, &orders, now));
-        Self::whole(document, Kind::Pool(Box::new(orders)))
+        let document = Arc::new(orders::next(before, pool, &orders, now));
+        Self::whole(document, Kind::Orders(Box::new(orders)))
     }
 
     /// From [`Doc::to_bytes`], checked as by [`Doc::new`].
@@ -244,7 +244,7 @@ impl Doc {
                 let record = session::decode(self.document());
                 Arc::new(record.expect("it was checked when it came, or its owner made it"))
             })),
-            Kind::Pool(_) | Kind::Request(_) | Kind::Plain => None,
+            Kind::Orders(_) | Kind::Request(_) | Kind::Plain => None,
         }
     }
 
@@ -252,7 +252,7 @@ impl Doc {
     pub fn request(&self) -> Option<&RequestEntry> {
         match &self.kind {
             Kind::Request(entry) => Some(entry),
-            Kind::Session { .. } | Kind::Pool(_) | Kind::Plain => None,
+            Kind::Session { .. } | Kind::Orders(_) | Kind::Plain => None,
         }
     }
 
@@ -260,7 +260,7 @@ impl Doc {
     pub fn of_application(&self) -> Option<&Arc<Document>> {
         match &self.kind {
             Kind::Plain => Some(self.document()),
-            Kind::Session { .. } | Kind::Pool(_) | Kind::Request(_) => None,
+            Kind::Session { .. } | Kind::Orders(_) | Kind::Request(_) => None,
         }
     }
 
@@ -268,7 +268,7 @@ impl Doc {
     pub fn brief(&self) -> Option<&Brief> {
         match &self.kind {
             Kind::Session { brief, .. } => Some(brief),
-            Kind::Pool(_) | Kind::Request(_) | Kind::Plain => None,
+            Kind::Orders(_) | Kind::Request(_) | Kind::Plain => None,
         }
     }
 
@@ -280,7 +280,7 @@ impl Doc {
     /// The orders of a pool.
     pub fn orders(&self) -> Option<&Orders> {
         match &self.kind {
-            Kind::Pool(orders) => Some(orders),
+            Kind::Orders(orders) => Some(orders),
             Kind::Session { .. } | Kind::Request(_) | Kind::Plain => None,
         }
     }

@@ -169,8 +169,8 @@ impl Node {
             );
         }
         let load = self.load();
-        let loaded = u64::from(load.used) * 1_000
-            >= u64::from(self.config.load_limit_permille) * u64::from(load.places);
+        let loaded =
+            u64::from(load.used) * 1_000 >= u64::from(self.load_limit) * u64::from(load.places);
         if load.used >= load.places || loaded {
             return Some(NodeAnswer::Full);
         }

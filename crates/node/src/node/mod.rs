@@ -34,6 +34,8 @@ pub struct Node {
     departure: Departure,
     /// Why it takes no session now, if so.
     takes_none: Option<String>,
+    /// T in thousandths: as its pool says, or as it was started.
+    load_limit: u32,
     /// Epoch of the View that the managers' addresses are from.
     epoch: Epoch,
     managers: Vec<(ManagerNumber, String)>,
@@ -92,6 +94,7 @@ impl Node {
     /// A node at its start, with nothing running. Nothing of an earlier boot may run any more.
     pub fn new(config: NodeConfig) -> Self {
         Self {
+            load_limit: config.load_limit_permille,
             config: Arc::new(config),
             fences: None,
             live: LiveSessions::default(),

@@ -2,7 +2,7 @@
 
 use crate::world::*;
 use rota_model::node_msg::{Blame, DeadToken, NodeAnswer, ReportEvent, ScanFate, ScanItem, ToNode};
-use rota_model::{BootId, Epoch, Exit, Reason, SlotId};
+use rota_model::{BootId, Epoch, Exit, LoadLimit, Reason, SlotId};
 use rota_node::{NodeEffect, NodeInput, Phase, StopHow};
 
 #[test]
@@ -187,6 +187,28 @@ fn the_load_limit_counts_what_is_used_before_the_newcomer() {
     }
     // 3 of 10 places are 300 thousandths; 2 of 10 were 200.
     assert_eq!(answer(&world.create("d", token(1, 4))), NodeAnswer::Full);
+}
+
+#[test]
+fn the_limit_of_the_pool_comes_with_renewals_and_goes_with_them() {
+    let mut limited = config();
+    limited.load_limit_permille = 100;
+    let mut world = World::with(limited);
+    let refused = |world: &mut World, id: &str, seq: u64| {
+        let effects = world.create(id, token(1, seq));
+        starts(&effects) == 0 && answer(&effects) == NodeAnswer::Full
+    };
+    assert!(!refused(&mut world, "a", 1));
+    assert!(refused(&mut world, "b", 2), "one of ten places is the limit");
+    world.load_limit = LoadLimit::of_permille(200);
+    world.grant(1_000);
+    assert!(!refused(&mut world, "c", 3));
+    assert!(refused(&mut world, "d", 4));
+    world.load_limit = None;
+    world.grant(1_000);
+    world.destroy("c", token(1, 3));
+    world.stopped("c", token(1, 3));
+    assert!(refused(&mut world, "e", 5));
 }
 
 #[test]

@@ -180,7 +180,7 @@ fn managers_are_learned_from_the_newest_view_only() {
     answered(&mut world, 1_000, news(5, 5));
     answered(&mut world, 1_000, news(4, 4));
     assert_eq!(world.node.managers(), list(5));
-    let nobody = Renewed::Granted { epoch: Epoch(6), managers: vec![] };
+    let nobody = Renewed::Granted { epoch: Epoch(6), managers: vec![], load_limit: None };
     answered(&mut world, 1_000, nobody);
     assert_eq!(world.node.managers(), list(5), "an empty list would leave nobody to ask");
 }

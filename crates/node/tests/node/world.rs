@@ -17,6 +17,8 @@ pub struct World {
     pub node: Node,
     pub now: u64,
     pub calls: u64,
+    /// T that renewals tell.
+    pub load_limit: Option<LoadLimit>,
 }
 
 pub fn key(id: &str) -> SessionKey {
@@ -85,7 +87,7 @@ impl World {
 
     pub fn unregistered(config: NodeConfig) -> Self {
         assert_eq!(config.mistakes(), vec![]);
-        Self { node: Node::new(config), now: 1_000, calls: 0 }
+        Self { node: Node::new(config), now: 1_000, calls: 0, load_limit: None }
     }
 
     pub fn give(&mut self, input: NodeInput) -> Vec<NodeEffect> {
@@ -111,7 +113,11 @@ impl World {
     }
 
     pub fn grant(&mut self, sent_mono_ms: u64) -> Vec<NodeEffect> {
-        let renewed = rota_model::node_msg::Renewed::Granted { epoch: Epoch(1), managers: vec![] };
+        let renewed = rota_model::node_msg::Renewed::Granted {
+            epoch: Epoch(1),
+            managers: vec![],
+            load_limit: self.load_limit,
+        };
         self.give(NodeInput::Renewed { boot: BOOT, sent_mono_ms, renewed })
     }
 

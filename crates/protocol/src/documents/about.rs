@@ -171,6 +171,70 @@ pub(crate) const NAMESPACE_REMOVE: About = About {
     example: r#"{"name": "shop"}"#,
 };
 
+/// The properties of the settings of a pool.
+macro_rules! pool_settings {
+    () => {
+        r#"        "description": {"type": ["string", "null"], "description": "A text for people."},
+        "provisioner": {"type": ["string", "null"], "description": "Who starts nodes: a name that managers were started with."},
+        "places": {"type": ["integer", "null"], "description": "Places of each node that is started."},
+        "load_limit": {"type": ["number", "null"], "description": "Load at which a node takes no more sessions, 0.001 to 1."},
+        "policy": {"enum": ["pack", "spread", null], "description": "Which node with room is chosen: the most or the least loaded."},
+        "min_nodes": {"type": ["integer", "null"], "description": "So many nodes are kept."},
+        "max_nodes": {"type": ["integer", "null"], "description": "More nodes are not started."},
+        "warm_places": {"type": ["integer", "null"], "description": "So many places are kept free."},
+        "namespaces": {"type": ["array", "null"], "items": {"type": "string"},
+          "description": "Namespaces whose sessions may run there; none: all. At most 64."}}}}
+"#
+    };
+}
+
+pub(crate) const POOL_CREATE: About = About {
+    summary: "Describes a pool of nodes that is not described yet, unless just so. Runs at z/spaces, for \
+              administrators.",
+    parameters: concat!(
+        r#"{
+  "type": "object", "required": ["name"], "additionalProperties": false,
+  "properties": {
+    "name": {"type": "string", "description": "The pool."},
+    "settings": {"type": "object", "additionalProperties": false,
+      "properties": {
+"#,
+        pool_settings!(),
+        "}"
+    ),
+    example: r#"{"name": "small", "settings": {"description": "For shops", "provisioner": "process",
+  "places": 10, "load_limit": 0.8, "policy": "pack", "min_nodes": 1, "max_nodes": 5, "warm_places": 4, "namespaces": ["shop"]}}"#,
+};
+
+pub(crate) const POOL_SET: About = About {
+    summary: "Changes what is given of a pool's settings, and leaves the rest. Runs at z/spaces, for \
+              administrators.",
+    parameters: concat!(
+        r#"{
+  "type": "object", "required": ["name", "settings"], "additionalProperties": false,
+  "properties": {
+    "name": {"type": "string", "description": "The pool."},
+    "allow_missing": {"type": "boolean", "default": false, "description": "True: it is described if it was not."},
+    "settings": {"type": "object", "additionalProperties": false,
+      "description": "What changes; null gives a field its default again.",
+      "properties": {
+"#,
+        pool_settings!(),
+        "}"
+    ),
+    example: r#"{"name": "small", "allow_missing": true, "settings": {"description": null, "provisioner": "process",
+  "places": 10, "load_limit": 0.8, "policy": "spread", "min_nodes": 1, "max_nodes": 5, "warm_places": 4, "namespaces": ["shop"]}}"#,
+};
+
+pub(crate) const POOL_REMOVE: About = About {
+    summary: "Removes the description of a pool; its nodes are not looked at. Runs at z/spaces, for administrators.",
+    parameters: r#"{
+  "type": "object", "required": ["name"], "additionalProperties": false,
+  "properties": {"name": {"type": "string", "description": "The pool."}}
+}"#,
+    example: r#"{"name": "small"}"#,
+};
+
 pub(crate) const WEB_PUT: About = About {
     summary: "Puts a small web resource, which every manager serves under /web/PATH. Runs at z/PATH, for \
               administrators.",
@@ -269,7 +333,7 @@ mod tests {
 
     #[test]
     fn each_operation_says_what_it_does_and_takes_its_own_example() {
-        assert_eq!(abouts().len(), 9);
+        assert_eq!(abouts().len(), 12);
         for (name, about) in abouts() {
             assert!(about.summary.ends_with('.'), "{name}");
             assert_eq!(check(name, &parsed(about.example)), Ok(()), "{name}");

@@ -17,7 +17,7 @@ const READERS_MAX: usize = 64;
 
 /// The document of the namespace for configuration, if that is where the operation works. `field`: the
 /// parameter that says which.
-fn configured(
+pub(crate) fn configured(
     space: &Namespace,
     class: &str,
     (field, docid): (&str, &str),
@@ -59,12 +59,12 @@ fn exists(name: &Namespace) -> Exception {
 }
 
 /// What is remembered of descriptions lies in the slot of all of them, beside this.
-fn beside_spaces(transaction: &Transaction<'_>) -> Result<DocName, FieldError> {
+pub(crate) fn beside_spaces(transaction: &Transaction<'_>) -> Result<DocName, FieldError> {
     transaction.name(SPACE_CLASS, SPACES_DOCID)
 }
 
 /// Ends the document's life, answers whether it existed, and remembers that.
-fn remove(
+pub(crate) fn remove(
     transaction: &mut Transaction<'_>,
     document: &DocName,
     beside: &DocName,
@@ -282,7 +282,7 @@ pub(crate) struct Removing {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Removed {
+pub(crate) struct Removed {
     existed: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Following the descriptions of namespaces: every manager asks the owner of their slot for what
+//! Following the descriptions of namespaces and pools: every manager asks the owner of their slot for what
 //! is newer than what it knows, and the owner answers when there is something.
 
 use crate::documents::state::Documents;
@@ -12,6 +12,7 @@ use rota_docstore::Document;
 use rota_docstore::space::SPACE_CLASS;
 use rota_messages::api::{FollowOp, Holdings};
 use rota_messages::{Answer, DocKey, DocumentAnswer, DocumentOp, Op};
+use rota_model::items::POOL_CLASS;
 use rota_model::{Epoch, ManagerNumber, Refusal, RefusalKind, Retry, Stamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -66,6 +67,11 @@ fn counted(holdings: &BTreeMap<ManagerNumber, Holdings>, epoch: Epoch) -> Holdin
     Holdings { epoch, usages: together(of_now.map(|it| &it.usages)) }
 }
 
+/// Whether every manager is told of documents of that class.
+fn is_told(class: &str) -> bool {
+    [SPACE_CLASS, POOL_CLASS].contains(&class)
+}
+
 /// Committed descriptions, and ends of their lives, that are newer: by version, as far as one
 /// message takes them.
 fn descriptions(
@@ -76,8 +82,8 @@ fn descriptions(
     let slot = slot_of_spaces(env.view().m);
     let range = replica.docs.range(DocKey::first_of(slot)..);
     let here = range.take_while(|(key, _)| key.slot == slot);
-    let described = here
-        .filter(|(key, _)| key.name.space() == CONFIGURATION && key.name.class() == SPACE_CLASS);
+    let described =
+        here.filter(|(key, _)| key.name.space() == CONFIGURATION && is_told(key.name.class()));
     let newer = described.map(|(_, doc)| doc).filter(|doc| doc.version() > since);
     let mut news: Vec<_> = newer.collect();
     news.sort_unstable_by_key(|doc| doc.version());

@@ -5,14 +5,14 @@
 //!                                │      ▲
 //!                 other owners ◀─┘ Sync └── documents that may be some seconds old
 //! ```
-//! * [`registry`]: classes, operations and the check of who asks. `write`, `read`, `administer`:
-//!   the operations; `form`: how their callers write items; `about`: what callers are told of them.
+//! * [`registry`]: classes, operations and the check of who asks. `write`, `read`, `administer`,
+//!   `pools`: the operations; `form`: how their callers write items; `about`: what callers are told of them.
 //! * `operate`: an operation at the owner of its slot. `worker`: one that works beside the decisions.
 //!   `pending`, `waiting`: what waits there. `here`: which documents it sees. `state`: all that an owner keeps.
 //! * `documents_env`: what a manager needs to run operations, whatever the partition.
 //! * `memory_quota`: how much documents may fill at one manager. `usage`: what namespaces with limits hold.
 //! * `copies`: updates of copies; pages and ends of whole namespaces; `importing`: documents of exports.
-//! * `follow`: an owner tells news of namespaces. Ageing stands in [`crate::partition::aging`], slots in
+//! * `follow`: an owner tells news of namespaces and pools. Ageing stands in [`crate::partition::aging`], slots in
 //!   [`crate::ports::slots`].
 
 pub(crate) mod about;
@@ -26,6 +26,7 @@ pub(crate) mod importing;
 pub(crate) mod memory_quota;
 pub(crate) mod operate;
 pub(crate) mod pending;
+pub(crate) mod pools;
 pub(crate) mod read;
 pub(crate) mod registry;
 pub(crate) mod resident;

@@ -4,6 +4,7 @@
 use crate::documents::administer::{
     NamespacePut, NamespaceRemove, NamespaceSet, NamespaceSwitch, WebPut, WebRemove,
 };
+use crate::documents::pools::{PoolCreate, PoolRemove, PoolSet};
 use crate::documents::read::{DocumentRead, DocumentTouch};
 use crate::documents::write::DocumentWrite;
 use crate::ports::slots::CONFIGURATION;
@@ -13,17 +14,17 @@ use rota_docstore::{
     Checker, Credentials, Exception, FieldError, Operation, Operations, Schema, codes,
 };
 use rota_messages::api::Service;
-use rota_model::items::{POOL_CLASS, REQUEST_CLASS, SESSION_CLASS};
+use rota_model::items::{ORDERS_CLASS, POOL_CLASS, REQUEST_CLASS, SESSION_CLASS};
 
 /// All classes of documents: those with a meaning of their own, and beside them every other one.
 pub fn schema() -> Schema {
-    // Managers write sessions and pools; operations may read them.
+    // Managers write sessions and orders of pools; operations may read them.
     Schema::new()
         .with_configuration()
         .with_sessions()
         .read_only(SESSION_CLASS)
         .read_only(REQUEST_CLASS)
-        .read_only(POOL_CLASS)
+        .read_only(ORDERS_CLASS)
         .open()
 }
 
@@ -37,23 +38,26 @@ pub fn operations() -> Operations {
         .with::<NamespaceSet>()
         .with::<NamespaceSwitch>()
         .with::<NamespaceRemove>()
+        .with::<PoolCreate>()
+        .with::<PoolSet>()
+        .with::<PoolRemove>()
         .with::<WebPut>()
         .with::<WebRemove>()
 }
 
 /// Refuses classes with which managers cannot work: field `schema`. Operations must not change sessions
-/// and pools, which managers keep in another way; and there must be the documents that describe
-/// namespaces, and those of the web. [`schema`] has all of them.
+/// and orders of pools, which managers keep in another way; and there must be the documents that describe
+/// namespaces and pools, and those of the web. [`schema`] has all of them.
 pub fn check_schema(schema: &Schema) -> Result<(), FieldError> {
     let wrong = |class: &str, must: &str| {
         Err(FieldError::new("schema", format!("must {must} documents of class {class:?}")))
     };
-    for class in [SESSION_CLASS, REQUEST_CLASS, POOL_CLASS] {
+    for class in [SESSION_CLASS, REQUEST_CLASS, ORDERS_CLASS] {
         if !schema.is_declared(class) || !schema.is_read_only(class) {
             return wrong(class, "declare, as read only,");
         }
     }
-    for class in [SPACE_CLASS, WEB_CLASS] {
+    for class in [SPACE_CLASS, POOL_CLASS, WEB_CLASS] {
         if !schema.is_declared(class) || schema.is_read_only(class) {
             return wrong(class, "declare");
         }
@@ -72,7 +76,7 @@ pub(crate) fn check_free(schema: &Schema, class: &str) -> Result<(), Exception> 
 
 /// Whether it is an operation of administrators.
 pub(crate) fn administers(operation: &str) -> bool {
-    operation.starts_with("namespace.") || operation.starts_with("web.")
+    ["namespace.", "pool.", "web."].iter().any(|it| operation.starts_with(it))
 }
 
 /// Operations of administrators need their key, and so does whatever may write in the namespace for
@@ -119,7 +123,7 @@ mod tests {
         let sessions = sessions.read_only(SESSION_CLASS);
         assert_eq!(refused(sessions.clone()), format!("{must} \"request\""));
         let sessions = sessions.read_only(REQUEST_CLASS);
-        assert_eq!(refused(sessions), format!("{must} \"pool\""));
+        assert_eq!(refused(sessions), format!("{must} \"orders\""));
         let spaces = schema().read_only(SPACE_CLASS);
         assert_eq!(refused(spaces), "schema must declare documents of class \"Space\"");
     }

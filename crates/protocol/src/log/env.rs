@@ -137,7 +137,7 @@ impl Env {
     pub fn new(config: ManagerConfig, seed: u64, now: Now) -> Self {
         let me = MemberId { number: config.number, incarnation: rota_model::Incarnation(0) };
         let documents_env = DocumentsEnv::new(&config.documents);
-        let nodes = Nodes::new(config.timing.renew_ms);
+        let nodes = Nodes::new(config.timing.renew_ms, config.load_limit);
         Self {
             config,
             me,

@@ -104,7 +104,9 @@ impl Manager {
                 self.parts.on_node_unreached(&mut self.env, &node, &address, unsent);
             }
             Input::Provisioned { order, failure } => {
-                self.env.on_provisioned(order, failure);
+                if let Some(pool) = self.env.on_provisioned(order, failure) {
+                    self.parts.on_order_failed(&mut self.env, &pool);
+                }
             }
             Input::BodiesFetched { part } => {
                 if let Some(part) = self.parts.get_mut(&part) {

@@ -126,10 +126,11 @@ impl NodeLeases {
                 if led.env.may_be_declared_lost(reg) {
                     return answer(led.env, call, Renewed::NotServing);
                 }
+                let load_limit = led.env.nodes.settings(&reg.pool).and_then(|it| it.load_limit);
                 let heard = Judged::heard(led.env, reg);
                 self.judged.insert(renew.node, heard);
                 let (epoch, managers) = (led.env.epoch(), addresses(led.env));
-                answer(led.env, call, Renewed::Granted { epoch, managers });
+                answer(led.env, call, Renewed::Granted { epoch, managers, load_limit });
             }
             Some(_) | None => {
                 // The registry here is older than that boot.

@@ -55,7 +55,7 @@ pub(crate) struct Fleet {
     /// entry of each that was about. The word may still be written, whatever became of the partition that
     /// gave the verdict: until the View changes, or the config store said no, such a boot is granted nothing.
     pub loss_verdicts: BTreeMap<NodeId, u64>,
-    /// Pools that need nodes: told to a pool owner that is this manager.
+    /// What is wanted of pools that this manager owns.
     pub wanted: Vec<NodesWanted>,
     /// Orders of nodes that a provisioner carries out, one for each pool at most.
     pub orders: BTreeMap<u64, PoolName>,

@@ -1,7 +1,11 @@
 //! Nodes as a manager knows them: the registry, loads, and the choice of a node.
 
 use rota_model::node_msg::NodeLoad;
-use rota_model::{BootId, ClassName, NodeContact, NodeId, NodeState, PoolName, Token};
+use rota_model::{
+    BootId, LoadLimit, NodeContact, NodeId, NodeState, PoolName, PoolSettings, PoolsByName,
+    SessionSpec, Token,
+};
+use rota_placement::{Candidate, has_room};
 use rota_ring::NodeReg;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -72,10 +76,14 @@ impl Silence {
 }
 
 /// Nodes as a manager knows them.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Nodes {
     /// The registry.
     pub reg: BTreeMap<NodeId, NodeReg>,
+    /// Pools, as the follower learned them.
+    pub pools: PoolsByName,
+    /// T of pools that say none.
+    load_limit: LoadLimit,
     pub known: BTreeMap<NodeId, Known>,
     /// Index of the newest state of the config store that was adopted.
     pub index: u64,
@@ -122,9 +130,51 @@ pub(crate) enum NoNode {
 }
 
 impl Nodes {
-    /// No node yet. Those that do not say how often they renew do so every `renew_ms`.
-    pub fn new(renew_ms: u64) -> Self {
-        Self { renew_ms, ..Self::default() }
+    /// No node yet. Those that do not say how often they renew do so every `renew_ms`; a node of a pool that
+    /// says no limit takes sessions below this one.
+    pub fn new(renew_ms: u64, load_limit: LoadLimit) -> Self {
+        Self {
+            reg: BTreeMap::new(),
+            pools: PoolsByName::new(),
+            load_limit,
+            known: BTreeMap::new(),
+            index: 0,
+            seen: BTreeMap::new(),
+            news: 0,
+            failed_orders: BTreeMap::new(),
+            renew_ms,
+        }
+    }
+
+    /// What operators said of a pool.
+    pub fn settings(&self, pool: &PoolName) -> Option<&PoolSettings> {
+        self.pools.get(pool)
+    }
+
+    /// T of a pool.
+    pub fn limit(&self, pool: &PoolName) -> LoadLimit {
+        self.settings(pool).and_then(|it| it.load_limit).unwrap_or(self.load_limit)
+    }
+
+    /// Nodes of a pool that are not gone.
+    pub fn of_pool<'a>(&'a self, pool: &'a PoolName) -> impl Iterator<Item = &'a NodeReg> {
+        self.reg.values().filter(move |reg| reg.pool == *pool && !reg.state.is_gone())
+    }
+
+    /// A node's load as far as this manager knows.
+    pub fn load(&self, reg: &NodeReg) -> NodeLoad {
+        NodeLoad { used: self.used(&reg.node), places: reg.places }
+    }
+
+    /// How many more sessions the nodes of a pool take. One that is out of reach counts until it is declared
+    /// lost: a network that fails must not fill the pool with nodes.
+    pub fn free(&self, pool: &PoolName) -> u32 {
+        let limit = self.limit(pool);
+        let rooms = self.of_pool(pool).filter(|reg| reg.state == NodeState::Ready).map(|reg| {
+            let NodeLoad { used, places } = self.load(reg);
+            limit.room(places).saturating_sub(used)
+        });
+        rooms.fold(0, u32::saturating_add)
     }
 
     /// A boot of a node stands in the registry that did not before.
@@ -262,8 +312,7 @@ impl Nodes {
 
     /// Index of a state that holds every node of the pool that runs here in the registry.
     pub fn seen_all(&self, pool: &PoolName) -> u64 {
-        let there = self.reg.values().filter(|it| it.pool == *pool && !it.state.is_gone());
-        there.filter_map(|it| self.seen.get(&it.node).copied()).max().unwrap_or(0)
+        self.of_pool(pool).filter_map(|it| self.seen.get(&it.node).copied()).max().unwrap_or(0)
     }
 
     /// Load of a node: used places, and those asked for.
@@ -278,51 +327,44 @@ impl Nodes {
         due.map(|it| it.node.clone()).collect()
     }
 
-    /// The most loaded READY node of the pool that offers the class and is below the limit; one that
-    /// is out of reach, or leaves calls unanswered, only when there is no other.
+    /// The node for a session: READY, of its pool, with its class, with room, as the pool's policy says. One
+    /// that is out of reach, or leaves calls unanswered, only when there is no other.
     pub fn choose(
         &self,
-        pool: &PoolName,
-        class: &ClassName,
-        limit_permille: u32,
+        spec: &SessionSpec,
         refused: &[NodeId],
         now_ms: u64,
     ) -> Result<Chosen, NoNode> {
-        let mut best: Option<((bool, u64), &NodeReg)> = None;
+        let limit = self.limit(&spec.pool);
+        let policy = self.settings(&spec.pool).map(|it| it.policy).unwrap_or_default();
         let (mut nodes, mut offering, mut unable, mut cordoned) = (0, 0, 0, 0);
-        for reg in self.reg.values().filter(|reg| reg.pool == *pool && !reg.state.is_gone()) {
+        let mut candidates = Vec::new();
+        for reg in self.of_pool(&spec.pool) {
             nodes += 1;
             cordoned += u32::from(!reg.wish.is_none());
-            if !reg.classes.contains(class) {
+            if !reg.classes.contains(&spec.class) {
                 continue;
             }
             offering += 1;
-            let permille = self.load_permille(reg);
-            let has_room = reg.state == NodeState::Ready
-                && permille < u64::from(limit_permille)
-                && self.used(&reg.node) < reg.places
-                && !refused.contains(&reg.node);
-            if has_room && self.is_unable(&reg.node, now_ms) {
+            let load = self.load(reg);
+            let takes = reg.state == NodeState::Ready && !refused.contains(&reg.node);
+            if !(takes && has_room(load, limit)) {
+                continue;
+            }
+            if self.is_unable(&reg.node, now_ms) {
                 unable += 1;
                 continue;
             }
-            let is_last =
+            let is_doubtful =
                 self.is_avoided(&reg.node, now_ms) || self.is_unreachable(&reg.node, now_ms);
-            let rank = (!is_last, permille);
-            if has_room && best.is_none_or(|(before, _)| rank > before) {
-                best = Some((rank, reg));
-            }
+            candidates.push(Candidate { node: reg, load, is_doubtful });
         }
-        match best {
-            Some((_, reg)) => Ok(Chosen { node: reg.node.clone(), boot: reg.boot }),
+        match rota_placement::choose(policy, limit, candidates) {
+            Some(reg) => Ok(Chosen { node: reg.node.clone(), boot: reg.boot }),
             None if nodes > 0 && offering == 0 => Err(NoNode::UnknownClass),
             None if unable > 0 => Err(NoNode::Unable),
             None => Err(NoNode::NoRoom { nodes, cordoned }),
         }
-    }
-
-    fn load_permille(&self, reg: &NodeReg) -> u64 {
-        u64::from(self.used(&reg.node)) * 1000 / u64::from(reg.places.max(1))
     }
 
     /// Whether that boot of a node is known to be over: a later boot is registered (which proved that

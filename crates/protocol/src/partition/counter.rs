@@ -12,12 +12,12 @@ use crate::settings::config::ManagerConfig;
 use crate::settings::documents::DocumentsConfig;
 use crate::settings::sizes::Sizes;
 use crate::settings::timing::Timing;
-use rota_messages::documents::pool_name;
+use rota_messages::documents::orders_name;
 use rota_messages::{Doc, DocKey, Envelope, Op, OpResult, Write};
 use rota_model::items::Orders;
 use rota_model::{
-    ClusterName, Incarnation, ManagerId, ManagerNumber, ManagerStatus, Now, PoolName, Refusal,
-    RefusalKind, Retry, SlotId, Stamp,
+    ClusterName, Incarnation, LoadLimit, ManagerId, ManagerNumber, ManagerStatus, Now, PoolName,
+    Refusal, RefusalKind, Retry, SlotId, Stamp,
 };
 use rota_ring::View;
 use std::collections::{BTreeMap, VecDeque};
@@ -42,7 +42,7 @@ fn pool() -> PoolName {
 }
 
 fn key() -> DocKey {
-    DocKey::new(SLOT, pool_name(&pool()))
+    DocKey::new(SLOT, orders_name(&pool()))
 }
 
 fn count(doc: Option<&Arc<Doc>>) -> u64 {
@@ -74,7 +74,7 @@ impl Resident for Counter {
         let before = led.log.replica.get(&key());
         let orders = Orders { decisions: count(before) + 1, ..Orders::default() };
         let stamp = Stamp::from_epoch_ms(now.wall_ms);
-        let doc = Doc::pool_after(before.map(|doc| &**doc), &pool(), orders, stamp);
+        let doc = Doc::orders_after(before.map(|doc| &**doc), &pool(), orders, stamp);
         led.write(vec![Write::of(SLOT, doc)], None);
     }
 }
@@ -124,8 +124,7 @@ impl Three {
                 ring: view.shape(),
                 grpc: String::new(),
                 http: String::new(),
-                load_limit_permille: 800,
-                pools: Vec::new(),
+                load_limit: LoadLimit::of_permille(800).expect("within bounds"),
                 timing: Timing::default(),
                 sizes: Sizes::default(),
                 documents: DocumentsConfig::default(),

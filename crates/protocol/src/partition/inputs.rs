@@ -1,17 +1,19 @@
 //! Inputs that go through the partitions of a manager: heartbeats, confirm rounds, news of nodes, work that came
 //! back.
 
+use crate::log::at::At;
 use crate::log::env::{Env, NameOf};
 use crate::nodes::calls::{CallFor, CallWhat, NodesWanted};
 use crate::partition::led::Led;
 use crate::partition::partitions::Partitions;
 use crate::partition::state::Partition;
+use crate::pools::state::Pools;
 use crate::ports::note::Transition;
 use crate::ports::work::Worked;
 use crate::sessions::withdraw::end_earlier;
 use rota_messages::{Message, PartitionMeta};
 use rota_model::node_msg::{FromNode, NodeAnswer};
-use rota_model::{Epoch, LogPos, ManagerNumber, MemberId, NodeId};
+use rota_model::{Epoch, LogPos, ManagerNumber, MemberId, NodeId, PoolName};
 use rota_ring::View;
 use std::collections::BTreeMap;
 
@@ -100,12 +102,26 @@ impl Partitions {
     }
 
     pub(crate) fn on_node_wanted(&mut self, env: &mut Env, wanted: &NodesWanted) {
+        self.at_pool(env, &wanted.pool, |pools, at| pools.on_node_wanted(at, wanted));
+    }
+
+    pub(crate) fn on_order_failed(&mut self, env: &mut Env, pool: &PoolName) {
+        self.at_pool(env, pool, |pools, at| pools.on_failure(at, pool));
+    }
+
+    /// At the owner of a pool.
+    fn at_pool(
+        &mut self,
+        env: &mut Env,
+        pool: &PoolName,
+        go: impl FnOnce(&mut Pools, &mut At<'_>),
+    ) {
         let Some(view) = env.view.clone() else {
             return;
         };
-        let number = view.home(rota_ring::slot_of_pool(&wanted.pool, view.m));
+        let number = view.home(rota_ring::slot_of_pool(pool, view.m));
         if let Some(mut led) = self.led(&number, env) {
-            led.residents.pools.on_node_wanted(&mut led.at, wanted);
+            go(&mut led.residents.pools, &mut led.at);
         }
     }
 

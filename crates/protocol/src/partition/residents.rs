@@ -84,6 +84,7 @@ impl Resident for Residents {
         self.sessions.tick(led, turn);
         self.leases.tick(led, turn);
         self.documents.tick(led, turn);
+        self.pools.tick(led, turn);
         self.aging.tick(led, turn);
     }
 

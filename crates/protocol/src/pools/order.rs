@@ -1,19 +1,21 @@
-//! Pools that grow: decided by the owner of the pool's slot only, one order in flight per pool,
-//! written into the pool's record so that a later owner does not order twice.
+//! Pools that grow: decided by the owner of the pool's slot only, and written into the pool's record of orders,
+//! so that a later owner does not order twice.
 
 use crate::log::at::At;
 use crate::log::env::{Env, NameOf};
 use crate::log::lead::Phase;
-use crate::log::resident::Resident;
+use crate::log::resident::{Resident, Turn};
 use crate::nodes::calls::NodesWanted;
 use crate::pools::state::Pools;
 use crate::ports::io::Effect;
 use crate::ports::note::Transition;
-use rota_messages::documents::pool_name;
+use rota_messages::documents::orders_name;
 use rota_messages::{Doc, DocKey, Message, Write};
 use rota_model::items::Orders;
-use rota_model::{NodeId, PoolName, Stamp};
+use rota_model::{NewNodes, NodeId, PoolName, PoolSettings, Stamp};
+use rota_placement::{PoolNodes, nodes_to_start};
 use rota_ring::slot_of_pool;
+use std::sync::Arc;
 
 /// How many times `provision_ms` after an order has lapsed its nodes are given up. Until then one that
 /// comes all the same has its place in the pool's maximum.
@@ -22,6 +24,18 @@ const GIVEN_UP_AFTER: u64 = 6;
 /// How names of nodes begin that one decision orders.
 fn prefix(pool: &PoolName, decision: u64) -> String {
     format!("{pool}-{decision}-")
+}
+
+/// What was ordered last for a pool, as it lies here.
+fn ordered(led: &At<'_>, pool: &PoolName) -> (DocKey, Option<Arc<Doc>>, Orders) {
+    let key = DocKey::new(slot_of_pool(pool, led.env.view().m), orders_name(pool));
+    let doc = led.log.replica.get(&key).cloned();
+    let orders = doc.as_ref().and_then(|doc| doc.orders()).cloned().unwrap_or_default();
+    (key, doc, orders)
+}
+
+fn count(nodes: impl Iterator) -> u32 {
+    u32::try_from(nodes.count()).unwrap_or(u32::MAX)
 }
 
 impl Resident for Pools {
@@ -35,89 +49,105 @@ impl Resident for Pools {
             self.on_pool_committed(led, &pool);
         }
     }
+
+    fn tick(&mut self, led: &mut At<'_>, turn: Turn) {
+        if turn != Turn::Rest || !led.may_begin() {
+            return;
+        }
+        self.forget_wanted(led.env.now.mono_ms);
+        let (number, m) = (led.log.number, led.env.view().m);
+        let is_here = |pool: &PoolName| led.env.view().home(slot_of_pool(pool, m)) == number;
+        let pools = led.env.nodes.pools.iter().filter(|(_, it)| it.provisioner.is_some());
+        let here: Vec<PoolName> =
+            pools.map(|(pool, _)| pool).filter(|it| is_here(it)).cloned().collect();
+        for pool in here {
+            // What nobody waits for is tried again when the last failure is forgotten.
+            if led.env.nodes.why_none_started(&pool, led.env.now.mono_ms).is_none() {
+                self.order(led, &pool);
+            }
+        }
+    }
 }
 
 impl Pools {
     /// At the pool's owner: somebody found no node with room.
-    ///
-    /// Who asks does so again and again, and does not know of nodes that have come meanwhile: it is
-    /// heard only when it has seen all that are known here, since it then found no room in them
-    /// either. Otherwise a node would be ordered twice for one open.
     pub fn on_node_wanted(&mut self, led: &mut At<'_>, wanted: &NodesWanted) {
         let NodesWanted { pool, waiting, index, from } = wanted;
-        let Some(config) = led.env.config.pools.iter().find(|it| it.name == *pool).cloned() else {
-            return;
-        };
-        if !led.may_begin() {
+        if led.env.nodes.settings(pool).is_none() || !led.may_begin() {
             return;
         }
-        if let Some(why) = led.env.nodes.why_none_started(pool, led.env.now.mono_ms)
+        let now = led.env.now.mono_ms;
+        if let Some(why) = led.env.nodes.why_none_started(pool, now)
             && *from != led.env.me.number
         {
             let message = Message::NodesFailed { pool: pool.clone(), why: why.to_owned() };
             led.env.send(*from, message);
         }
-        if *index < led.env.nodes.seen_all(pool) {
+        self.note_wanted(pool, *from, (*waiting, *index), now);
+        self.order(led, pool);
+    }
+
+    /// Orders the nodes that a pool needs.
+    fn order(&mut self, led: &mut At<'_>, pool: &PoolName) {
+        let Some(settings) = led.env.nodes.settings(pool).cloned() else { return };
+        if self.ordering.contains_key(pool) {
             return;
         }
-        let slot = slot_of_pool(pool, led.env.view().m);
-        let before = led.log.replica.get(&DocKey::new(slot, pool_name(pool)));
-        let orders = before.and_then(|doc| doc.orders()).cloned().unwrap_or_default();
+        let (_, before, orders) = ordered(led, pool);
         let missing = orders.ordered.iter().filter(|node| !led.env.nodes.reg.contains_key(*node));
-        let mut late: Vec<NodeId> = missing.cloned().collect();
-        if !late.is_empty() && led.env.now.wall_ms < orders.lapses_wall_ms {
-            return;
-        }
+        let mut coming: Vec<NodeId> = missing.cloned().collect();
+        let wall = led.env.now.wall_ms;
         let given_up_ms =
             orders.lapses_wall_ms + GIVEN_UP_AFTER * led.env.config.timing.provision_ms;
         let failed = led.env.nodes.why_none_started(pool, led.env.now.mono_ms).is_some();
-        if failed || led.env.now.wall_ms >= given_up_ms {
-            late.clear();
+        let is_overdue = wall >= orders.lapses_wall_ms;
+        if failed && is_overdue || wall >= given_up_ms {
+            coming.clear();
         }
-        let alive = led.env.nodes.reg.values().filter(|it| it.pool == *pool && !it.state.is_gone());
-        let there = u32::try_from(alive.count() + late.len()).unwrap_or(u32::MAX);
-        let may = config.nodes_max.saturating_sub(there);
-        // A node takes sessions while its load is below T, so not all of its places.
-        let limit = u64::from(led.env.config.load_limit_permille);
-        let room = (u64::from(config.places) * limit).div_ceil(1000).max(1);
-        let room = u32::try_from(room).unwrap_or(u32::MAX).min(config.places.max(1));
-        let count = waiting.div_ceil(room).min(may);
+        let came = count(coming.iter());
+        let (fresh, overdue) = if is_overdue { (0, came) } else { (came, 0) };
+        let seen_all = led.env.nodes.seen_all(pool);
+        let nodes = PoolNodes {
+            there: count(led.env.nodes.of_pool(pool)),
+            ordered: fresh,
+            overdue,
+            free: led.env.nodes.free(pool),
+            waiting: self.waiting(pool, seen_all, led.env.now.mono_ms),
+        };
+        let count = nodes_to_start(&settings, led.env.nodes.limit(pool), nodes);
         if count == 0 {
             return;
         }
         let decisions = orders.decisions + 1;
         let name = |it| NodeId::parse(&format!("{}{it}", prefix(pool, decisions)));
-        let ordered: Result<Vec<NodeId>, _> = (0..count).map(name).collect();
-        let ordered = match ordered {
-            Ok(ordered) => [late, ordered].concat(),
+        let new: Result<Vec<NodeId>, _> = (0..count).map(name).collect();
+        let ordered = match new {
+            Ok(new) => [coming, new].concat(),
             Err(mistake) => {
                 let text = format!("pool {pool} orders no nodes: the name of a new one {mistake}");
                 return led.env.note_text(Transition::OrderFailed, Some(led.log.number), text);
             }
         };
-        let lapses_wall_ms = led.env.now.wall_ms + led.env.config.timing.provision_ms;
-        let orders = Orders { decisions, ordered, lapses_wall_ms };
-        let now = Stamp::from_epoch_ms(led.env.now.wall_ms);
-        let doc = Doc::pool_after(before.map(|it| &**it), pool, orders, now);
-        let at = led.write(vec![Write::of(slot, doc)], None);
+        let lapses_wall_ms = wall + led.env.config.timing.provision_ms;
+        let orders = Orders { decisions, ordered, lapses_wall_ms, failure: String::new() };
+        let at = write(led, pool, before.as_deref(), orders);
         self.ordering.insert(pool.clone(), at);
     }
 
-    /// A pool's record was committed: carry the order out, if it is this owner's own.
+    /// A pool's orders were committed: carry the last one out, if it is this owner's own.
     fn on_pool_committed(&mut self, led: &mut At<'_>, pool: &PoolName) {
         let committed = led.log.replica.committed;
         if self.ordering.get(pool).is_none_or(|at| *at > committed) {
             return;
         }
         self.ordering.remove(pool);
-        let slot = slot_of_pool(pool, led.env.view().m);
-        let key = DocKey::new(slot, pool_name(pool));
-        let Some(orders) = led.log.replica.get(&key).and_then(|doc| doc.orders()) else {
-            return;
-        };
+        let (_, _, orders) = ordered(led, pool);
         let now = prefix(pool, orders.decisions);
         let nodes = orders.ordered.iter().filter(|it| it.as_str().starts_with(&now));
         let nodes: Vec<NodeId> = nodes.cloned().collect();
+        let Some(new) = led.env.nodes.settings(pool).and_then(|it| told(led.env, pool, it)) else {
+            return;
+        };
         led.env.note_text(
             Transition::NodesOrdered,
             Some(led.log.number),
@@ -125,21 +155,55 @@ impl Pools {
         );
         let order = led.env.next_id(NameOf::Order);
         led.env.fleet.orders.insert(order, pool.clone());
-        led.env.effects.push(Effect::Provision { order, pool: pool.clone(), nodes });
+        led.env.effects.push(Effect::Provision { order, nodes, new });
+    }
+
+    /// At the pool's owner: what it ordered last started nothing. Operators see why.
+    pub fn on_failure(&mut self, led: &mut At<'_>, pool: &PoolName) {
+        let Some(why) = led.env.nodes.why_none_started(pool, led.env.now.mono_ms) else { return };
+        let (_, before, orders) = ordered(led, pool);
+        if led.may_begin() && !self.ordering.contains_key(pool) && orders.failure != why {
+            let orders = Orders { failure: why.to_owned(), ..orders };
+            write(led, pool, before.as_deref(), orders);
+        }
     }
 }
 
+fn write(
+    led: &mut At<'_>,
+    pool: &PoolName,
+    before: Option<&Doc>,
+    orders: Orders,
+) -> rota_model::LogPos {
+    let slot = slot_of_pool(pool, led.env.view().m);
+    let now = Stamp::from_epoch_ms(led.env.now.wall_ms);
+    led.write(vec![Write::of(slot, Doc::orders_after(before, pool, orders, now))], None)
+}
+
+/// What whoever starts nodes of a pool is told.
+fn told(env: &Env, pool: &PoolName, settings: &PoolSettings) -> Option<NewNodes> {
+    let provisioner = settings.provisioner.clone()?;
+    let (places, load_limit) = (settings.places, env.nodes.limit(pool));
+    Some(NewNodes { pool: pool.clone(), provisioner, places, load_limit })
+}
+
 impl Env {
-    pub(crate) fn on_provisioned(&mut self, order: u64, failure: Option<String>) {
+    /// Gives the pool whose nodes did not start.
+    pub(crate) fn on_provisioned(
+        &mut self,
+        order: u64,
+        failure: Option<String>,
+    ) -> Option<PoolName> {
         let pool = self.fleet.orders.remove(&order);
         if let Some(pool) = &pool {
             self.nodes.failed_orders.remove(pool);
         }
-        let Some(why) = failure else { return };
+        let why = failure?;
         if let Some(pool) = &pool {
             self.on_order_failed(pool, &why);
         }
         let text = format!("order {order} of new nodes failed: {why}");
         self.note_text(Transition::OrderFailed, None, text);
+        pool
     }
 }

@@ -6,7 +6,7 @@ use crate::ports::work::Job;
 use rota_docstore::Digest;
 use rota_messages::{DiskWrite, Envelope};
 use rota_model::node_msg::ToNode;
-use rota_model::{ManagerNumber, NodeId, PoolName};
+use rota_model::{ManagerNumber, NewNodes, NodeId};
 use rota_ring::Change;
 
 /// Whoever carries effects out: a process, a simulator, a test. [`Effect`] says what each is for.
@@ -32,8 +32,8 @@ pub trait EffectHandler {
     fn compare_and_set(&mut self, cas: u64, change: Box<Change>);
 
     /// [`Effect::Provision`]: where no nodes are started.
-    fn provision(&mut self, order: u64, pool: PoolName, nodes: Vec<NodeId>) {
-        let _ = (order, pool, nodes);
+    fn provision(&mut self, order: u64, nodes: Vec<NodeId>, new: NewNodes) {
+        let _ = (order, nodes, new);
     }
 
     /// [`Effect::FetchBodies`]: where no document names a body.
@@ -60,7 +60,7 @@ pub trait EffectHandler {
             Effect::Reply { call, reply } => self.reply(call, reply),
             Effect::ReadConfig { read } => self.read_config(read),
             Effect::Cas { cas, change } => self.compare_and_set(cas, change),
-            Effect::Provision { order, pool, nodes } => self.provision(order, pool, nodes),
+            Effect::Provision { order, nodes, new } => self.provision(order, nodes, new),
             Effect::FetchBodies { part, bodies } => self.fetch_bodies(part, bodies),
             Effect::Work { work, job } => self.work(work, job),
             Effect::Note(note) => self.note(note),

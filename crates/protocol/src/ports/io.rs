@@ -20,7 +20,7 @@ use crate::ports::work::{Job, Worked};
 use rota_docstore::Digest;
 use rota_messages::{DiskWrite, Envelope, NodeOrdered, Op, OpResult, Order, Ordered};
 use rota_model::node_msg::{FromNode, Register, Registered, Renew, Renewed, ToNode};
-use rota_model::{ManagerNumber, MemberId, NodeId, PoolName, Refusal};
+use rota_model::{ManagerNumber, MemberId, NewNodes, NodeId, Refusal};
 use rota_ring::{Change, ConfigState, NodeOrder};
 
 /// Something that happened.
@@ -217,10 +217,10 @@ pub enum Effect {
     Provision {
         /// Comes back.
         order: u64,
-        /// The pool.
-        pool: PoolName,
         /// Names of the new nodes.
         nodes: Vec<NodeId>,
+        /// Of which pool, and how.
+        new: NewNodes,
     },
     /// Get these bodies of attachments from managers that hold copies of this partition, its owner
     /// first, and keep them; then give [`Input::BodiesFetched`]. Asked for again as long as they are

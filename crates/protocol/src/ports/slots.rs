@@ -4,7 +4,7 @@ use rota_docstore::space::SPACE_CLASS;
 use rota_docstore::{DocName, Territory};
 use rota_messages::api::Place;
 use rota_messages::{DocumentOp, Op};
-use rota_model::items::POOL_CLASS;
+use rota_model::items::{ORDERS_CLASS, POOL_CLASS};
 use rota_model::node_msg::SlotRange;
 use rota_model::{Namespace, PoolName, SlotId};
 use rota_ring::{slot_of_document, slot_of_pool, slot_of_session};
@@ -18,25 +18,25 @@ pub(crate) fn slot_of_request(op: &Op, m: u32) -> SlotId {
     }
 }
 
-/// In whose slot all descriptions of namespaces lie: one partition has them all.
+/// In whose slot all descriptions of namespaces and pools lie: one partition has them all.
 pub const SPACES_DOCID: &str = "spaces";
 
 /// The slot of a document: that of its id, whatever its class, so that documents can be put beside
-/// each other and beside sessions; a memory lies where its document does. Only pools lie where they
-/// have always been, and descriptions of namespaces lie together.
+/// each other and beside sessions; a memory lies where its document does. Only orders of a pool lie with the
+/// pool's owner, and descriptions of namespaces and pools lie together.
 pub fn slot_of(name: &DocName, m: u32) -> SlotId {
     let space = Namespace::parse(name.space()).expect("it is part of a name");
     if space.as_str() == CONFIGURATION {
         match (name.class(), PoolName::parse(name.docid())) {
-            (POOL_CLASS, Ok(pool)) => return slot_of_pool(&pool, m),
-            (SPACE_CLASS, _) => return slot_of_spaces(m),
+            (ORDERS_CLASS, Ok(pool)) => return slot_of_pool(&pool, m),
+            (SPACE_CLASS | POOL_CLASS, _) => return slot_of_spaces(m),
             (_, _) => {}
         }
     }
     slot_of_document(&space, name.place(), m)
 }
 
-/// The slot in which all descriptions of namespaces lie.
+/// The slot in which all descriptions of namespaces and pools lie.
 pub fn slot_of_spaces(m: u32) -> SlotId {
     let z = Namespace::parse(CONFIGURATION).expect("z is a name");
     slot_of_document(&z, SPACES_DOCID, m)
@@ -107,13 +107,14 @@ mod tests {
     }
 
     #[test]
-    fn descriptions_of_namespaces_lie_together_and_pools_where_they_were() {
+    fn descriptions_lie_together_and_orders_of_a_pool_with_its_owner() {
         let m = 16_384;
         assert_eq!(slot_of(&name("z", "Space", "shop"), m), slot_of_spaces(m));
         assert_eq!(slot_of(&name("z", "Space", "{a}b"), m), slot_of_spaces(m));
         assert_ne!(slot_of(&name("y", "Space", "shop"), m), slot_of_spaces(m));
+        assert_eq!(slot_of(&name("z", "Pool", "p"), m), slot_of_spaces(m));
         let pool = PoolName::parse("p").unwrap();
-        assert_eq!(slot_of(&name("z", "pool", "p"), m), slot_of_pool(&pool, m));
+        assert_eq!(slot_of(&name("z", "orders", "p"), m), slot_of_pool(&pool, m));
         let cart = slot_of(&name("shop", "Cart", "{room-1}c"), m);
         assert_eq!(cart, slot_of(&name("shop", "session", "room-1"), m));
     }

@@ -1,4 +1,4 @@
-//! Every manager follows the descriptions of namespaces.
+//! Every manager follows the descriptions of namespaces and pools.
 
 use crate::documents::usage::{Own, together};
 use crate::log::env::Env;
@@ -6,10 +6,10 @@ use crate::log::internal::{Internal, InternalRequest};
 use crate::partition::own_usage::own;
 use crate::partition::partitions::Partitions;
 use crate::ports::note::Transition;
-use rota_docstore::Spaces;
+use rota_docstore::{Document, Spaces};
 use rota_messages::api::{FollowOp, Holdings};
 use rota_messages::{Answer, DocumentAnswer, DocumentOp, Op, OpResult};
-use rota_model::{Epoch, Stamp};
+use rota_model::{Epoch, PoolName, PoolSettings, PoolsByName, Stamp};
 
 /// How long the owner keeps a question without news: less than what counts as its silence, so that
 /// nobody looks for another owner.
@@ -25,7 +25,14 @@ const AGAIN_MS: u64 = 250;
 /// only.
 const ANEW_MS: u64 = 3_600_000;
 
-/// Where a manager is with the descriptions of namespaces.
+/// What was told.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Told {
+    pub(crate) spaces: Spaces,
+    pub(crate) pools: PoolsByName,
+}
+
+/// Where a manager is with the descriptions of namespaces and pools.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Following {
     /// The latest version that was told.
@@ -33,7 +40,7 @@ pub(crate) struct Following {
     /// It begins (anew), and has heard this so far: whatever there is must be told at once, until
     /// there is nothing more. Then this counts, and not before: a part would leave namespaces open
     /// that are off.
-    pub(crate) beginning: Option<Spaces>,
+    pub(crate) beginning: Option<Told>,
     pub(crate) heard_ms: u64,
     /// What it said of its own partitions in what it asks now, and in which View.
     pub(crate) said: Option<(Epoch, Own)>,
@@ -45,7 +52,7 @@ impl Following {
     pub fn new(now_ms: u64) -> Self {
         Self {
             since: Stamp::MIN,
-            beginning: Some(Spaces::default()),
+            beginning: Some(Told::default()),
             heard_ms: now_ms,
             said: None,
             is_asking: false,
@@ -62,7 +69,7 @@ impl Following {
         let wall = Stamp::from_epoch_ms(env.now.wall_ms);
         env.documents_env.spaces.forget_deleted(wall.minus_ms(env.config.documents.deleted_ms));
         if now >= self.heard_ms + ANEW_MS {
-            (self.since, self.beginning) = (Stamp::MIN, Some(Spaces::default()));
+            (self.since, self.beginning) = (Stamp::MIN, Some(Told::default()));
         }
         self.is_asking = true;
         let wait_ms = if self.beginning.is_some() { 0 } else { WAIT_MS };
@@ -92,17 +99,35 @@ impl Following {
         {
             env.documents_env.counted.learn(held.clone(), own);
         }
-        let spaces = self.beginning.as_mut().unwrap_or(&mut env.documents_env.spaces);
+        let (spaces, pools) = match &mut self.beginning {
+            Some(Told { spaces, pools }) => (spaces, pools),
+            None => (&mut env.documents_env.spaces, &mut env.nodes.pools),
+        };
         for document in documents {
             // One that does not read as a description leaves what was known.
-            drop(spaces.learn(document));
+            if spaces.learn(document) == Ok(false) {
+                learn_pool(pools, document);
+            }
             self.since = self.since.max(document.version());
         }
         documents.iter().for_each(|_| env.note(Transition::NamespaceLearned, None));
-        if let Some(spaces) = self.beginning.take_if(|_| documents.is_empty()) {
-            (env.documents_env.spaces, env.documents_env.knows_spaces) = (spaces, true);
+        // A pool may have room since.
+        env.nodes.news += u64::from(!documents.is_empty());
+        if let Some(told) = self.beginning.take_if(|_| documents.is_empty()) {
+            (env.documents_env.spaces, env.documents_env.knows_spaces) = (told.spaces, true);
+            env.nodes.pools = told.pools;
             return true;
         }
         self.beginning.is_none() && !documents.is_empty()
+    }
+}
+
+/// Takes over what a document says of a pool; the end of its life takes that away.
+fn learn_pool(pools: &mut PoolsByName, document: &Document) {
+    let Ok(name) = PoolName::parse(document.name().docid()) else { return };
+    match document.one::<PoolSettings>() {
+        Ok(Some(settings)) => drop(pools.insert(name, settings)),
+        Ok(None) => drop(pools.remove(&name)),
+        Err(_) => {}
     }
 }

@@ -6,7 +6,7 @@ use crate::log::origin::Origin;
 use crate::nodes::calls::NodesWanted;
 use crate::nodes::registry::NoNode;
 use rota_messages::{Message, Op};
-use rota_model::{ClassName, OpenOp, PoolName, Refusal, RefusalKind, Retry, SessionSpec};
+use rota_model::{FieldError, OpenOp, PoolName, Refusal, RefusalKind, Retry, SessionSpec};
 use rota_ring::slot_of_pool;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -28,6 +28,16 @@ pub(crate) fn refuses_for_room(led: &mut At<'_>, op: &OpenOp) -> Option<Refusal>
         led.env.config.id, led.env.session_bytes
     );
     Some(Refusal::new(RefusalKind::Overloaded, Retry::AfterMs(RECORDS_MS), text))
+}
+
+/// The pool is not for sessions of that namespace.
+pub(crate) fn refused_by_pool(env: &Env, op: &OpenOp) -> Option<Refusal> {
+    let (pool, namespace) = (&op.spec.pool, &op.key.namespace);
+    let settings = env.nodes.settings(pool).filter(|it| !it.admits(namespace))?;
+    let names = settings.namespaces.iter().map(|it| it.as_str()).collect();
+    let problem = format!("is {pool}, which is for sessions of namespace {} only", listed(&names));
+    let refusal = Refusal::invalid(vec![FieldError::new("pool", problem)]);
+    Some(Refusal { retry: Retry::WhenChanged, ..refusal })
 }
 
 /// Between attempts of opens that wait for room.
@@ -52,7 +62,7 @@ fn listed(names: &BTreeSet<&str>) -> String {
 /// Nodes of the pool run, and none offers the class.
 pub(crate) fn unknown_class(env: &Env, spec: &SessionSpec) -> Refusal {
     let SessionSpec { class, pool, .. } = spec;
-    let nodes = env.nodes.reg.values().filter(|it| it.pool == *pool && !it.state.is_gone());
+    let nodes = env.nodes.of_pool(pool);
     let offered: BTreeSet<&str> = nodes.flat_map(|it| &it.classes).map(|it| it.as_str()).collect();
     let offered = match listed(&offered) {
         none if none.is_empty() => "no class".to_owned(),
@@ -62,31 +72,29 @@ pub(crate) fn unknown_class(env: &Env, spec: &SessionSpec) -> Refusal {
     Refusal::new(RefusalKind::UnknownClass, Retry::WhenChanged, text)
 }
 
-/// No node was ever in that pool, as far as the registry knows, and managers start none there.
+/// No node was ever in that pool, as far as the registry knows, and nobody described it.
 fn unknown_pool(env: &Env, pool: &PoolName) -> Refusal {
     let nodes = env.nodes.reg.values().map(|it| it.pool.as_str());
-    let pools: BTreeSet<&str> =
-        nodes.chain(env.config.pools.iter().map(|it| it.name.as_str())).collect();
+    let pools: BTreeSet<&str> = nodes.chain(env.nodes.pools.keys().map(PoolName::as_str)).collect();
     let pools = match listed(&pools) {
-        none if none.is_empty() => "there are no nodes".to_owned(),
-        some => format!("there are nodes in {some}"),
+        none if none.is_empty() => "there are no pools".to_owned(),
+        some => format!("the pools are {some}"),
     };
-    let text = format!("pool {pool:?} has no node, and managers start none there; {pools}");
+    let text = format!("there is no pool {pool:?} (ringctl pool create describes one); {pools}");
     Refusal::new(RefusalKind::NoCapacity, Retry::WhenChanged, text)
 }
 
 /// Why an open finds no room in a pool whose nodes are all full; `None` while it may get more.
 pub(crate) fn full_for_good(env: &Env, pool: &PoolName, full: NoNode) -> Option<Refusal> {
     let NoNode::NoRoom { nodes, cordoned } = full else { return None };
-    let config = env.config.pools.iter().find(|it| it.name == *pool);
-    if config.is_some_and(|it| nodes < it.nodes_max) {
+    let settings = env.nodes.settings(pool);
+    if settings.is_some_and(|it| it.provisioner.is_some() && nodes < it.max_nodes) {
         return None;
     }
-    if config.is_none() && env.nodes.reg.values().all(|it| it.pool != *pool) {
+    if settings.is_none() && env.nodes.reg.values().all(|it| it.pool != *pool) {
         return Some(unknown_pool(env, pool));
     }
-    let permille = env.config.load_limit_permille;
-    let limit = format!("(load limit {} of its places)", f64::from(permille) / 1000.0);
+    let limit = format!("(load limit {} of its places)", env.nodes.limit(pool));
     let out = "cordoned or drained (ringctl uncordon ends that)";
     let text = match nodes {
         0 => format!("pool {pool:?} has no node, and may not grow"),
@@ -115,10 +123,9 @@ pub(crate) fn full_for_good(env: &Env, pool: &PoolName, full: NoNode) -> Option<
 
 /// What an open is told that waited for room, or for news of nodes, until its deadline.
 pub(crate) fn no_room_yet(env: &Env, open: &OpenOp) -> Refusal {
-    let (pool, class) = (&open.spec.pool, &open.spec.class);
-    let limit = env.config.load_limit_permille;
+    let pool = &open.spec.pool;
     let retry = Retry::AfterMs(env.config.timing.retry_ms * 5);
-    match env.nodes.choose(pool, class, limit, &[], env.now.mono_ms) {
+    match env.nodes.choose(&open.spec, &[], env.now.mono_ms) {
         Err(full @ NoNode::NoRoom { .. }) => full_for_good(env, pool, full),
         Err(NoNode::Unable) => {
             let text = format!("the nodes of pool {pool:?} that have room take nothing just now");
@@ -177,15 +184,14 @@ impl AwaitingCapacity {
 
 /// Tells the owners of pools how many opens wait there for a node.
 pub(crate) fn tell_pool_owners(led: &mut At<'_>, waiting: &VecDeque<Origin>) {
-    let limit = led.env.config.load_limit_permille;
     // What waits for anything else than room is nothing that a new node would end.
-    let mut lacks: BTreeMap<(&PoolName, &ClassName), bool> = BTreeMap::new();
+    let mut lacks = BTreeMap::new();
     let mut missing: BTreeMap<PoolName, u32> = BTreeMap::new();
     let waiting = waiting.iter().filter_map(|it| led.inbox.live.get(it));
     for OpenOp { spec, .. } in waiting.filter_map(|it| open_in(&it.op)) {
         let nodes = &led.env.nodes;
         let lacks_room = lacks.entry((&spec.pool, &spec.class)).or_insert_with(|| {
-            let choice = nodes.choose(&spec.pool, &spec.class, limit, &[], led.env.now.mono_ms);
+            let choice = nodes.choose(spec, &[], led.env.now.mono_ms);
             matches!(choice, Err(NoNode::NoRoom { .. }))
         });
         if *lacks_room {

@@ -8,7 +8,7 @@ use crate::log::origin::Origin;
 use crate::log::resident::RequestHandler;
 use crate::nodes::registry::{Chosen, NoNode};
 use crate::ports::note::Transition;
-use crate::sessions::capacity::{full_for_good, refuses_for_room, unknown_class};
+use crate::sessions::capacity::{full_for_good, refused_by_pool, refuses_for_room, unknown_class};
 use crate::sessions::read::{key_of, view_at_node, visible};
 use crate::sessions::refusals::start_failed;
 use crate::sessions::remembered::{memory_wait, write_session};
@@ -191,11 +191,11 @@ impl Sessions {
         if !led.lead.has_copies(led.env) {
             return led.enqueue(origin);
         }
-        let limit = led.env.config.load_limit_permille;
-        if let Some(refusal) = refuses_for_room(led, &op) {
+        let refusal = refused_by_pool(led.env, &op).or_else(|| refuses_for_room(led, &op));
+        if let Some(refusal) = refusal {
             return self.reply(led, origin, Err(refusal));
         }
-        match led.env.nodes.choose(&op.spec.pool, &op.spec.class, limit, &[], led.env.now.mono_ms) {
+        match led.env.nodes.choose(&op.spec, &[], led.env.now.mono_ms) {
             Ok(chosen) => {
                 let mut record = new_life(led.env, old, &op, led.stamps_above());
                 remember(&mut record, led.env, &op.request, RequestFate::Opening);

@@ -46,14 +46,7 @@ impl Sessions {
         work.asked = 0;
         let tired = blame == Blame::Session && work.failures >= FAILURES_MAX;
         let refused = work.refused.clone();
-        let limit = led.env.config.load_limit_permille;
-        let choice = led.env.nodes.choose(
-            &record.spec.pool,
-            &record.spec.class,
-            limit,
-            &refused,
-            led.env.now.mono_ms,
-        );
+        let choice = led.env.nodes.choose(&record.spec, &refused, led.env.now.mono_ms);
         match choice {
             Ok(chosen) if !tired && record.state == SessionState::Pending => {
                 self.write_pending(led, key, record, chosen, None);

@@ -52,8 +52,7 @@ impl Sessions {
         }
         let mut others = work.refused.clone();
         others.push(node.clone());
-        let (spec, limit) = (&record.spec, led.env.config.load_limit_permille);
-        let Ok(chosen) = led.env.nodes.choose(&spec.pool, &spec.class, limit, &others, now) else {
+        let Ok(chosen) = led.env.nodes.choose(&record.spec, &others, now) else {
             return false;
         };
         if led.env.nodes.is_unreachable(&chosen.node, now) {

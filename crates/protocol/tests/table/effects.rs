@@ -3,7 +3,7 @@
 use super::Table;
 use rota_docstore::Digest;
 use rota_model::node_msg::ToNode;
-use rota_model::{ManagerNumber, NodeId, PoolName};
+use rota_model::{ManagerNumber, NewNodes, NodeId};
 use rota_protocol::operate::Job;
 use rota_protocol::{CasOutcome, DiskWrite, EffectHandler, Envelope, Input, Note, Reply};
 use rota_ring::Change;
@@ -85,7 +85,7 @@ impl EffectHandler for At<'_> {
         self.give(Input::CasDone { cas, outcome });
     }
 
-    fn provision(&mut self, order: u64, _: PoolName, nodes: Vec<NodeId>) {
+    fn provision(&mut self, order: u64, nodes: Vec<NodeId>, _: NewNodes) {
         self.table.ordered.extend(nodes);
         self.table.orders.push((self.n, order));
     }

@@ -21,8 +21,7 @@ use rota_model::*;
 use rota_protocol::operate::Job;
 use rota_protocol::{
     Answer, Disk, DiskWrite, DocumentsConfig, EffectHandler, Envelope, Input, Manager,
-    ManagerConfig, NodeOrdered, Op, OpResult, Order, Ordered, PoolConfig, Sizes, Timing,
-    Transition,
+    ManagerConfig, NodeOrdered, Op, OpResult, Order, Ordered, Sizes, Timing, Transition,
 };
 use rota_ring::{ConfigState, RingShape, View};
 pub use shelf::Shelf;
@@ -78,8 +77,6 @@ pub struct Table {
     pub checker: Option<Arc<dyn Checker>>,
     /// Places of every node that registers.
     pub places: u32,
-    /// Of managers that start from now on.
-    pub pools: Vec<PoolConfig>,
     /// Nodes that were ordered, in order.
     pub ordered: Vec<NodeId>,
     /// Who ordered them, and the orders' numbers.
@@ -182,8 +179,7 @@ fn config(n: u32, ring: RingShape) -> ManagerConfig {
         ring,
         grpc: format!("m{n}:1"),
         http: String::new(),
-        load_limit_permille: 800,
-        pools: Vec::new(),
+        load_limit: LoadLimit::of_permille(800).expect("within bounds"),
         timing: Timing::default(),
         sizes: Sizes::default(),
         documents: DocumentsConfig::default(),
@@ -244,7 +240,6 @@ impl Table {
             offer: None,
             checker: None,
             places: 100,
-            pools: Vec::new(),
             ordered: Vec::new(),
             orders: Vec::new(),
             late: BTreeSet::new(),
@@ -302,9 +297,8 @@ impl Table {
     fn start_as(&mut self, n: u32, joins: bool, lost: bool) {
         let disk = self.disks.entry(n).or_default().clone();
         let seed = 77 + u64::from(n) * 1_000_003 + self.now_ms * 65_536;
-        let (documents, pools) = (self.documents.clone(), self.pools.clone());
-        let sizes = self.sizes;
-        let config = ManagerConfig { documents, pools, sizes, ..config(n, self.ring.clone()) };
+        let (documents, sizes) = (self.documents.clone(), self.sizes);
+        let config = ManagerConfig { documents, sizes, ..config(n, self.ring.clone()) };
         let mut manager = Manager::new(config, disk, seed, self.now());
         if let Some((operations, schema)) = &self.offer {
             manager.offer(operations.clone(), schema.clone()).expect("it has what managers keep");

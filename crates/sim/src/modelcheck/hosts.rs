@@ -9,8 +9,8 @@ use crate::mutants::Bug;
 use crate::setup::{manager_address, node_address};
 use rota_model::node_msg::{NodeAnswer, ToNode};
 use rota_model::{
-    BootId, ClassDigest, ClassName, ManagerId, ManagerNumber, NodeId, NodeState, Now, PoolName,
-    SessionKey, SessionState, Stamp, Token,
+    BootId, ClassDigest, ClassName, LoadLimit, ManagerId, ManagerNumber, NodeId, NodeState, Now,
+    PoolName, SessionKey, SessionState, Stamp, Token,
 };
 use rota_node::{Node, NodeBounds, NodeConfig, NodeEffect, NodeInput, NodeTiming, StopHow};
 use rota_protocol::{
@@ -326,8 +326,7 @@ fn manager_config(bounds: &Bounds, number: ManagerNumber) -> ManagerConfig {
         ring: bounds.ring(),
         grpc: manager_address(number),
         http: format!("manager-{number}:7600"),
-        load_limit_permille: 1_000,
-        pools: Vec::new(),
+        load_limit: LoadLimit::of_permille(1_000).expect("within bounds"),
         timing: bounds.timing(),
         sizes: bounds.sizes(),
         documents: rota_protocol::DocumentsConfig::default(),

@@ -113,13 +113,13 @@ fn a_folder_of_another_format_is_refused_with_both_versions() {
         let folder = made(kind);
         let owner = folder.path().join("OWNER");
         let text = fs::read_to_string(&owner).expect("text");
-        fs::write(&owner, text.replace("format 5", "format 3")).expect("writes");
+        fs::write(&owner, text.replace("format 6", "format 3")).expect("writes");
         let error = refused(folder.path(), &label(), &settings(kind));
         assert!(
             matches!(&error, EngineError::OtherFormat { found, wanted: 5, .. } if found == "3")
         );
         let text = error.to_string();
-        assert!(text.contains("has format 3; this program knows format 5: start the"), "{text}");
+        assert!(text.contains("has format 3; this program knows format 6: start the"), "{text}");
     }
 }
 

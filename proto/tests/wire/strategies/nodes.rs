@@ -161,7 +161,12 @@ pub fn renew() -> Any<Renew> {
 
 pub fn renewed() -> Any<Renewed> {
     prop_oneof![
-        (epoch(), managers()).prop_map(|(epoch, managers)| Renewed::Granted { epoch, managers }),
+        (epoch(), managers(), proptest::option::of(1..=1_000u32)).prop_map(
+            |(epoch, managers, permille)| {
+                let load_limit = permille.and_then(LoadLimit::of_permille);
+                Renewed::Granted { epoch, managers, load_limit }
+            },
+        ),
         (number(), epoch(), managers()).prop_map(|(judge, epoch, managers)| Renewed::NotJudge {
             judge,
             epoch,

@@ -7,7 +7,7 @@ use proptest::option::of;
 use proptest::prelude::*;
 use proptest::sample::select;
 use rota_docstore::{Document, DocumentParts};
-use rota_messages::documents::{pool_name, session_name};
+use rota_messages::documents::{orders_name, session_name};
 use rota_messages::{Doc, DocKey, DocName, Entry, Identity, PartitionMeta, Write};
 use rota_model::items::Orders;
 use rota_model::*;
@@ -96,11 +96,11 @@ pub fn doc() -> Any<Doc> {
         any::<u64>(),
         vec(name(NodeId::parse), 0..3),
         any::<u64>(),
-        stamp(),
+        ("[a-z ]{0,8}", stamp()),
     )
-        .prop_map(|(pool, decisions, ordered, lapses_wall_ms, now)| {
-            let orders = Orders { decisions, ordered, lapses_wall_ms };
-            Doc::pool_after(None, &pool, orders, now)
+        .prop_map(|(pool, decisions, ordered, lapses_wall_ms, (failure, now))| {
+            let orders = Orders { decisions, ordered, lapses_wall_ms, failure };
+            Doc::orders_after(None, &pool, orders, now)
         });
     let session = record().prop_map(|it| Doc::session_after(None, it));
     prop_oneof![4 => session, 1 => pool, 1 => note()].boxed()
@@ -123,7 +123,7 @@ fn note() -> Any<Doc> {
 pub fn doc_key() -> Any<DocKey> {
     let doc_name = prop_oneof![
         4 => key().prop_map(|key| session_name(&key)),
-        1 => name(PoolName::parse).prop_map(|pool| pool_name(&pool)),
+        1 => name(PoolName::parse).prop_map(|pool| orders_name(&pool)),
     ];
     (slot(), doc_name).prop_map(|(slot, name)| DocKey::new(slot, name)).boxed()
 }

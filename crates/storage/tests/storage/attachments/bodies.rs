@@ -183,9 +183,9 @@ fn a_folder_of_another_manager_or_format_or_in_use_is_refused() {
     assert!(error.to_string().contains("belongs to manager m7 with number 7"), "{error}");
     let owner = folder.path().join("OWNER");
     let text = std::fs::read_to_string(&owner).expect("text");
-    std::fs::write(&owner, text.replace("format 5", "format 3")).expect("writes");
+    std::fs::write(&owner, text.replace("format 6", "format 3")).expect("writes");
     let error = open(disk(), folder.path()).map(drop).expect_err("another format");
-    assert!(error.to_string().contains("has format 3; this program knows format 5"), "{error}");
+    assert!(error.to_string().contains("has format 3; this program knows format 6"), "{error}");
     assert!(error.to_string().contains("start the release that wrote it"), "{error}");
     std::fs::remove_file(&owner).expect("removes");
     let error = open(disk(), folder.path()).map(drop).expect_err("not whole");

@@ -1,8 +1,8 @@
-//! The document of a pool.
+//! The document of a pool's orders.
 
 use super::SCHEMA;
 use rota_docstore::{DocName, Document, DocumentEdit};
-use rota_model::items::{Orders, POOL_CLASS};
+use rota_model::items::{ORDERS_CLASS, Orders};
 use rota_model::{FieldError, Namespace, PoolName, Stamp};
 use std::sync::{Arc, LazyLock};
 
@@ -10,13 +10,13 @@ use std::sync::{Arc, LazyLock};
 static CONFIGURATION: LazyLock<Namespace> =
     LazyLock::new(|| rota_docstore::Spaces::default().configuration().clone());
 
-/// Name of a pool's document.
-pub fn pool_name(pool: &PoolName) -> DocName {
-    DocName::new(&CONFIGURATION, POOL_CLASS, pool.as_str()).expect("names of pools are ids")
+/// Name of the document of a pool's orders.
+pub fn orders_name(pool: &PoolName) -> DocName {
+    DocName::new(&CONFIGURATION, ORDERS_CLASS, pool.as_str()).expect("names of pools are ids")
 }
 
-/// Whether a document of class `pool` is one.
-pub(super) fn is_pool(name: &DocName) -> bool {
+/// Whether a document of class `orders` is one.
+pub(super) fn is_orders(name: &DocName) -> bool {
     name.space() == CONFIGURATION.as_str()
 }
 
@@ -33,7 +33,7 @@ pub(super) fn next(
     now: Stamp,
 ) -> Document {
     let version = before.map_or(now, |it| now.max(it.version().next()));
-    let mut edited = DocumentEdit::new(pool_name(pool), before.cloned(), SCHEMA.clone());
+    let mut edited = DocumentEdit::new(orders_name(pool), before.cloned(), SCHEMA.clone());
     edited.ensure();
     edited.put_one(orders).expect("numbers and names are short");
     edited.settle_at(version, version, Stamp::MIN).expect("one item at a newer version")

@@ -1,0 +1,291 @@
+//! What operators do with pools.
+
+use super::Shared;
+use super::documents::{Failure, mixed_up, operate, sync};
+use super::namespaces::{STEP, configuration};
+use crate::rpc::deadline::deadline_of;
+use rota_docstore::{
+    Body, DocName, Document, Exception, FieldError, Phase, Stamp, SyncRequest, Update, codes,
+};
+use rota_model::items::{ORDERS_CLASS, Orders, POOL_CLASS};
+use rota_model::{NodeState, PoolName, PoolSettings};
+use rota_proto::documents::{in_call, status as exception_status};
+use rota_proto::pool::{CreatePool, PoolLoad, PoolState, SetPool};
+use rota_proto::{pool, v1};
+use rota_protocol::api::{FollowOp, OperateOp};
+use rota_protocol::operate::SPACES_DOCID;
+use rota_protocol::{Answer, DocumentAnswer, DocumentOp, Op};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tokio::time::Instant;
+use tonic::metadata::MetadataMap;
+use tonic::{Request, Response, Status};
+
+/// The service of pools.
+pub struct PoolsService {
+    /// What the services share.
+    pub shared: Arc<Shared>,
+}
+
+/// A pool's description, and its version.
+type Described = Option<(PoolSettings, Stamp)>;
+
+fn document(class: &str, pool: &PoolName) -> Result<SyncRequest, Exception> {
+    let name = DocName::new(&configuration(), class, pool.as_str())?;
+    Ok(SyncRequest { name, held: None })
+}
+
+/// The document in the answer to a question for all of it.
+fn whole(update: Option<Update>) -> Option<Arc<Document>> {
+    match update {
+        Some(Update::Full(document)) if !document.is_deleted() => Some(document),
+        Some(
+            Update::Full(_)
+            | Update::Deleted { .. }
+            | Update::Unchanged { .. }
+            | Update::Changes(_)
+            | Update::Absent { .. }
+            | Update::SourceBehind { .. },
+        )
+        | None => None,
+    }
+}
+
+fn described(document: Option<&Document>) -> Result<Described, Exception> {
+    let Some(document) = document else { return Ok(None) };
+    let settings = document.one::<PoolSettings>()?.unwrap_or_default();
+    Ok(Some((settings, document.version())))
+}
+
+/// Runs one of the operations on pools. Tells what it made of this one, in the same answer.
+async fn configure(
+    shared: &Shared,
+    operation: &str,
+    name: &PoolName,
+    parameters: &Value,
+    admin: String,
+) -> Result<(Described, rota_docstore::Answer), Failure> {
+    let request = rota_docstore::Request::new(configuration(), operation);
+    let mut request = request.with(parameters).map_err(Exception::from)?;
+    request.who.admin = admin;
+    request.syncs = vec![document(POOL_CLASS, name)?];
+    let op = OperateOp { request: Arc::new(request), docid: SPACES_DOCID.to_owned() };
+    let mut answer = operate(shared, op, Instant::now() + STEP).await?;
+    let update = std::mem::take(&mut answer.updates).into_iter().next().map(|it| it.1);
+    let found = described(whole(update).as_deref());
+    Ok((found.map_err(|it| it.at(Phase::Synchronisation))?, answer))
+}
+
+/// What the owner of a pool ordered.
+async fn orders(shared: &Shared, name: &PoolName, deadline: Instant) -> Result<Orders, Failure> {
+    let syncs = vec![document(ORDERS_CLASS, name)?];
+    let updates = sync(shared, None, syncs, false, deadline).await?;
+    let found = whole(updates.into_iter().next().map(|it| it.1));
+    let orders = found.map(|it| it.one::<Orders>()).transpose().map_err(Exception::from)?;
+    Ok(orders.flatten().unwrap_or_default())
+}
+
+/// The nodes of each pool, as this manager knows them.
+async fn loads(shared: &Shared) -> Result<BTreeMap<PoolName, PoolLoad>, Failure> {
+    let stats = shared.mailbox.stats().await?;
+    let mut loads = BTreeMap::<PoolName, PoolLoad>::new();
+    for (reg, load) in stats.nodes.iter().filter(|(reg, _)| !reg.state.is_gone()) {
+        let of_pool = loads.entry(reg.pool.clone()).or_default();
+        of_pool.nodes += 1;
+        of_pool.ready_nodes += u32::from(reg.state == NodeState::Ready);
+        of_pool.places += u64::from(load.places);
+        of_pool.used_places += u64::from(load.used);
+    }
+    Ok(loads)
+}
+
+async fn state(
+    shared: &Shared,
+    name: PoolName,
+    (settings, version): (PoolSettings, Option<Stamp>),
+    load: PoolLoad,
+    deadline: Instant,
+) -> PoolState {
+    let orders = match orders(shared, &name, deadline).await {
+        Ok(mut orders) => {
+            let seen = shared.seen.borrow();
+            orders.ordered.retain(|it| !seen.nodes.contains_key(it));
+            Ok(orders)
+        }
+        Err(failure) => Err(Status::from(failure).message().to_owned()),
+    };
+    PoolState { name, settings, version, load, orders }
+}
+
+fn missing(name: &PoolName) -> Failure {
+    let problem = format!("{name} is not described, and no node says that it is of it");
+    Exception::of_field(codes::DOCUMENT, FieldError::new("name", problem)).into()
+}
+
+impl PoolsService {
+    fn admitted(&self, metadata: &MetadataMap) -> Result<(String, Instant), Status> {
+        Ok((self.shared.check_admin(metadata)?, deadline_of(metadata)))
+    }
+
+    /// Changes a description, and shows the pool.
+    async fn change(
+        &self,
+        operation: &str,
+        name: &PoolName,
+        parameters: &Value,
+        (admin, deadline): (String, Instant),
+    ) -> Result<Response<v1::PoolInfo>, Status> {
+        let shared = &self.shared;
+        let (found, _) = configure(shared, operation, name, parameters, admin).await?;
+        let (settings, version) = found.ok_or_else(|| missing(name))?;
+        let load = loads(shared).await?.remove(name).unwrap_or_default();
+        let said = (settings, Some(version));
+        Ok(Response::new((&state(shared, name.clone(), said, load, deadline).await).into()))
+    }
+
+    async fn get(&self, name: PoolName, deadline: Instant) -> Result<PoolState, Failure> {
+        let shared = &self.shared;
+        let updates = sync(shared, None, vec![document(POOL_CLASS, &name)?], false, deadline);
+        let update = updates.await?.into_iter().next().map(|it| it.1);
+        let found = described(whole(update).as_deref())?;
+        let load = loads(shared).await?.remove(&name);
+        if found.is_none() && load.is_none() {
+            return Err(missing(&name));
+        }
+        let said = found.map_or_else(Default::default, |(settings, it)| (settings, Some(it)));
+        Ok(state(shared, name, said, load.unwrap_or_default(), deadline).await)
+    }
+
+    async fn list(&self, deadline: Instant) -> Result<v1::ListPoolsResponse, Failure> {
+        let (mut since, mut pools) = (Stamp::MIN, BTreeMap::new());
+        loop {
+            let op = Op::Documents(DocumentOp::Follow(FollowOp { since, wait_ms: 0, held: None }));
+            let answer = self.shared.mailbox.call(op, deadline).await?;
+            let Answer::Documents(DocumentAnswer::Followed { documents: news, .. }) = answer else {
+                return Err(mixed_up(&answer));
+            };
+            // As many as go into one message; the rest is newer.
+            let Some(latest) = news.iter().map(|it| it.version()).max() else { break };
+            since = latest;
+            for document in news.iter().filter(|it| it.name().class() == POOL_CLASS) {
+                let name = PoolName::parse(document.name().docid()).map_err(Exception::from)?;
+                let alive = (!document.is_deleted()).then_some(&**document);
+                match described(alive)? {
+                    Some((settings, version)) => pools.insert(name, (settings, Some(version))),
+                    None => pools.remove(&name),
+                };
+            }
+        }
+        let mut loads = loads(&self.shared).await?;
+        for name in loads.keys() {
+            pools.entry(name.clone()).or_default();
+        }
+        let mut listed = v1::ListPoolsResponse::default();
+        for (name, said) in pools {
+            let load = loads.remove(&name).unwrap_or_default();
+            listed.pools.push((&state(&self.shared, name, said, load, deadline).await).into());
+        }
+        Ok(listed)
+    }
+}
+
+/// What `pool.remove` answers.
+fn existed(body: &Body) -> bool {
+    match body {
+        Body::Json(text) => {
+            let answer: Result<Value, _> = serde_json::from_str(text.as_str());
+            answer.is_ok_and(|it| it["existed"] == true)
+        }
+        Body::Nothing | Body::Binary { .. } => false,
+    }
+}
+
+/// The parameters of the operation `pool.set`: `null` for a field that gets its default.
+fn setting(set: &SetPool) -> Value {
+    let Ok(Value::Object(mut all)) = serde_json::to_value(&set.settings) else {
+        unreachable!("settings are an object with texts as keys")
+    };
+    let counts = |field: &&str| set.fields.is_empty() || set.fields.iter().any(|it| it == field);
+    let fields = PoolSettings::FIELDS.into_iter().filter(counts);
+    let settings: Map<String, Value> =
+        fields.map(|field| (field.to_owned(), all.remove(field).unwrap_or(Value::Null))).collect();
+    json!({"name": set.name, "allow_missing": set.allow_missing, "settings": settings})
+}
+
+#[tonic::async_trait]
+impl v1::pools_server::Pools for PoolsService {
+    async fn create_pool(
+        &self,
+        request: Request<v1::CreatePoolRequest>,
+    ) -> Result<Response<v1::PoolInfo>, Status> {
+        let asked = async {
+            let by = self.admitted(request.metadata())?;
+            let CreatePool { name, settings } =
+                pool::create(request.into_inner()).map_err(|it| exception_status(&it))?;
+            let parameters = json!({"name": name, "settings": settings});
+            self.change("pool.create", &name, &parameters, by).await
+        };
+        asked.await.map_err(|it| in_call("pool.create", it))
+    }
+
+    async fn list_pools(
+        &self,
+        request: Request<v1::ListPoolsRequest>,
+    ) -> Result<Response<v1::ListPoolsResponse>, Status> {
+        Ok(Response::new(self.list(deadline_of(request.metadata())).await?))
+    }
+
+    async fn get_pool(
+        &self,
+        request: Request<v1::GetPoolRequest>,
+    ) -> Result<Response<v1::PoolInfo>, Status> {
+        let asked = async {
+            let name = pool::name(&request.get_ref().name).map_err(|it| exception_status(&it))?;
+            let state = self.get(name, deadline_of(request.metadata())).await?;
+            Ok::<_, Status>(Response::new((&state).into()))
+        };
+        asked.await.map_err(|it| in_call("pool.get", it))
+    }
+
+    async fn set_pool(
+        &self,
+        request: Request<v1::SetPoolRequest>,
+    ) -> Result<Response<v1::PoolInfo>, Status> {
+        let asked = async {
+            let by = self.admitted(request.metadata())?;
+            let set = pool::set(request.into_inner()).map_err(|it| exception_status(&it))?;
+            self.change("pool.set", &set.name, &setting(&set), by).await
+        };
+        asked.await.map_err(|it| in_call("pool.set", it))
+    }
+
+    async fn delete_pool(
+        &self,
+        request: Request<v1::DeletePoolRequest>,
+    ) -> Result<Response<v1::DeletePoolResponse>, Status> {
+        let asked = async {
+            let (admin, _) = self.admitted(request.metadata())?;
+            let name = pool::name(&request.get_ref().name).map_err(|it| exception_status(&it))?;
+            let load = loads(&self.shared).await?.remove(&name).unwrap_or_default();
+            if load.nodes > 0 {
+                let message = format!(
+                    "{} of pool {name} are there; drain and stop them first",
+                    if load.nodes == 1 {
+                        "a node".to_owned()
+                    } else {
+                        format!("{} nodes", load.nodes)
+                    }
+                );
+                return Err(Failure::from(Exception::business("NODES", message)).into());
+            }
+            let parameters = json!({"name": name});
+            let (_, answer) =
+                configure(&self.shared, "pool.remove", &name, &parameters, admin).await?;
+            Ok::<_, Status>(Response::new(v1::DeletePoolResponse {
+                existed: existed(&answer.body),
+            }))
+        };
+        asked.await.map_err(|it| in_call("pool.remove", it))
+    }
+}

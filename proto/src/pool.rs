@@ -1,0 +1,265 @@
+//! Pools: what operators say of them, and what they are shown.
+
+use crate::documents::exception::invalid;
+use crate::mistakes::Mistakes;
+use crate::v1;
+use crate::wire::{WireError, named};
+use rota_docstore::Exception;
+use rota_model::items::Orders;
+use rota_model::{
+    FieldError, LoadLimit, NodeId, Policy, PoolName, PoolSettings, ProvisionerName, Stamp,
+};
+
+/// A pool as operators see it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PoolState {
+    /// Its name.
+    pub name: PoolName,
+    /// What was said of it.
+    pub settings: PoolSettings,
+    /// Version of its description; `None`: nobody described it.
+    pub version: Option<Stamp>,
+    /// What is there.
+    pub load: PoolLoad,
+    /// What was ordered and has not come; or why that is not known.
+    pub orders: Result<Orders, String>,
+}
+
+/// The nodes of a pool, as one manager knows them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PoolLoad {
+    /// Nodes that are not gone.
+    pub nodes: u32,
+    /// Those of them that are READY.
+    pub ready_nodes: u32,
+    /// Places of all of them.
+    pub places: u64,
+    /// Places that are used.
+    pub used_places: u64,
+}
+
+/// A pool to describe.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CreatePool {
+    /// Its name.
+    pub name: PoolName,
+    /// What is said of it.
+    pub settings: PoolSettings,
+}
+
+/// What to change of a pool.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SetPool {
+    /// Its name.
+    pub name: PoolName,
+    /// The new settings.
+    pub settings: PoolSettings,
+    /// The names of those that count; none: all.
+    pub fields: Vec<String>,
+    /// It is described if it was not.
+    pub allow_missing: bool,
+}
+
+/// Checks the name of a pool.
+pub fn name(text: &str) -> Result<PoolName, Exception> {
+    PoolName::parse(text).map_err(|it| invalid(vec![FieldError::new("name", it.problem)]))
+}
+
+/// Checks a description.
+pub fn create(request: v1::CreatePoolRequest) -> Result<CreatePool, Exception> {
+    let mut mistakes = Mistakes::default();
+    let name = mistakes.note_in("name", PoolName::parse_new(&request.name));
+    let settings = settings(request.settings.unwrap_or_default(), &mut mistakes);
+    for mistake in settings.mistakes() {
+        mistakes.note::<()>(Err(mistake));
+    }
+    mistakes.all(name.map(|name| CreatePool { name, settings }))
+}
+
+/// Checks a change. Whether the settings fit together is known only with those that stay.
+pub fn set(request: v1::SetPoolRequest) -> Result<SetPool, Exception> {
+    let mut mistakes = Mistakes::default();
+    let name = mistakes.note_in("name", PoolName::parse_new(&request.name));
+    let settings = settings(request.settings.unwrap_or_default(), &mut mistakes);
+    for (at, field) in request.fields.iter().enumerate() {
+        if !PoolSettings::FIELDS.contains(&field.as_str()) {
+            let known = PoolSettings::FIELDS.join(", ");
+            let problem = format!("is {field:?}, no field of a pool; there are {known}");
+            mistakes.note::<()>(Err(FieldError::new(format!("fields[{at}]"), problem)));
+        }
+    }
+    let (fields, allow_missing) = (request.fields, request.allow_missing);
+    mistakes.all(name.map(|name| SetPool { name, settings, fields, allow_missing }))
+}
+
+fn settings(wire: v1::PoolSettings, mistakes: &mut Mistakes) -> PoolSettings {
+    let load_limit = wire.load_limit.and_then(|it| mistakes.note(LoadLimit::parse(it)));
+    let policy = mistakes.given("policy", &wire.policy, Policy::parse);
+    let provisioner = mistakes.given("provisioner", &wire.provisioner, ProvisionerName::parse_new);
+    PoolSettings {
+        description: wire.description,
+        provisioner: provisioner.flatten(),
+        places: wire.places,
+        load_limit,
+        policy: policy.flatten().unwrap_or_default(),
+        min_nodes: wire.min_nodes,
+        max_nodes: wire.max_nodes,
+        warm_places: wire.warm_places,
+        namespaces: mistakes.namespaces("namespaces", &wire.namespaces),
+    }
+}
+
+impl From<&PoolSettings> for v1::PoolSettings {
+    fn from(it: &PoolSettings) -> Self {
+        let provisioner = it.provisioner.as_ref().map(|it| it.as_str().to_owned());
+        Self {
+            description: it.description.clone(),
+            provisioner: provisioner.unwrap_or_default(),
+            places: it.places,
+            load_limit: it.load_limit.map(LoadLimit::share),
+            policy: it.policy.as_str().to_owned(),
+            min_nodes: it.min_nodes,
+            max_nodes: it.max_nodes,
+            warm_places: it.warm_places,
+            namespaces: it.namespaces.iter().map(|it| it.as_str().to_owned()).collect(),
+        }
+    }
+}
+
+impl From<&CreatePool> for v1::CreatePoolRequest {
+    fn from(it: &CreatePool) -> Self {
+        Self { name: it.name.as_str().into(), settings: Some((&it.settings).into()) }
+    }
+}
+
+impl From<&SetPool> for v1::SetPoolRequest {
+    fn from(it: &SetPool) -> Self {
+        Self {
+            name: it.name.as_str().into(),
+            settings: Some((&it.settings).into()),
+            fields: it.fields.clone(),
+            allow_missing: it.allow_missing,
+        }
+    }
+}
+
+impl From<&PoolState> for v1::PoolInfo {
+    fn from(it: &PoolState) -> Self {
+        let PoolLoad { nodes, ready_nodes, places, used_places } = it.load;
+        let orders = it.orders.clone().unwrap_or_default();
+        Self {
+            name: it.name.as_str().into(),
+            settings: Some((&it.settings).into()),
+            version: it.version.map_or(0, Stamp::as_u64),
+            nodes,
+            ready_nodes,
+            places,
+            used_places,
+            ordered: orders.ordered.iter().map(|it| it.as_str().into()).collect(),
+            failure: orders.failure,
+            orders_unknown: it.orders.as_ref().err().cloned(),
+        }
+    }
+}
+
+impl TryFrom<v1::PoolInfo> for PoolState {
+    type Error = WireError;
+    fn try_from(it: v1::PoolInfo) -> Result<Self, WireError> {
+        let mut mistakes = Mistakes::default();
+        let settings = settings(it.settings.unwrap_or_default(), &mut mistakes);
+        let settings = mistakes.found(Some(settings)).map_err(|mut it| it.swap_remove(0));
+        let version = match it.version {
+            0 => None,
+            number => Some(crate::documents::document::stamp("PoolInfo.version", number)?),
+        };
+        let ordered = it.ordered.iter().map(|it| named("PoolInfo.ordered", NodeId::parse(it)));
+        let ordered = ordered.collect::<Result<_, _>>()?;
+        let orders = Orders { ordered, failure: it.failure, ..Orders::default() };
+        Ok(Self {
+            name: named("PoolInfo.name", PoolName::parse(&it.name))?,
+            settings: named("PoolInfo.settings", settings)?,
+            version,
+            load: PoolLoad {
+                nodes: it.nodes,
+                ready_nodes: it.ready_nodes,
+                places: it.places,
+                used_places: it.used_places,
+            },
+            orders: it.orders_unknown.map_or(Ok(orders), Err),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rota_model::Namespace;
+
+    fn full() -> PoolSettings {
+        PoolSettings {
+            description: "for shops".into(),
+            provisioner: Some(ProvisionerName::parse("process").unwrap()),
+            places: 10,
+            load_limit: LoadLimit::of_permille(750),
+            policy: Policy::Spread,
+            min_nodes: 1,
+            max_nodes: 9,
+            warm_places: 3,
+            namespaces: vec![Namespace::parse("shop").unwrap()],
+        }
+    }
+
+    #[test]
+    fn pools_and_requests_about_them_come_back_as_they_went() {
+        let name = PoolName::parse("small").unwrap();
+        let asked = CreatePool { name: name.clone(), settings: full() };
+        assert_eq!(create((&asked).into()).unwrap(), asked);
+        let fields = vec!["places".to_owned()];
+        let asked = SetPool { name, settings: full(), fields, allow_missing: true };
+        assert_eq!(set((&asked).into()).unwrap(), asked);
+        let orders = Orders {
+            ordered: vec![NodeId::parse("small-1-0").unwrap()],
+            failure: "no such program".into(),
+            ..Orders::default()
+        };
+        let load = PoolLoad { nodes: 3, ready_nodes: 2, places: 30, used_places: 7 };
+        for (version, orders) in
+            [(None, Ok(orders)), (Some(Stamp::MIN.next()), Err("its owner is away".to_owned()))]
+        {
+            let settings = full();
+            let name = asked.name.clone();
+            let state = PoolState { name, settings, version, load, orders };
+            assert_eq!(PoolState::try_from(v1::PoolInfo::from(&state)).unwrap(), state);
+        }
+    }
+
+    #[test]
+    fn every_mistake_about_a_pool_is_told() {
+        let wrong = v1::PoolSettings {
+            load_limit: Some(1.5),
+            policy: "fast".into(),
+            provisioner: "\n".into(),
+            places: 3,
+            namespaces: vec!["a/b".into()],
+            ..v1::PoolSettings::default()
+        };
+        let fields = |refused: Exception| {
+            let told = refused.details().fields.iter().map(|it| it.field.clone());
+            told.collect::<Vec<_>>()
+        };
+        let request = v1::CreatePoolRequest { name: String::new(), settings: Some(wrong.clone()) };
+        let told = fields(create(request).unwrap_err());
+        assert_eq!(
+            told,
+            ["name", "load_limit", "policy", "provisioner", "namespaces[0]", "places"]
+        );
+        let request = v1::SetPoolRequest {
+            name: "p".into(),
+            settings: Some(wrong),
+            fields: vec!["places".into(), "size".into()],
+            allow_missing: false,
+        };
+        let told = fields(set(request).unwrap_err());
+        assert_eq!(told, ["load_limit", "policy", "provisioner", "namespaces[0]", "fields[1]"]);
+    }
+}

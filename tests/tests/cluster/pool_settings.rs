@@ -1,0 +1,130 @@
+//! Pools as operators describe them, over real processes.
+
+use rota_model::Retry;
+use rota_tests::sessions::{CALL, open, opened};
+use rota_tests::{Cluster, PATIENCE, TestFolder, eventually};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Node-agents, all started by managers.
+fn nodes(cluster: &Cluster) -> usize {
+    cluster.processes().iter().filter(|it| it.is_agent()).count()
+}
+
+async fn shown(cluster: &Cluster, pool: &str) -> Value {
+    cluster.ringctl(&["pool", "show", pool, "-o", "json"]).await.json()
+}
+
+async fn eventually_shown(cluster: &Cluster, pool: &str, field: &str, wanted: Value) {
+    eventually(&format!("{field} of pool {pool} is {wanted}"), PATIENCE, async || {
+        let found = shown(cluster, pool).await;
+        if found[field] == wanted { Ok(()) } else { Err(found.to_string()) }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_is_described_grows_keeps_its_minimum_and_goes_by_its_limit() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &["--nodes", "0"]).await;
+    let client = cluster.client();
+    let error = client.open(open("a", "counter"), CALL).await.unwrap_err();
+    assert_eq!((error.reason(), error.retry()), ("NO_CAPACITY", Retry::WhenChanged), "{error:?}");
+    assert!(error.to_string().contains("ringctl pool create"), "{error}");
+    let missing = cluster.ringctl(&["pool", "show", "default", "-o", "json"]).await.error();
+    assert_eq!(missing["reason"], "N-DOCUMENT", "{missing}");
+
+    let create = ["pool", "create", "default", "--provisioner", "process", "--places", "10"];
+    let create = [&create[..], &["--max-nodes", "2", "-o", "json"]].concat();
+    let created = cluster.ringctl(&create).await.json();
+    assert_eq!((&created["provisioner"], &created["nodes"]), (&json!("process"), &json!(0)));
+    // Whoever asks again gets the same answer; another description is refused.
+    let again = cluster.ringctl(&create).await.json();
+    assert_eq!(again["version"], created["version"]);
+    let other = ["pool", "create", "default", "--policy", "spread", "-o", "json"];
+    assert_eq!(cluster.ringctl(&other).await.error()["reason"], "A-EXISTS");
+
+    opened(&client, "a", "counter").await;
+    assert_eq!(nodes(&cluster), 1);
+    eventually_shown(&cluster, "default", "used_places", json!(1)).await;
+    let set = ["pool", "set", "default", "--min-nodes", "2", "-o", "json"];
+    assert_eq!(cluster.ringctl(&set).await.json()["min_nodes"], 2);
+    eventually_shown(&cluster, "default", "ready_nodes", json!(2)).await;
+    assert_eq!(nodes(&cluster), 2);
+
+    // At the limit of 0.8 two nodes of ten places take sixteen; at 1 they take all twenty.
+    for number in 1..16 {
+        opened(&client, &format!("s{number}"), "counter").await;
+    }
+    let wait = Duration::from_secs(3);
+    let error = client.open(open("s16", "counter"), wait).await.unwrap_err();
+    assert_eq!(error.reason(), "NO_CAPACITY", "{error:?}");
+    let set = ["pool", "set", "default", "--load-limit", "1", "-o", "json"];
+    assert_eq!(cluster.ringctl(&set).await.json()["load_limit"], json!(1.0));
+    for number in 16..20 {
+        let answer = client.open(open(&format!("s{number}"), "counter"), CALL * 2).await;
+        answer.unwrap_or_else(|error| panic!("s{number}: {error:?}"));
+    }
+    let refused = cluster.ringctl(&["pool", "delete", "default", "-o", "json"]).await.error();
+    assert_eq!(refused["reason"], "A-NODES", "{refused}");
+
+    // Every manager knows it, also when the one that owns the description is gone.
+    cluster.kill_manager(0).await;
+    for manager in [1, 2] {
+        let list = cluster.ringctl_at(manager, &["pool", "list", "-o", "json"]).await.json();
+        assert_eq!(list["pools"][0]["name"], "default", "{list}");
+        assert_eq!(list["pools"][0]["max_nodes"], 2, "{list}");
+    }
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_of_pools_is_applied_once_and_a_dry_run_changes_nothing() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &["--nodes", "0"]).await;
+    let file = folder.at("pools.toml");
+    std::fs::write(&file, "[pool.big]\nload_limit = 0.5\npolicy = \"spread\"\n[pool.small]\n").unwrap();
+    let actions = |answer: &Value| {
+        let pools = answer["pools"].as_array().unwrap();
+        pools.iter().map(|it| it["action"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let dry = ["apply", "-f", &file, "--dry-run", "-o", "json"];
+    let apply = ["apply", "-f", &file, "-o", "json"];
+    assert_eq!(actions(&cluster.ringctl(&dry).await.json()), ["created", "created"]);
+    let none = cluster.ringctl(&["pool", "list", "-o", "json"]).await.json();
+    assert_eq!(none["pools"], json!([]));
+    assert_eq!(actions(&cluster.ringctl(&apply).await.json()), ["created", "created"]);
+    assert_eq!(actions(&cluster.ringctl(&apply).await.json()), ["unchanged", "unchanged"]);
+    std::fs::write(&file, "[pool.big]\npolicy = \"spread\"\n").unwrap();
+    let changed = cluster.ringctl(&apply).await.json();
+    assert_eq!(actions(&changed), ["changed"]);
+    assert_eq!(changed["pools"][0]["changes"][0]["field"], "load_limit", "{changed}");
+    assert_eq!(shown(&cluster, "big").await["load_limit"], Value::Null);
+    std::fs::write(&file, "[pool.big]\nplaces = 3\nsize = 1\n").unwrap();
+    let refused = cluster.ringctl(&apply).await.error();
+    assert!(refused.to_string().contains("size"), "{refused}");
+    let gone = cluster.ringctl(&["pool", "delete", "small", "-o", "json"]).await.json();
+    assert_eq!(gone["existed"], true);
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_provisioner_that_no_manager_has_is_told_to_operators_and_to_who_waits() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &["--nodes", "0"]).await;
+    let create = ["pool", "create", "default", "--provisioner", "nonesuch", "--places", "1"];
+    let create = [&create[..], &["--max-nodes", "1", "-o", "json"]].concat();
+    cluster.ringctl(&create).await.json();
+    eventually("the refusal says why", PATIENCE, async || {
+        let wait = Duration::from_millis(1_500);
+        let error = cluster.client().open(open("a", "counter"), wait).await.unwrap_err();
+        let text = error.to_string();
+        if text.contains("no provisioner \"nonesuch\"") { Ok(()) } else { Err(text) }
+    })
+    .await;
+    let found = shown(&cluster, "default").await;
+    let failure = found["failure"].as_str().unwrap_or_default();
+    assert!(failure.contains("no provisioner \"nonesuch\""), "{found}");
+    assert_eq!(nodes(&cluster), 0);
+    cluster.end().await;
+}
