@@ -262,7 +262,7 @@ mod tests {
 
     fn writes() -> Vec<DiskWrite> {
         let orders =
-            Orders { decisions: 3, ordered: Vec::new(), lapses_wall_ms: 9, failure: String::new() };
+            Orders { decisions: 3, ordered: Vec::new(), lapses_wall_ms: 9, ..Orders::default() };
         let doc = Doc::orders_after(None, &PoolName::default_pool(), orders, Stamp::MIN);
         let doc = Arc::new(doc);
         let key = DocKey::new(SlotId(5), doc.name().clone());
@@ -340,7 +340,7 @@ mod tests {
         let wall_ms = Clock::start().now().wall_ms;
         let day_ms = 24 * 3_600_000;
         let orders =
-            Orders { decisions: 3, ordered: Vec::new(), lapses_wall_ms: 9, failure: String::new() };
+            Orders { decisions: 3, ordered: Vec::new(), lapses_wall_ms: 9, ..Orders::default() };
         let ahead = Stamp::from_epoch_ms(wall_ms + day_ms);
         let doc = Arc::new(Doc::orders_after(None, &PoolName::default_pool(), orders, ahead));
         let key = DocKey::new(SlotId(5), doc.name().clone());

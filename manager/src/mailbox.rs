@@ -325,7 +325,7 @@ mod tests {
             attributes: Arc::new(attributes),
         };
         let request = RequestId::parse("r").unwrap();
-        Op::Open(OpenOp { key, spec, request, remember: true })
+        Op::Open(OpenOp { key, spec, pool_named: true, request, remember: true })
     }
 
     #[tokio::test]

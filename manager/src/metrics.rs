@@ -471,6 +471,7 @@ mod tests {
             places: 10,
             classes: Vec::new(),
             digests: std::collections::BTreeMap::new(),
+            facts: std::collections::BTreeMap::new(),
             sandbox: None,
             renew_ms: 0,
             state,

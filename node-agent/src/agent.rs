@@ -9,7 +9,7 @@ use crate::mailbox::{Event, Mailbox};
 use crate::managers::{self, Channels, Hearing, Report, Reporter};
 use crate::runtime::{Runtime, StartOrder};
 use crate::session_log;
-use crate::settings::digests;
+use crate::settings::texts;
 use rota_model::node_msg::{FromNode, Register, Renewed, ToNode};
 use rota_model::{
     BootId, ClassName, ClusterName, NodeState, PoolName, Refusal, RefusalKind, RequestId, Retry,
@@ -235,14 +235,15 @@ impl Agent {
 
     /// New opens get these; what runs keeps its own.
     fn on_classes(&mut self, classes: BTreeMap<ClassName, Class>) {
-        let digests = digests(&classes);
-        if self.leaving.is_some() || digests == self.node.config().classes {
+        let texts = texts(&classes);
+        if self.leaving.is_some() || texts == self.node.config().classes {
             return tracing::info!("the classes were read again, and nothing changes");
         }
-        let shown: Vec<String> = digests.iter().map(|(name, it)| format!("{name} {it}")).collect();
+        let shown: Vec<String> =
+            texts.iter().map(|(name, it)| format!("{name} {}", it.digest)).collect();
         tracing::info!(classes = shown.join(", "), "the classes were read again");
         self.parts.runtime.offer(classes);
-        self.node.offer(digests);
+        self.node.offer(texts);
         self.register();
     }
 

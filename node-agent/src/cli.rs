@@ -85,7 +85,7 @@ pub struct RunArgs {
     /// How many sessions the node can hold, 1 to 1000000. `ringctl dev` gives its nodes 1000.
     #[arg(long, default_value_t = 100)]
     pub places: u32,
-    /// Load (places used over places) from which on the node takes no more, above 0 to 1.
+    /// Load (places used over places) from which on the node takes no more, above 0 to 1. A pool with a limit of its own goes before.
     #[arg(long, default_value_t = 0.8)]
     pub load_limit: f64,
     /// Folder with class files (*.toml), which are read again at SIGHUP: new opens get the new text, and what

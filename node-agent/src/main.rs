@@ -75,7 +75,7 @@ fn main() -> ExitCode {
                 if classes.is_empty() {
                     eprintln!("no class files (*.toml) in {}", args.classes.display());
                 }
-                classes.values().for_each(|it| println!("{} {}", it.name, it.digest));
+                classes.values().for_each(|it| println!("{} {}", it.name, it.text.digest));
                 for (name, why) in offer::missing(&classes) {
                     eprintln!("class {name}: {why}; a node here does not offer it");
                 }

@@ -9,7 +9,7 @@ use rota_daemon::{Log, may_hold_data, may_listen};
 use rota_membership::ConsulAddress;
 use rota_model::address::Address;
 use rota_model::{
-    BootId, ClassDigest, ClassName, ClusterName, FieldError, NodeId, PoolName, Sandbox,
+    BootId, ClassName, ClassText, ClusterName, FieldError, NodeId, PoolName, Sandbox,
 };
 use rota_node::class::{Class, ClassKind, parse_classes};
 use rota_node::{NodeBounds, NodeConfig, NodeTiming};
@@ -107,7 +107,7 @@ pub fn check(args: &RunArgs) -> Result<Settings, Vec<String>> {
             if mistakes.0.is_empty() =>
         {
             let offer = Offer::of(classes, &ability);
-            let classes = digests(&offer.classes);
+            let classes = texts(&offer.classes);
             Ok(Settings {
                 config: NodeConfig { classes, ..config },
                 offer,
@@ -239,8 +239,8 @@ pub fn read_classes(folder: &Path) -> Result<BTreeMap<ClassName, Class>, Vec<Str
 }
 
 /// Which texts of classes these are.
-pub fn digests(classes: &BTreeMap<ClassName, Class>) -> BTreeMap<ClassName, ClassDigest> {
-    classes.iter().map(|(name, class)| (name.clone(), class.digest)).collect()
+pub fn texts(classes: &BTreeMap<ClassName, Class>) -> BTreeMap<ClassName, ClassText> {
+    classes.iter().map(|(name, class)| (name.clone(), class.text.clone())).collect()
 }
 
 /// The same, for `check`: what programs cannot reach on this machine is a mistake, too.

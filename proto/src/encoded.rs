@@ -57,7 +57,7 @@ mod tests {
 
     fn pool(decisions: u64) -> Arc<Doc> {
         let orders =
-            Orders { decisions, ordered: Vec::new(), lapses_wall_ms: 9, failure: String::new() };
+            Orders { decisions, ordered: Vec::new(), lapses_wall_ms: 9, ..Orders::default() };
         Arc::new(Doc::orders_after(None, &PoolName::default_pool(), orders, Stamp::MIN))
     }
 

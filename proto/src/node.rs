@@ -10,12 +10,12 @@ use crate::wire::{
 use rota_model::address::Address;
 use rota_model::node_msg::{
     Alive, Blame, DeadToken, ENDED_BOOTS_MAX, FromNode, NodeAnswer, NodeCall, NodeLoad, Register,
-    Registered, Renew, Renewed, ReportItem, ScanFate, ScanItem, SlotRange, ToNode,
+    Registered, Renew, Renewed, ReportItem, ScanFate, ScanItem, SlotRange, ToNode, ToldLimit,
 };
 use rota_model::{
-    BootId, ClassDigest, ClassName, ClusterName, Epoch, Exit, FieldError, GRACE_MS_MAX, LeaseTimes,
-    LoadLimit, ManagerNumber, NAME_BYTES_MAX, NodeId, NodeState, PoolName, Reason, RequestId,
-    Sandbox, SlotId, Token,
+    BootId, ClassDigest, ClassFacts, ClassName, ClusterName, Epoch, Exit, FieldError, GRACE_MS_MAX,
+    LeaseTimes, LoadLimit, ManagerNumber, NAME_BYTES_MAX, NodeId, NodeState, PoolName, Reason,
+    RequestId, Sandbox, SlotId, Token,
 };
 use std::collections::BTreeMap;
 
@@ -329,7 +329,8 @@ pub fn register_request(cluster: &ClusterName, register: Register) -> v1::Regist
         pool: register.pool.as_str().into(),
         places: register.places,
         classes: register.classes.iter().map(|it| it.as_str().into()).collect(),
-        class_digests: digests(&register.digests),
+        class_digests: digests(register.digests.iter().map(|(name, it)| (name, *it))),
+        class_facts: facts(&register.facts),
         sandbox: sandbox_text(register.sandbox),
         state: register.state.as_str().into(),
         renew_ms: register.lease.renew_ms,
@@ -360,6 +361,7 @@ pub fn register(cluster: &ClusterName, it: v1::RegisterRequest) -> Result<Regist
     }
     let classes = it.classes.iter().map(|class| ClassName::parse(class)).collect();
     let digests = digests_from("RegisterRequest.class_digests", it.class_digests)?;
+    let facts = facts_from("RegisterRequest.class_facts", it.class_facts)?;
     Ok(Register {
         node: named("RegisterRequest.node", NodeId::parse(&it.node))?,
         boot: BootId(it.boot),
@@ -369,6 +371,7 @@ pub fn register(cluster: &ClusterName, it: v1::RegisterRequest) -> Result<Regist
         places: it.places,
         classes: named("RegisterRequest.classes", classes)?,
         digests,
+        facts,
         sandbox: sandbox_from("RegisterRequest.sandbox", &it.sandbox)?,
         state,
         lease: LeaseTimes {
@@ -378,6 +381,21 @@ pub fn register(cluster: &ClusterName, it: v1::RegisterRequest) -> Result<Regist
         },
         tombstone_ms: it.tombstone_ms,
     })
+}
+
+impl From<&ClassFacts> for v1::ClassFacts {
+    fn from(it: &ClassFacts) -> Self {
+        let pool = it.pool.as_ref().map(|it| it.as_str().to_owned());
+        Self { pool: pool.unwrap_or_default() }
+    }
+}
+
+impl TryFrom<v1::ClassFacts> for ClassFacts {
+    type Error = WireError;
+    fn try_from(it: v1::ClassFacts) -> Result<Self, WireError> {
+        let pool = (!it.pool.is_empty()).then(|| PoolName::parse(&it.pool)).transpose();
+        Ok(Self { pool: named("ClassFacts.pool", pool)? })
+    }
 }
 
 /// Empty when the node did not say.
@@ -392,8 +410,28 @@ pub(crate) fn sandbox_from(field: &'static str, text: &str) -> Result<Option<San
     Sandbox::parse(text).map(Some).map_err(|problem| WireError::new(field, problem))
 }
 
-pub(crate) fn digests(of: &BTreeMap<ClassName, ClassDigest>) -> BTreeMap<String, String> {
-    of.iter().map(|(name, digest)| (name.to_string(), digest.to_string())).collect()
+/// Those that say something.
+pub(crate) fn facts<'a>(
+    of: impl IntoIterator<Item = (&'a ClassName, &'a ClassFacts)>,
+) -> BTreeMap<String, v1::ClassFacts> {
+    let said = of.into_iter().filter(|(_, it)| !it.is_default());
+    said.map(|(name, it)| (name.to_string(), it.into())).collect()
+}
+
+pub(crate) fn facts_from(
+    field: &'static str,
+    facts: BTreeMap<String, v1::ClassFacts>,
+) -> Result<BTreeMap<ClassName, ClassFacts>, WireError> {
+    let read = facts
+        .into_iter()
+        .map(|(name, it)| Ok((named(field, ClassName::parse(&name))?, ClassFacts::try_from(it)?)));
+    read.collect()
+}
+
+pub(crate) fn digests<'a>(
+    of: impl IntoIterator<Item = (&'a ClassName, ClassDigest)>,
+) -> BTreeMap<String, String> {
+    of.into_iter().map(|(name, digest)| (name.to_string(), digest.to_string())).collect()
 }
 
 pub(crate) fn digests_from(
@@ -476,7 +514,11 @@ impl From<Renewed> for v1::RenewResponse {
         use v1::renew_response::{Granted, Lost, NotJudge, NotServing, Result as Wire};
         let (result, epoch, known) = match renewed {
             Renewed::Granted { epoch, managers, load_limit } => {
-                let load_limit_permille = load_limit.map(LoadLimit::permille);
+                let load_limit_permille = match load_limit {
+                    ToldLimit::Nothing => None,
+                    ToldLimit::AsStarted => Some(0),
+                    ToldLimit::Of(limit) => Some(limit.permille()),
+                };
                 (Wire::Granted(Granted { load_limit_permille }), epoch, managers)
             }
             Renewed::NotJudge { judge, epoch, managers } => {
@@ -496,11 +538,15 @@ impl TryFrom<v1::RenewResponse> for Renewed {
         let (epoch, managers) = (Epoch(renewed.epoch), managers_from(renewed.managers));
         Ok(match required("RenewResponse.result", renewed.result)? {
             Wire::Granted(it) => {
-                let limit = it.load_limit_permille.map(|permille| {
-                    let wrong = || FieldError::new("load_limit_permille", "must be 1 to 1000");
-                    LoadLimit::of_permille(permille).ok_or_else(wrong)
-                });
-                let load_limit = named("RenewResponse.granted", limit.transpose())?;
+                let load_limit = match it.load_limit_permille {
+                    None => ToldLimit::Nothing,
+                    Some(0) => ToldLimit::AsStarted,
+                    Some(permille) => {
+                        let wrong = || FieldError::new("load_limit_permille", "must be 0 to 1000");
+                        let limit = LoadLimit::of_permille(permille).ok_or_else(wrong);
+                        ToldLimit::Of(named("RenewResponse.granted", limit)?)
+                    }
+                };
                 Renewed::Granted { epoch, managers, load_limit }
             }
             Wire::NotJudge(it) => {

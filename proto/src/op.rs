@@ -25,6 +25,7 @@ impl From<OpenOp> for v1::OpenOp {
             spec: Some(op.spec.into()),
             request: op.request.as_str().into(),
             remember: op.remember,
+            pool_named: op.pool_named,
         }
     }
 }
@@ -37,6 +38,7 @@ impl TryFrom<v1::OpenOp> for OpenOp {
             spec: convert("OpenOp.spec", op.spec)?,
             request: named("OpenOp.request", RequestId::parse(&op.request))?,
             remember: op.remember,
+            pool_named: op.pool_named,
         })
     }
 }

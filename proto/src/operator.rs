@@ -1,6 +1,6 @@
 //! What operators see: the View, partitions and nodes.
 
-use crate::node::{digests, digests_from, sandbox_from, sandbox_text};
+use crate::node::{digests, digests_from, facts, facts_from, sandbox_from, sandbox_text};
 use crate::record::stamp;
 use crate::v1;
 use crate::wire::{WireError, convert, count, named, required};
@@ -280,7 +280,8 @@ fn node_stats((node, load): &(NodeReg, NodeLoad)) -> v1::NodeStats {
         used: load.used,
         places: load.places,
         classes: node.classes.iter().map(|it| it.as_str().into()).collect(),
-        class_digests: digests(&node.digests),
+        class_digests: digests(node.digests.iter().map(|(name, it)| (name, *it))),
+        class_facts: facts(&node.facts),
         sandbox: sandbox_text(node.sandbox),
         wish: wish_text(node.wish).into(),
         closes_at_ms: closes_at_ms(node.wish),
@@ -327,6 +328,7 @@ fn node_stats_from(it: v1::NodeStats) -> Result<(NodeReg, NodeLoad), WireError> 
         places: it.places,
         classes: named("NodeStats.classes", classes)?,
         digests: digests_from("NodeStats.class_digests", it.class_digests)?,
+        facts: facts_from("NodeStats.class_facts", it.class_facts)?,
         sandbox: sandbox_from("NodeStats.sandbox", &it.sandbox)?,
         renew_ms: 0,
         state: NodeState::parse(&it.state).ok_or_else(|| {

@@ -2,13 +2,16 @@
 
 use crate::documents::exception::invalid;
 use crate::mistakes::Mistakes;
+use crate::node::{digests, digests_from, facts, facts_from};
 use crate::v1;
 use crate::wire::{WireError, named};
 use rota_docstore::Exception;
 use rota_model::items::Orders;
 use rota_model::{
-    FieldError, LoadLimit, NodeId, Policy, PoolName, PoolSettings, ProvisionerName, Stamp,
+    ClassName, ClassText, FieldError, LoadLimit, NodeId, Policy, PoolName, PoolSettings,
+    ProvisionerName, Stamp,
 };
+use std::collections::BTreeMap;
 
 /// A pool as operators see it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -19,6 +22,8 @@ pub struct PoolState {
     pub settings: PoolSettings,
     /// Version of its description; `None`: nobody described it.
     pub version: Option<Stamp>,
+    /// The text that counts of each class that its nodes have or had.
+    pub texts: BTreeMap<ClassName, ClassText>,
     /// What is there.
     pub load: PoolLoad,
     /// What was ordered and has not come; or why that is not known.
@@ -70,7 +75,11 @@ pub fn create(request: v1::CreatePoolRequest) -> Result<CreatePool, Exception> {
     let mut mistakes = Mistakes::default();
     let name = mistakes.note_in("name", PoolName::parse_new(&request.name));
     let settings = settings(request.settings.unwrap_or_default(), &mut mistakes);
-    for mistake in settings.mistakes() {
+    let wrong = match &name {
+        Some(name) => settings.mistakes_of(name),
+        None => settings.mistakes(),
+    };
+    for mistake in wrong {
         mistakes.note::<()>(Err(mistake));
     }
     mistakes.all(name.map(|name| CreatePool { name, settings }))
@@ -156,6 +165,8 @@ impl From<&PoolState> for v1::PoolInfo {
             places,
             used_places,
             ordered: orders.ordered.iter().map(|it| it.as_str().into()).collect(),
+            class_digests: digests(it.texts.iter().map(|(name, it)| (name, it.digest))),
+            class_facts: facts(it.texts.iter().map(|(name, it)| (name, &it.facts))),
             failure: orders.failure,
             orders_unknown: it.orders.as_ref().err().cloned(),
         }
@@ -174,11 +185,19 @@ impl TryFrom<v1::PoolInfo> for PoolState {
         };
         let ordered = it.ordered.iter().map(|it| named("PoolInfo.ordered", NodeId::parse(it)));
         let ordered = ordered.collect::<Result<_, _>>()?;
+        let mut facts = facts_from("PoolInfo.class_facts", it.class_facts)?;
+        let digests = digests_from("PoolInfo.class_digests", it.class_digests)?;
+        let texts = digests.into_iter().map(|(name, digest)| {
+            let facts = facts.remove(&name).unwrap_or_default();
+            (name, ClassText { digest, facts })
+        });
+        let texts = texts.collect();
         let orders = Orders { ordered, failure: it.failure, ..Orders::default() };
         Ok(Self {
             name: named("PoolInfo.name", PoolName::parse(&it.name))?,
             settings: named("PoolInfo.settings", settings)?,
             version,
+            texts,
             load: PoolLoad {
                 nodes: it.nodes,
                 ready_nodes: it.ready_nodes,
@@ -193,7 +212,7 @@ impl TryFrom<v1::PoolInfo> for PoolState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rota_model::Namespace;
+    use rota_model::{ClassDigest, ClassFacts, Namespace};
 
     fn full() -> PoolSettings {
         PoolSettings {
@@ -223,12 +242,18 @@ mod tests {
             ..Orders::default()
         };
         let load = PoolLoad { nodes: 3, ready_nodes: 2, places: 30, used_places: 7 };
+        let named = ClassFacts { pool: Some(asked.name.clone()) };
+        let texts = BTreeMap::from([
+            (ClassName::parse("a").unwrap(), ClassDigest(1).into()),
+            (ClassName::parse("b").unwrap(), ClassText { digest: ClassDigest(2), facts: named }),
+        ]);
         for (version, orders) in
             [(None, Ok(orders)), (Some(Stamp::MIN.next()), Err("its owner is away".to_owned()))]
         {
             let settings = full();
             let name = asked.name.clone();
-            let state = PoolState { name, settings, version, load, orders };
+            let texts = texts.clone();
+            let state = PoolState { name, settings, version, texts, load, orders };
             assert_eq!(PoolState::try_from(v1::PoolInfo::from(&state)).unwrap(), state);
         }
     }

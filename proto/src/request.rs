@@ -119,10 +119,12 @@ pub fn open(
     let attributes = mistakes.attributes(request.attributes);
     let name = mistakes.request(&request.request_id, fresh);
     let op = (|| {
-        let pool = pool?.unwrap_or_else(PoolName::default_pool);
+        let pool = pool?;
+        let pool_named = pool.is_some();
+        let pool = pool.unwrap_or_else(PoolName::default_pool);
         let spec = SessionSpec { class: class?, pool, attributes: attributes? };
         let (request, remember) = name?;
-        Some(OpenOp { key: key?, spec, request, remember })
+        Some(OpenOp { key: key?, spec, pool_named, request, remember })
     })();
     mistakes.finish(op)
 }
@@ -231,7 +233,7 @@ impl From<OpenOp> for v1::OpenRequest {
             id: op.key.id.as_str().into(),
             class: op.spec.class.as_str().into(),
             attributes: Arc::unwrap_or_clone(op.spec.attributes),
-            pool: op.spec.pool.as_str().into(),
+            pool: if op.pool_named { op.spec.pool.as_str().into() } else { String::new() },
             request_id: if op.remember { op.request.as_str().into() } else { String::new() },
         }
     }

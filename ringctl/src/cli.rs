@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::apply::ApplyArguments;
 use crate::bench::{BenchCommand, echo::EchoArguments};
 use crate::dev::DevArguments;
 use crate::document::DocumentCommand;
@@ -12,6 +13,7 @@ use crate::leave::{CancelArguments, LeaveArguments};
 use crate::namespace::NamespaceArguments;
 use crate::node::NodeCommand;
 use crate::output::{Format, Out};
+use crate::pool::PoolArguments;
 use crate::session::SessionCommand;
 use crate::signal::SignalArguments;
 use crate::verify::VerifyArguments;
@@ -57,6 +59,11 @@ pub enum Command {
     Document(DocumentCommand),
     /// Create, list, switch off and on, export, import and delete namespaces.
     Namespace(NamespaceArguments),
+    /// Describe, list, change and delete pools of nodes.
+    Pool(PoolArguments),
+    /// Make pools be what a file says of them. Pools that it does not name are left alone. The first
+    /// failure stops it; repeating it is safe.
+    Apply(ApplyArguments),
     /// Show the ring: managers, partitions, nodes.
     Inspect(InspectArguments),
     /// Say where a session belongs, who holds it, where it runs, and why.
@@ -259,9 +266,8 @@ mod tests {
         let (mut out, written) = Out::captured(Format::Table);
         completion(Shell::Bash, &mut out).unwrap();
         let script = written.text();
-        for command in
-            ["inspect", "session", "document", "namespace", "import", "drain", "uncordon", "verify"]
-        {
+        let some = "inspect session document namespace import pool apply drain uncordon verify";
+        for command in some.split(' ') {
             assert!(script.contains(command), "{command}");
         }
         assert!(!script.contains("bench-echo") && !script.contains("bench__echo"), "{script}");

@@ -3,6 +3,8 @@
 //! * [`session`]: open, get, close, list, watch sessions and send them events.
 //! * [`document`]: read and list documents, list and run operations, store and fetch attachments, export.
 //! * [`namespace`]: create, list, switch off and on, export, import, delete namespaces.
+//! * [`pool`]: describe, list, change and delete pools of nodes.
+//! * [`apply`]: make pools be what a file says of them.
 //! * [`inspect`]: the ring as tables and as a drawing.
 //! * [`explain`]: where a session belongs, who holds it, and why.
 //! * [`verify`]: whether everything is as it should be, proved.
@@ -16,6 +18,7 @@
 //!
 //! Data goes to stdout, everything else to stderr; exit code 0, 1 (failed) or 2 (usage).
 
+mod apply;
 mod bench;
 mod cli;
 mod connect;
@@ -34,6 +37,7 @@ mod length_of_time;
 mod namespace;
 mod node;
 mod output;
+mod pool;
 mod restore;
 #[cfg(test)]
 mod ring_example;
@@ -114,6 +118,8 @@ fn run(cli: &Cli, out: &mut Out) -> anyhow::Result<()> {
             Command::Namespace(arguments) => {
                 namespace::run(arguments, &cli.endpoints()?, out).await
             }
+            Command::Pool(arguments) => pool::run(arguments, &cli.endpoints()?, out).await,
+            Command::Apply(arguments) => apply::run(arguments, &cli.endpoints()?, out).await,
             Command::Inspect(arguments) => inspect::run(arguments, &cli.endpoints()?, out).await,
             Command::Explain(arguments) => explain::run(arguments, &cli.endpoints()?, out).await,
             Command::Verify(arguments) => verify::run(arguments, &cli.endpoints()?, out).await,

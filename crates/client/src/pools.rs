@@ -84,12 +84,21 @@ impl Pools {
         self.one(v1::SetPoolRequest::from(set), wait).await
     }
 
-    /// All pools, by name.
+    /// All pools, by name. Those that do not fit into one answer are asked for after it, each within `wait`.
     pub async fn list(&self, wait: Duration) -> Result<Vec<PoolState>, CallError> {
-        let answered = self.client.call(self.keyed(v1::ListPoolsRequest {}), wait).await?;
-        let states = answered.answer.pools.into_iter().map(PoolState::try_from);
-        let states: Result<Vec<_>, _> = states.collect();
-        states.map_err(|it| unreadable(&it, &answered.endpoint))
+        let (mut states, mut after) = (Vec::<PoolState>::new(), String::new());
+        loop {
+            let answered =
+                self.client.call(self.keyed(v1::ListPoolsRequest { after }), wait).await?;
+            let v1::ListPoolsResponse { pools, more } = answered.answer;
+            let goes_on = more && !pools.is_empty();
+            let here: Result<Vec<_>, _> = pools.into_iter().map(PoolState::try_from).collect();
+            states.extend(here.map_err(|it| unreadable(&it, &answered.endpoint))?);
+            match states.last() {
+                Some(last) if goes_on => after = last.name.as_str().to_owned(),
+                Some(_) | None => return Ok(states),
+            }
+        }
     }
 
     /// Takes the description of a pool away, which must have no nodes. Says whether there was one.

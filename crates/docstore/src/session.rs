@@ -4,10 +4,11 @@
 
 use crate::schema::{Keyed, Schema, Singleton};
 use rota_model::items::{
-    MACHINE_ITEM, Machine, ORDERS_CLASS, ORDERS_ITEM, Orders, POOL_CLASS, REQUEST_CLASS,
-    REQUEST_ITEM, Remembered, SESSION_CLASS, SETTINGS_ITEM, SPEC_ITEM, STANDING_ITEM, Standing,
+    CLASS_ITEM, MACHINE_ITEM, Machine, ORDERS_CLASS, ORDERS_ITEM, Orders, POOL_CLASS,
+    REQUEST_CLASS, REQUEST_ITEM, Remembered, SESSION_CLASS, SETTINGS_ITEM, SPEC_ITEM,
+    STANDING_ITEM, Standing,
 };
-use rota_model::{PoolSettings, SessionSpec};
+use rota_model::{ClassText, PoolSettings, SessionSpec};
 
 impl Singleton for SessionSpec {
     const CLASS: &'static str = SPEC_ITEM;
@@ -29,6 +30,10 @@ impl Singleton for PoolSettings {
     const CLASS: &'static str = SETTINGS_ITEM;
 }
 
+impl Keyed for ClassText {
+    const CLASS: &'static str = CLASS_ITEM;
+}
+
 impl Singleton for Orders {
     const CLASS: &'static str = ORDERS_ITEM;
 }
@@ -44,7 +49,7 @@ impl Schema {
                 .keyed::<Remembered>()
         })
         .class(REQUEST_CLASS, |it| it.keyed::<Remembered>())
-        .class(POOL_CLASS, |it| it.singleton::<PoolSettings>())
+        .class(POOL_CLASS, |it| it.singleton::<PoolSettings>().keyed::<ClassText>())
         .class(ORDERS_CLASS, |it| it.singleton::<Orders>())
     }
 }

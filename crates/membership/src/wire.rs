@@ -151,8 +151,8 @@ pub(crate) fn not_older(state: ConfigState, floor: Floor) -> Result<ConfigState,
 mod tests {
     use super::*;
     use rota_model::{
-        BootId, ClassDigest, ClassName, ClusterTimes, ManagerId, ManagerNumber, NodeId, NodeState,
-        Nonce, PoolName, Sandbox,
+        BootId, ClassDigest, ClassFacts, ClassName, ClusterTimes, ManagerId, ManagerNumber, NodeId,
+        NodeState, Nonce, PoolName, Sandbox,
     };
     use rota_ring::{Claim, NodeWish};
 
@@ -177,6 +177,10 @@ mod tests {
             places: 4,
             classes: vec![ClassName::parse("builtin").unwrap()],
             digests: BTreeMap::from([(ClassName::parse("builtin").unwrap(), ClassDigest(7))]),
+            facts: BTreeMap::from([(
+                ClassName::parse("builtin").unwrap(),
+                ClassFacts { pool: Some(PoolName::default_pool()) },
+            )]),
             sandbox: Some(Sandbox::Basic),
             renew_ms: 3_000,
             state: NodeState::Ready,

@@ -18,6 +18,8 @@ pub struct OpenOp {
     pub key: SessionKey,
     /// What to run when it does not live.
     pub spec: SessionSpec,
+    /// Whether the caller named the pool in `spec`; else its class does.
+    pub pool_named: bool,
     /// Names the request; a repetition gets the same answer.
     pub request: RequestId,
     /// False when the entry manager made the id up because the caller gave none: then an EXISTED

@@ -14,7 +14,7 @@
 //! Beside it lie documents of class [`REQUEST_CLASS`], each with one more item [`REQUEST_ITEM`].
 //!
 //! A pool is the document of class [`POOL_CLASS`] in the space for configuration whose id is the pool's name,
-//! with the item [`SETTINGS_ITEM`] ([`crate::PoolSettings`]). What its owner ordered is the document of class
+//! with the item [`SETTINGS_ITEM`] ([`crate::PoolSettings`]) and items [`CLASS_ITEM`] ([`crate::ClassText`]). What its owner ordered is the document of class
 //! [`ORDERS_CLASS`] with that id, and the item [`ORDERS_ITEM`].
 
 use crate::digest::AttributesDigest;
@@ -44,6 +44,8 @@ pub const MACHINE_ITEM: &str = "machine";
 pub const REQUEST_ITEM: &str = "request";
 /// The singleton that holds the [`crate::PoolSettings`] of a pool.
 pub const SETTINGS_ITEM: &str = "settings";
+/// The items of a pool that hold a [`crate::ClassText`] each; their keys are names of classes.
+pub const CLASS_ITEM: &str = "class";
 /// The singleton that holds the [`Orders`] of a pool.
 pub const ORDERS_ITEM: &str = "orders";
 
@@ -129,10 +131,16 @@ pub enum RememberedFate {
 pub struct Orders {
     /// Counts decisions; names of new nodes are made from it.
     pub decisions: u64,
-    /// Nodes that were ordered last, and those that were before and may still come.
+    /// Nodes that were ordered, and are expected.
     pub ordered: Vec<NodeId>,
-    /// When the order lapses, in milliseconds since 1970.
+    /// When they are expected no longer, in milliseconds since 1970.
     pub lapses_wall_ms: u64,
+    /// Nodes that were ordered before, and are overdue: they may come all the same.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub overdue: Vec<NodeId>,
+    /// When they are given up, in milliseconds since 1970.
+    #[serde(default)]
+    pub given_up_wall_ms: u64,
     /// Why the last order started nothing, for people; empty while all is well.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub failure: String,

@@ -3,6 +3,7 @@
 //! Managers send [`ToNode`] over one batched stream per node and get a [`FromNode`] for each call.
 //! Nodes send [`Register`], [`Renew`] and reports to managers.
 
+use crate::class_facts::ClassFacts;
 use crate::digest::ClassDigest;
 use crate::epoch::{BootId, Epoch, LogPos, Token};
 use crate::ids::{ClassName, ManagerNumber, NodeId, PoolName, RequestId, SessionKey, SlotId};
@@ -330,6 +331,8 @@ pub struct Register {
     pub classes: Vec<ClassName>,
     /// Which texts of these it has.
     pub digests: BTreeMap<ClassName, ClassDigest>,
+    /// What these texts say, where that is not what a text without a word of it says.
+    pub facts: BTreeMap<ClassName, ClassFacts>,
     /// The best that it can keep a program from; `None` when it did not say.
     pub sandbox: Option<Sandbox>,
     /// READY, or REMOVED when it leaves with nothing running.
@@ -364,6 +367,18 @@ pub struct Renew {
     pub load: NodeLoad,
 }
 
+/// What a node is told of the load limit of its pool.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum ToldLimit {
+    /// Nothing: what was told last holds.
+    #[default]
+    Nothing,
+    /// The pool has none: as the node was started.
+    AsStarted,
+    /// That.
+    Of(LoadLimit),
+}
+
 /// Answer to a [`Renew`].
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Renewed {
@@ -373,8 +388,8 @@ pub enum Renewed {
         epoch: Epoch,
         /// Managers to renew with.
         managers: Vec<(ManagerNumber, String)>,
-        /// T of its pool; `None`: as the node was started.
-        load_limit: Option<LoadLimit>,
+        /// T of its pool.
+        load_limit: ToldLimit,
     },
     /// Load taken; another manager judges this node.
     NotJudge {

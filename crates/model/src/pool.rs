@@ -1,6 +1,7 @@
 //! What operators say of a pool of nodes.
 
-use crate::ids::{Namespace, PoolName, ProvisionerName, check_text};
+use crate::class_facts::ClassText;
+use crate::ids::{ClassName, Namespace, PoolName, ProvisionerName, check_text};
 use crate::refusal::FieldError;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -14,6 +15,9 @@ pub const PLACES_MAX: u32 = 1_000_000;
 
 /// Longest description, in bytes.
 pub const POOL_TEXT_BYTES_MAX: usize = 1_024;
+
+/// Longest name of a pool whose nodes are started, in bytes.
+pub const GROWING_NAME_BYTES_MAX: usize = 64;
 
 /// Most namespaces that a pool may list.
 pub const POOL_NAMESPACES_MAX: usize = 64;
@@ -220,6 +224,23 @@ impl PoolSettings {
         wrong
     }
 
+    /// Every mistake, that of the pool's name included: names of nodes that are started begin with it, and so do
+    /// their folders.
+    pub fn mistakes_of(&self, name: &PoolName) -> Vec<FieldError> {
+        let mut wrong = self.mistakes();
+        let text = name.as_str();
+        if self.provisioner.is_some()
+            && (text.len() > GROWING_NAME_BYTES_MAX || text.contains('/') || text.starts_with('.'))
+        {
+            let problem = format!(
+                "is {text:?}; with a provisioner it has at most {GROWING_NAME_BYTES_MAX} bytes, no slash, and \
+                 no dot at its beginning"
+            );
+            wrong.push(FieldError::new("name", problem));
+        }
+        wrong
+    }
+
     /// Whether sessions of a namespace may run there.
     pub fn admits(&self, namespace: &Namespace) -> bool {
         self.namespaces.is_empty() || self.namespaces.contains(namespace)
@@ -235,12 +256,21 @@ pub struct NewNodes {
     pub provisioner: ProvisionerName,
     /// Places of each.
     pub places: u32,
-    /// T.
+    /// T until they are told that of the pool.
     pub load_limit: LoadLimit,
 }
 
-/// The pools that are described.
-pub type PoolsByName = BTreeMap<PoolName, PoolSettings>;
+/// What managers know of a pool.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct KnownPool {
+    /// What operators said; `None`: nobody described it.
+    pub settings: Option<PoolSettings>,
+    /// The text that counts of each class that its nodes have or had.
+    pub texts: BTreeMap<ClassName, ClassText>,
+}
+
+/// The pools that managers know of.
+pub type PoolsByName = BTreeMap<PoolName, KnownPool>;
 
 #[cfg(test)]
 mod tests {
@@ -278,6 +308,17 @@ mod tests {
         };
         assert_eq!(fields(&wrong), ["description", "places", "max_nodes", "namespaces"]);
         assert_eq!(fields(&PoolSettings { min_nodes: 5, ..grown() }), ["min_nodes"]);
+    }
+
+    #[test]
+    fn a_pool_whose_nodes_are_started_has_a_name_that_begins_theirs() {
+        let wrong = |name: &str, it: PoolSettings| it.mistakes_of(&PoolName::parse(name).unwrap());
+        for name in ["a/b", ".a", &"x".repeat(65)] {
+            let told = wrong(name, grown());
+            assert_eq!(told.iter().map(|it| &*it.field).collect::<Vec<_>>(), ["name"], "{name}");
+            assert_eq!(wrong(name, PoolSettings::default()), []);
+        }
+        assert_eq!(wrong(&"x".repeat(64), grown()), []);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What a node is told about itself, and every time and bound of it in one place.
 
 use rota_model::{
-    BootId, ClassDigest, ClassName, FieldError, LeaseTimes, NodeId, TimeOrder, times_out_of_order,
+    BootId, ClassName, ClassText, FieldError, LeaseTimes, NodeId, TimeOrder, times_out_of_order,
 };
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub struct NodeConfig {
     /// last judge of this, whatever managers believe.
     pub load_limit_permille: u32,
     /// Classes that it can run, and which texts of them.
-    pub classes: BTreeMap<ClassName, ClassDigest>,
+    pub classes: BTreeMap<ClassName, ClassText>,
     /// Times.
     pub timing: NodeTiming,
     /// Bounds.

@@ -52,9 +52,20 @@ fn every_class_that_ships_is_without_mistakes() {
 #[test]
 fn a_digest_names_the_text_of_a_class_as_sha256sum_does() {
     let text = "name = \"c\"\nkind = \"machine\"\nstates = [\"a\"]\ninitial = \"a\"\n";
-    let digest = Class::parse("c.toml", text).unwrap().digest;
+    let digest = Class::parse("c.toml", text).unwrap().text.digest;
     assert_eq!(digest.to_string(), "e794918919f978b2");
-    assert_ne!(Class::parse("c.toml", &format!("# new\n{text}")).unwrap().digest, digest);
+    assert_ne!(Class::parse("c.toml", &format!("# new\n{text}")).unwrap().text.digest, digest);
+}
+
+#[test]
+fn a_class_may_name_its_pool() {
+    let text = "name = \"c\"\nkind = \"machine\"\nstates = [\"a\"]\ninitial = \"a\"\n";
+    let pool = |text: &str| Class::parse("c.toml", text).map(|it| it.text.facts.pool);
+    assert_eq!(pool(text), Ok(None));
+    let named = pool(&format!("pool = \"gpu\"\n{text}")).unwrap().unwrap();
+    assert_eq!(named.as_str(), "gpu");
+    let mistakes = pool(&format!("pool = \"a\\u0000\"\n{text}")).unwrap_err();
+    assert_eq!((mistakes.len(), mistakes[0].field.as_str()), (1, "pool"));
 }
 
 #[test]
@@ -198,7 +209,7 @@ transitions = [
         "c.toml: transitions[5].from is missing",
         "c.toml: transitions[5].to is missing",
         "c.toml: transitions[6] must be a table { from, event, to }",
-        "c.toml: colour is not a field; known are name, kind, attributes, states, initial, final, \
+        "c.toml: colour is not a field; known are name, kind, attributes, pool, states, initial, final, \
          events, transitions, report_states",
     ];
     assert_eq!(list, expected);
@@ -235,7 +246,7 @@ env = { "A=B" = "x", C = "}" , D = 1 }
 ready = { port = false, speed = 1 }
 start_timeout = "1h"
 grace = "6m"
-pool = "default"
+memory = "default"
 attributes = { x = 1 }
 "#,
     ));
@@ -254,7 +265,7 @@ attributes = { x = 1 }
         "c.toml: start_timeout is \"1h\"; it must be a whole number with ms, s or m, like \"10s\" \
          (100ms to 10m)",
         "c.toml: grace is \"6m\"; it must be 0s to 5m",
-        "c.toml: pool is not a field; known are name, kind, attributes, argv, env, port, ports, ready, \
+        "c.toml: memory is not a field; known are name, kind, attributes, pool, argv, env, port, ports, ready, \
          start_timeout, grace, stop_signal, kill_mode, options, sandbox",
     ];
     assert_eq!(list, expected);
@@ -408,7 +419,7 @@ fn without_a_right_kind_the_other_fields_are_looked_at_all_the_same() {
         "c.toml: states is a number; it must be a list",
         "c.toml: states is missing or empty; a machine has at least one state",
         "c.toml: initial is missing",
-        "c.toml: speed is not a field; known are name, kind, attributes, states, initial, final, \
+        "c.toml: speed is not a field; known are name, kind, attributes, pool, states, initial, final, \
          events, transitions, report_states",
     ];
     assert_eq!(list, expected);

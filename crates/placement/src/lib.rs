@@ -60,7 +60,8 @@ pub struct PoolNodes {
     pub there: u32,
     /// Nodes that were ordered and are on their way.
     pub ordered: u32,
-    /// Nodes that were ordered and are overdue: nobody counts on them, and they have their place in the maximum.
+    /// Nodes that were ordered and are overdue. They may come all the same, so they have their place in the
+    /// maximum; who waits does not count on them.
     pub overdue: u32,
     /// How many more sessions those that are there take.
     pub free: u32,
@@ -75,19 +76,17 @@ pub fn nodes_to_start(pool: &PoolSettings, limit: LoadLimit, nodes: PoolNodes) -
         return 0;
     }
     let room = pool.load_limit.unwrap_or(limit).room(pool.places).max(1);
-    let will_be = nodes.there.saturating_add(nodes.ordered);
-    let may_be = will_be.saturating_add(nodes.overdue);
-    let coming = nodes.free.saturating_add(nodes.ordered.saturating_mul(room));
-    let wanted = if nodes.waiting > 0 {
-        // Who waits found no room in any node that is there.
-        let rest = nodes.waiting.saturating_sub(nodes.ordered.saturating_mul(room));
-        rest.saturating_add(pool.warm_places)
+    let may_be = nodes.there.saturating_add(nodes.ordered).saturating_add(nodes.overdue);
+    let places = |nodes: u32| nodes.saturating_mul(room);
+    let missing = if nodes.waiting > 0 {
+        // Who waits found no room in any node that is there, and does not count on those that are overdue.
+        nodes.waiting.saturating_add(pool.warm_places).saturating_sub(places(nodes.ordered))
     } else {
-        pool.warm_places.saturating_sub(coming)
+        let coming = places(nodes.ordered.saturating_add(nodes.overdue));
+        pool.warm_places.saturating_sub(nodes.free.saturating_add(coming))
     };
-    let for_places = wanted.div_ceil(room);
-    let for_minimum = pool.min_nodes.saturating_sub(will_be);
-    for_places.max(for_minimum).min(pool.max_nodes.saturating_sub(may_be))
+    let for_minimum = pool.min_nodes.saturating_sub(may_be);
+    missing.div_ceil(room).max(for_minimum).min(pool.max_nodes.saturating_sub(may_be))
 }
 
 #[cfg(test)]
@@ -156,6 +155,9 @@ mod tests {
         // Who waits must not use up what is kept free.
         let waits = PoolNodes { there: 1, waiting: 8, ..Default::default() };
         assert_eq!(started(&kept, waits), 3);
+        assert_eq!(started(&kept, PoolNodes { ordered: 3, ..waits }), 0);
+        // A node that takes long is not ordered again for what nobody waits for.
+        assert_eq!(started(&kept, PoolNodes { overdue: 3, ..Default::default() }), 0);
     }
 
     proptest! {
@@ -177,6 +179,17 @@ mod tests {
                 prop_assert!(load.used < load.places);
                 prop_assert!(load_permille(load) < u64::from(permille));
             }
+        }
+
+        #[test]
+        fn what_was_ordered_is_enough_unless_the_maximum_is_reached(
+            (places, max, min, warm) in (1u32..50, 0u32..50, 0u32..50, 0u32..1_000),
+            (there, free, waiting) in (0u32..60, 0u32..200, 0u32..2_000),
+        ) {
+            let pool = PoolSettings { min_nodes: min, warm_places: warm, ..pool(places, max) };
+            let nodes = PoolNodes { there, free, waiting, ..PoolNodes::default() };
+            let ordered = started(&pool, nodes);
+            prop_assert_eq!(started(&pool, PoolNodes { ordered, ..nodes }), 0);
         }
 
         #[test]

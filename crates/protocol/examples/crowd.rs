@@ -98,6 +98,7 @@ fn config(id: &ManagerId, ring: RingShape) -> ManagerConfig {
 fn open(index: u64) -> Result<Op, Box<dyn Error>> {
     let id = SessionId::parse(&format!("s{index}"))?;
     Ok(Op::Open(OpenOp {
+        pool_named: true,
         key: SessionKey::new(Namespace::default_space(), id),
         spec: SessionSpec {
             class: ClassName::parse("builtin")?,
@@ -131,6 +132,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         places: u32::MAX,
         classes: vec![ClassName::parse("builtin")?],
         digests: std::collections::BTreeMap::new(),
+        facts: std::collections::BTreeMap::new(),
         sandbox: None,
         state: NodeState::Ready,
         lease: LeaseTimes { renew_ms: 3_000, lease_term_ms: 8_000, lease_kill_ms: 12_000 },

@@ -61,4 +61,5 @@ pub mod operate {
     pub use crate::ports::slots::{CONFIGURATION, SPACES_DOCID, slot_of, slot_of_spaces};
     pub use crate::ports::work::{Job, Worked};
     pub use crate::settings::documents::{AdminKey, DocumentsConfig};
+    pub use rota_messages::documents::read_pool;
 }

@@ -20,6 +20,7 @@ fn register(node: &str, boot: u64) -> Register {
         places: 4,
         classes: Vec::new(),
         digests: std::collections::BTreeMap::new(),
+        facts: std::collections::BTreeMap::new(),
         sandbox: None,
         state: NodeState::Ready,
         lease: LEASE,

@@ -2,7 +2,9 @@
 
 use crate::node_order::NodeWish;
 use crate::view::View;
-use rota_model::{BootId, ClassDigest, ClassName, Epoch, NodeId, NodeState, PoolName, Sandbox};
+use rota_model::{
+    BootId, ClassDigest, ClassFacts, ClassName, Epoch, NodeId, NodeState, PoolName, Sandbox,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,6 +27,9 @@ pub struct NodeReg {
     /// Which texts of these it has, as far as it told.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub digests: BTreeMap<ClassName, ClassDigest>,
+    /// What these texts say, where they say anything that managers decide by.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub facts: BTreeMap<ClassName, ClassFacts>,
     /// The best that it can keep a program from, if it told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<Sandbox>,

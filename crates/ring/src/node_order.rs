@@ -144,9 +144,9 @@ impl NodeReg {
         if self.is_forgotten() {
             return Ok(None);
         }
-        let (classes, digests) = (Vec::new(), BTreeMap::new());
+        let (classes, digests, facts) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
         let (wish, revision) = (NodeWish::Forgotten, self.revision + 1);
-        Ok(Some(NodeReg { wish, classes, digests, revision, ..self.clone() }))
+        Ok(Some(NodeReg { wish, classes, digests, facts, revision, ..self.clone() }))
     }
 
     /// Whether only a trace of it is left, which nobody is shown.
@@ -182,6 +182,7 @@ mod tests {
             places: 4,
             classes: Vec::new(),
             digests: BTreeMap::new(),
+            facts: BTreeMap::new(),
             sandbox: None,
             renew_ms: 0,
             state,

@@ -354,6 +354,7 @@ fn op_of(request: &Asked, class: &str) -> Op {
     let (key, name) = (request.key.clone(), request.request.clone());
     match request.wish {
         Wish::Open => Op::Open(OpenOp {
+            pool_named: true,
             key,
             spec: SessionSpec {
                 class: ClassName::parse(class).expect("a short name"),

@@ -158,7 +158,7 @@ impl Setup {
             load_limit_permille: 800,
             classes: BTreeMap::from([(
                 ClassName::parse(CLASS).expect("a short name"),
-                ClassDigest(1),
+                ClassDigest(1).into(),
             )]),
             timing: NodeTiming {
                 renew_ms: timing.renew_ms,

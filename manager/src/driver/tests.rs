@@ -117,7 +117,7 @@ fn open() -> Op {
         attributes: Arc::default(),
     };
     let request = RequestId::parse("r").unwrap();
-    Op::Open(OpenOp { key: key(), spec, request, remember: true })
+    Op::Open(OpenOp { key: key(), spec, pool_named: true, request, remember: true })
 }
 
 #[tokio::test]
@@ -154,6 +154,7 @@ async fn a_node_registers_and_renews_and_a_class_that_it_lacks_is_refused() {
         places: 3,
         classes: vec![ClassName::parse("other").unwrap()],
         digests: std::collections::BTreeMap::new(),
+        facts: std::collections::BTreeMap::new(),
         sandbox: None,
         state: NodeState::Ready,
         lease: LeaseTimes { renew_ms: 3_000, lease_term_ms: 8_000, lease_kill_ms: 12_000 },
@@ -184,6 +185,7 @@ async fn nodes_that_the_decisions_do_not_take_are_shown_to_nobody() {
         places: 3,
         classes: Vec::new(),
         digests: std::collections::BTreeMap::new(),
+        facts: std::collections::BTreeMap::new(),
         sandbox: None,
         renew_ms: 0,
         state: NodeState::Ready,

@@ -168,8 +168,8 @@ async fn described(shared: &Shared, name: &Namespace) -> Result<Described, Failu
     Ok(read(updates.into_iter().next().map(|it| it.1))?)
 }
 
-/// Until when an answer waits for what namespaces hold, so that it comes before its caller gives up.
-fn usage_until(deadline: Instant) -> Instant {
+/// Until when an answer waits for what owners of other slots know, so that it comes before its caller gives up.
+pub(super) fn usage_until(deadline: Instant) -> Instant {
     let now = Instant::now();
     now + (deadline.saturating_duration_since(now) / 2).min(USAGE_WAIT)
 }

@@ -2,22 +2,24 @@
 
 use super::Shared;
 use super::documents::{Failure, mixed_up, operate, sync};
-use super::namespaces::{STEP, configuration};
+use super::namespaces::{STEP, configuration, usage_until};
 use crate::rpc::deadline::deadline_of;
+use prost::Message as _;
 use rota_docstore::{
     Body, DocName, Document, Exception, FieldError, Phase, Stamp, SyncRequest, Update, codes,
 };
 use rota_model::items::{ORDERS_CLASS, Orders, POOL_CLASS};
-use rota_model::{NodeState, PoolName, PoolSettings};
-use rota_proto::documents::{in_call, status as exception_status};
+use rota_model::{KnownPool, NodeState, PoolName, PoolSettings};
+use rota_proto::documents::{UPDATES_BYTES_MAX, in_call, status as exception_status};
 use rota_proto::pool::{CreatePool, PoolLoad, PoolState, SetPool};
 use rota_proto::{pool, v1};
 use rota_protocol::api::{FollowOp, OperateOp};
-use rota_protocol::operate::SPACES_DOCID;
+use rota_protocol::operate::{SPACES_DOCID, read_pool};
 use rota_protocol::{Answer, DocumentAnswer, DocumentOp, Op};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
@@ -28,8 +30,11 @@ pub struct PoolsService {
     pub shared: Arc<Shared>,
 }
 
-/// A pool's description, and its version.
-type Described = Option<(PoolSettings, Stamp)>;
+/// Owners of pools that are asked at once.
+const ASKED_AT_ONCE: usize = 64;
+
+/// What a pool's document says, and its version.
+type Described = Option<(KnownPool, Stamp)>;
 
 fn document(class: &str, pool: &PoolName) -> Result<SyncRequest, Exception> {
     let name = DocName::new(&configuration(), class, pool.as_str())?;
@@ -54,8 +59,7 @@ fn whole(update: Option<Update>) -> Option<Arc<Document>> {
 
 fn described(document: Option<&Document>) -> Result<Described, Exception> {
     let Some(document) = document else { return Ok(None) };
-    let settings = document.one::<PoolSettings>()?.unwrap_or_default();
-    Ok(Some((settings, document.version())))
+    Ok(read_pool(document)?.map(|it| (it, document.version())))
 }
 
 /// Runs one of the operations on pools. Tells what it made of this one, in the same answer.
@@ -77,13 +81,18 @@ async fn configure(
     Ok((found.map_err(|it| it.at(Phase::Synchronisation))?, answer))
 }
 
-/// What the owner of a pool ordered.
+/// What the owner of a pool ordered, and has not come.
 async fn orders(shared: &Shared, name: &PoolName, deadline: Instant) -> Result<Orders, Failure> {
     let syncs = vec![document(ORDERS_CLASS, name)?];
     let updates = sync(shared, None, syncs, false, deadline).await?;
     let found = whole(updates.into_iter().next().map(|it| it.1));
     let orders = found.map(|it| it.one::<Orders>()).transpose().map_err(Exception::from)?;
-    Ok(orders.flatten().unwrap_or_default())
+    let mut orders = orders.flatten().unwrap_or_default();
+    let overdue = std::mem::take(&mut orders.overdue);
+    orders.ordered.extend(overdue);
+    let seen = shared.seen.borrow();
+    orders.ordered.retain(|it| !seen.nodes.contains_key(it));
+    Ok(orders)
 }
 
 /// The nodes of each pool, as this manager knows them.
@@ -103,19 +112,17 @@ async fn loads(shared: &Shared) -> Result<BTreeMap<PoolName, PoolLoad>, Failure>
 async fn state(
     shared: &Shared,
     name: PoolName,
-    (settings, version): (PoolSettings, Option<Stamp>),
+    found: Described,
     load: PoolLoad,
     deadline: Instant,
 ) -> PoolState {
-    let orders = match orders(shared, &name, deadline).await {
-        Ok(mut orders) => {
-            let seen = shared.seen.borrow();
-            orders.ordered.retain(|it| !seen.nodes.contains_key(it));
-            Ok(orders)
-        }
-        Err(failure) => Err(Status::from(failure).message().to_owned()),
-    };
-    PoolState { name, settings, version, load, orders }
+    let (known, version) = found.map(|(known, it)| (known, Some(it))).unwrap_or_default();
+    let version = version.filter(|_| known.settings.is_some());
+    let (settings, texts) = (known.settings.unwrap_or_default(), known.texts);
+    // An owner that is away must not take the rest of the answer with it.
+    let orders = orders(shared, &name, usage_until(deadline)).await;
+    let orders = orders.map_err(|it| Status::from(it).message().to_owned());
+    PoolState { name, settings, version, texts, load, orders }
 }
 
 fn missing(name: &PoolName) -> Failure {
@@ -138,10 +145,8 @@ impl PoolsService {
     ) -> Result<Response<v1::PoolInfo>, Status> {
         let shared = &self.shared;
         let (found, _) = configure(shared, operation, name, parameters, admin).await?;
-        let (settings, version) = found.ok_or_else(|| missing(name))?;
         let load = loads(shared).await?.remove(name).unwrap_or_default();
-        let said = (settings, Some(version));
-        Ok(Response::new((&state(shared, name.clone(), said, load, deadline).await).into()))
+        Ok(Response::new((&state(shared, name.clone(), found, load, deadline).await).into()))
     }
 
     async fn get(&self, name: PoolName, deadline: Instant) -> Result<PoolState, Failure> {
@@ -153,11 +158,25 @@ impl PoolsService {
         if found.is_none() && load.is_none() {
             return Err(missing(&name));
         }
-        let said = found.map_or_else(Default::default, |(settings, it)| (settings, Some(it)));
-        Ok(state(shared, name, said, load.unwrap_or_default(), deadline).await)
+        Ok(state(shared, name, found, load.unwrap_or_default(), deadline).await)
     }
 
-    async fn list(&self, deadline: Instant) -> Result<v1::ListPoolsResponse, Failure> {
+    /// Refused while nodes of a pool are there, or were ordered and may come.
+    async fn check_unused(&self, name: &PoolName, deadline: Instant) -> Result<(), Failure> {
+        let there = loads(&self.shared).await?.remove(name).unwrap_or_default().nodes;
+        let ordered = orders(&self.shared, name, usage_until(deadline)).await?.ordered.len();
+        let message = match (there, ordered) {
+            (0, 0) => return Ok(()),
+            (0, ordered) => format!("nodes of pool {name} were ordered and may come: {ordered}"),
+            (there, _) => {
+                format!("nodes of pool {name} are there: {there}; drain and stop them first")
+            }
+        };
+        Err(Exception::business("NODES", message).into())
+    }
+
+    /// Those after a name that fit into one response, in order of their names.
+    async fn list(&self, after: &str, deadline: Instant) -> Result<v1::ListPoolsResponse, Failure> {
         let (mut since, mut pools) = (Stamp::MIN, BTreeMap::new());
         loop {
             let op = Op::Documents(DocumentOp::Follow(FollowOp { since, wait_ms: 0, held: None }));
@@ -172,9 +191,9 @@ impl PoolsService {
                 let name = PoolName::parse(document.name().docid()).map_err(Exception::from)?;
                 let alive = (!document.is_deleted()).then_some(&**document);
                 match described(alive)? {
-                    Some((settings, version)) => pools.insert(name, (settings, Some(version))),
-                    None => pools.remove(&name),
-                };
+                    Some(found) => drop(pools.insert(name, Some(found))),
+                    None => drop(pools.remove(&name)),
+                }
             }
         }
         let mut loads = loads(&self.shared).await?;
@@ -182,9 +201,26 @@ impl PoolsService {
             pools.entry(name.clone()).or_default();
         }
         let mut listed = v1::ListPoolsResponse::default();
-        for (name, said) in pools {
-            let load = loads.remove(&name).unwrap_or_default();
-            listed.pools.push((&state(&self.shared, name, said, load, deadline).await).into());
+        let mut bytes = 0;
+        let mut rest = pools.into_iter().filter(|(name, _)| name.as_str() > after).peekable();
+        while rest.peek().is_some() {
+            let mut asked = JoinSet::new();
+            for (name, found) in rest.by_ref().take(ASKED_AT_ONCE) {
+                let load = loads.remove(&name).unwrap_or_default();
+                let shared = self.shared.clone();
+                asked.spawn(async move { state(&shared, name, found, load, deadline).await });
+            }
+            let mut states = asked.join_all().await;
+            states.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+            for state in states {
+                let info = v1::PoolInfo::from(&state);
+                bytes += info.encoded_len() + 8;
+                if bytes > UPDATES_BYTES_MAX {
+                    listed.more = true;
+                    return Ok(listed);
+                }
+                listed.pools.push(info);
+            }
         }
         Ok(listed)
     }
@@ -233,7 +269,8 @@ impl v1::pools_server::Pools for PoolsService {
         &self,
         request: Request<v1::ListPoolsRequest>,
     ) -> Result<Response<v1::ListPoolsResponse>, Status> {
-        Ok(Response::new(self.list(deadline_of(request.metadata())).await?))
+        let deadline = deadline_of(request.metadata());
+        Ok(Response::new(self.list(&request.get_ref().after, deadline).await?))
     }
 
     async fn get_pool(
@@ -265,20 +302,9 @@ impl v1::pools_server::Pools for PoolsService {
         request: Request<v1::DeletePoolRequest>,
     ) -> Result<Response<v1::DeletePoolResponse>, Status> {
         let asked = async {
-            let (admin, _) = self.admitted(request.metadata())?;
+            let (admin, deadline) = self.admitted(request.metadata())?;
             let name = pool::name(&request.get_ref().name).map_err(|it| exception_status(&it))?;
-            let load = loads(&self.shared).await?.remove(&name).unwrap_or_default();
-            if load.nodes > 0 {
-                let message = format!(
-                    "{} of pool {name} are there; drain and stop them first",
-                    if load.nodes == 1 {
-                        "a node".to_owned()
-                    } else {
-                        format!("{} nodes", load.nodes)
-                    }
-                );
-                return Err(Failure::from(Exception::business("NODES", message)).into());
-            }
+            self.check_unused(&name, deadline).await?;
             let parameters = json!({"name": name});
             let (_, answer) =
                 configure(&self.shared, "pool.remove", &name, &parameters, admin).await?;

@@ -3,7 +3,7 @@
 use crate::waiting::{LIMIT, until};
 use rota_model::node_msg::{
     DeadToken, FromNode, NodeAnswer, NodeCall, Register, Registered, Renewed, ReportEvent,
-    ReportItem, ScanItem, SlotRange, ToNode,
+    ReportItem, ScanItem, SlotRange, ToNode, ToldLimit,
 };
 use rota_model::{
     BootId, ClassName, ClusterName, Epoch, Exit, LogPos, ManagerNumber, Namespace, NodeState,
@@ -164,7 +164,7 @@ impl Nodes for Manager {
             Mood::SaysLost(lost) if lost.0 == boot => Renewed::Lost,
             Mood::Grants | Mood::SaysLost(_) => {
                 let managers = vec![(ManagerNumber(M - 1), self.address.clone())];
-                Renewed::Granted { epoch: PE, managers, load_limit: None }
+                Renewed::Granted { epoch: PE, managers, load_limit: ToldLimit::Nothing }
             }
         };
         seen.renewals += 1;

@@ -3,12 +3,13 @@
 //! ```text
 //!   open, get            ─ load ─▶ the cluster at --endpoint
 //!   compare              ─ load ─▶ own cluster | bare echo, in turns
-//!   failover, dead-node, join, grow, memory, cold, hot ──▶ own cluster
+//!   failover, dead-node, join, grow, memory, cold, hot, burst ──▶ own cluster
 //! ```
 //!
 //! One load generator for all (closed loop, one thread, few connections), so that ratios compare
 //! servers. Progress goes to stderr, figures to stdout.
 
+mod burst;
 mod cold;
 mod compare;
 mod dead_node;
@@ -19,6 +20,7 @@ mod hot;
 mod join;
 mod load;
 mod memory;
+mod packing;
 mod pulse;
 mod report;
 mod target;
@@ -51,6 +53,10 @@ pub enum BenchCommand {
     Memory(memory::MemoryArguments),
     /// Time from an open to an answering program, beside a bare spawn of the same program.
     Cold(cold::ColdArguments),
+    /// Many opens at once on a pool without nodes, in a cluster of its own: nodes started, beside nodes needed.
+    Burst(burst::BurstArguments),
+    /// Nodes over time for random arrivals, beside a best fit that knows all. A calculation: nothing is started.
+    Packing(packing::PackingArguments),
     /// Bytes written for each of many opens of one session, and operations on one document.
     Hot(hot::HotArguments),
 }
@@ -85,6 +91,8 @@ pub async fn run(
         BenchCommand::Grow(it) => Box::pin(grow::run(it, out)).await,
         BenchCommand::Memory(it) => Box::pin(memory::run(it, out)).await,
         BenchCommand::Cold(it) => Box::pin(cold::run(it, out)).await,
+        BenchCommand::Burst(it) => Box::pin(burst::run(it, out)).await,
+        BenchCommand::Packing(it) => packing::run(it, out),
         BenchCommand::Hot(it) => Box::pin(hot::run(it, out)).await,
     }
 }

@@ -173,8 +173,8 @@ fn node(session: &Shown, ring: &Ring) -> Option<Node> {
     let known = ring.nodes.iter().find(|it| it.id == session.node.id);
     let load = known.map(|it| format!("it has {} of {} places in use now; ", it.used, it.places));
     let why = format!(
-        "{}a life keeps its node: when it began, that was the most loaded node of pool {} with room \
-         below the threshold",
+        "{}a life keeps its node: when it began, that was the node of pool {} with room below the load \
+         limit that the pool's policy chose",
         load.unwrap_or_default(),
         session.pool
     );

@@ -65,8 +65,8 @@ pub struct OpenArguments {
     /// An attribute of a new session; may be given several times.
     #[arg(long = "attr", value_name = "NAME=VALUE", value_parser = attribute)]
     attributes: Vec<(String, String)>,
-    /// Pool whose nodes may run it.
-    #[arg(long, default_value = "default")]
+    /// Pool whose nodes may run it [default: as its class says, or default].
+    #[arg(long, default_value = "", hide_default_value = true)]
     pool: String,
     /// Name of this request: repeating it repeats the answer (for 10 minutes).
     #[arg(long, default_value = "", hide_default_value = true)]

@@ -251,7 +251,7 @@ pub fn found_otherwise(asked: &v1::OpenRequest, answer: &v1::OpenResponse) -> Op
     if asked.class != session.class {
         differs.push(format!("its class is {}, not {}", session.class, asked.class));
     }
-    if asked.pool != session.pool {
+    if !asked.pool.is_empty() && asked.pool != session.pool {
         differs.push(format!("its pool is {}, not {}", session.pool, asked.pool));
     }
     let others = |(name, value): &(&String, &String)| session.attributes.get(*name) != Some(*value);

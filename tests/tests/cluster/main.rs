@@ -60,6 +60,7 @@ mod opens;
 mod pages;
 #[cfg(test)]
 mod pool_settings;
+#[cfg(test)]
 mod pools;
 #[cfg(test)]
 mod programs;

@@ -1,5 +1,6 @@
 //! Pools as operators describe them, over real processes.
 
+use rota_client::v1;
 use rota_model::Retry;
 use rota_tests::sessions::{CALL, open, opened};
 use rota_tests::{Cluster, PATIENCE, TestFolder, eventually};
@@ -83,7 +84,8 @@ async fn a_file_of_pools_is_applied_once_and_a_dry_run_changes_nothing() {
     let folder = TestFolder::new();
     let cluster = Cluster::start(&folder, &["--nodes", "0"]).await;
     let file = folder.at("pools.toml");
-    std::fs::write(&file, "[pool.big]\nload_limit = 0.5\npolicy = \"spread\"\n[pool.small]\n").unwrap();
+    std::fs::write(&file, "[pool.big]\nload_limit = 0.5\npolicy = \"spread\"\n[pool.small]\n")
+        .unwrap();
     let actions = |answer: &Value| {
         let pools = answer["pools"].as_array().unwrap();
         pools.iter().map(|it| it["action"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
@@ -126,5 +128,31 @@ async fn a_provisioner_that_no_manager_has_is_told_to_operators_and_to_who_waits
     let failure = found["failure"].as_str().unwrap_or_default();
     assert!(failure.contains("no provisioner \"nonesuch\""), "{found}");
     assert_eq!(nodes(&cluster), 0);
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_class_that_names_its_pool_goes_there_also_when_no_node_is_left() {
+    let folder = TestFolder::new();
+    let classes = folder.path().join("classes");
+    std::fs::create_dir_all(&classes).unwrap();
+    let text =
+        "name = \"big\"\nkind = \"machine\"\npool = \"gpu\"\nstates = [\"a\"]\ninitial = \"a\"\n";
+    std::fs::write(classes.join("big.toml"), text).unwrap();
+    let options = ["--nodes", "0", "--classes", &folder.at("classes")];
+    let cluster = Cluster::start(&folder, &options).await;
+    let create = ["pool", "create", "gpu", "--provisioner", "process", "--places", "4"];
+    let create = [&create[..], &["--max-nodes", "1", "--min-nodes", "1", "-o", "json"]].concat();
+    cluster.ringctl(&create).await.json();
+    eventually("the pool knows the class", PATIENCE, async || {
+        let found = shown(&cluster, "gpu").await;
+        if found["classes"]["big"]["pool"] == "gpu" { Ok(()) } else { Err(found.to_string()) }
+    })
+    .await;
+    let session = opened(&cluster.client(), "a", "big").await;
+    assert_eq!(session.pool, "gpu");
+    let named = v1::OpenRequest { pool: "default".to_owned(), ..open("b", "big") };
+    let error = cluster.client().open(named, CALL).await.unwrap_err();
+    assert!(error.to_string().contains("no pool \"default\""), "{error}");
     cluster.end().await;
 }

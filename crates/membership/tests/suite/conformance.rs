@@ -97,6 +97,7 @@ pub fn next_node(state: &ConfigState, id: &NodeId, node_state: NodeState, mark: 
             places: 8,
             classes: vec![ClassName::parse("builtin").unwrap()],
             digests: std::collections::BTreeMap::new(),
+            facts: std::collections::BTreeMap::new(),
             sandbox: None,
             renew_ms: 0,
             state: node_state,

@@ -10,13 +10,14 @@
 //! hardly ever read.
 
 mod orders;
+mod pool;
 mod session;
 
 use rota_docstore::{Attachment, Digest, DocName, Document, Glance, Schema};
 use rota_model::items::{ORDERS_CLASS, Orders, REQUEST_CLASS, SESSION_CLASS, Standing};
 use rota_model::{
-    BootId, FieldError, NodeId, Placement, PoolName, Reason, RequestEntry, SessionKey,
-    SessionRecord, SessionState, SlotId, Stamp,
+    BootId, ClassName, FieldError, Namespace, NodeId, Placement, PoolName, Reason, RequestEntry,
+    SessionKey, SessionRecord, SessionState, SlotId, Stamp,
 };
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -24,10 +25,15 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use xxhash_rust::xxh3::xxh3_64;
 
 pub use orders::orders_name;
+pub use pool::{Texts, pool_name, read_pool};
 pub use session::{request_name, session_name};
 
 /// The classes that managers themselves write.
 static SCHEMA: LazyLock<Arc<Schema>> = LazyLock::new(|| Arc::new(Schema::new().with_sessions()));
+
+/// The space for configuration.
+static CONFIGURATION: LazyLock<Namespace> =
+    LazyLock::new(|| rota_docstore::Spaces::default().configuration().clone());
 
 /// Name of a document: its slot, then which. Made by [`DocKey::new`]. Orders by slot; inside a slot
 /// the order means nothing, but it is the same at every manager.
@@ -181,6 +187,18 @@ impl Doc {
         let before = before.map(|it| it.document());
         let document = Arc::new(orders::next(before, pool, &orders, now));
         Self::whole(document, Kind::Orders(Box::new(orders)))
+    }
+
+    /// The document of a pool after `before`, at that version or a later one, with new texts of classes, and
+    /// without others.
+    pub fn texts_after(
+        before: Option<&Doc>,
+        pool: &PoolName,
+        (new, gone): (&Texts, &[ClassName]),
+        version: Stamp,
+    ) -> Self {
+        let before = before.map(|it| it.document());
+        Self::whole(Arc::new(pool::with_texts(before, pool, (new, gone), version)), Kind::Plain)
     }
 
     /// From [`Doc::to_bytes`], checked as by [`Doc::new`].

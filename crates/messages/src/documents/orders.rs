@@ -1,14 +1,10 @@
 //! The document of a pool's orders.
 
-use super::SCHEMA;
+use super::{CONFIGURATION, SCHEMA};
 use rota_docstore::{DocName, Document, DocumentEdit};
 use rota_model::items::{ORDERS_CLASS, Orders};
-use rota_model::{FieldError, Namespace, PoolName, Stamp};
-use std::sync::{Arc, LazyLock};
-
-/// The space for configuration.
-static CONFIGURATION: LazyLock<Namespace> =
-    LazyLock::new(|| rota_docstore::Spaces::default().configuration().clone());
+use rota_model::{FieldError, PoolName, Stamp};
+use std::sync::Arc;
 
 /// Name of the document of a pool's orders.
 pub fn orders_name(pool: &PoolName) -> DocName {

@@ -49,7 +49,7 @@ pub use command::{CommandLine, Piece, StartError, Template, Values};
 pub use parse::parse_classes;
 pub use source::ClassMistake;
 
-use rota_model::{Attributes, ClassDigest, ClassName, Sandbox};
+use rota_model::{Attributes, ClassName, ClassText, Sandbox};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -61,8 +61,8 @@ const UNUSED_SHOWN_MAX: usize = 3;
 pub struct Class {
     /// Its name, as clients give it.
     pub name: ClassName,
-    /// Which text it was read from.
-    pub digest: ClassDigest,
+    /// Which text it was read from, and what managers decide by of it.
+    pub text: ClassText,
     /// Values of attributes that an open leaves out.
     pub attributes: Attributes,
     /// Machine or program.

@@ -3,7 +3,9 @@
 use super::source::{ClassMistake, Fields, Mistakes, text_of};
 use super::{Class, ClassKind, MachineClass, program};
 use rota_model::text::misleads;
-use rota_model::{ATTRIBUTES_BYTES_MAX, ClassDigest, ClassName, NAME_BYTES_MAX};
+use rota_model::{
+    ATTRIBUTES_BYTES_MAX, ClassDigest, ClassFacts, ClassName, ClassText, NAME_BYTES_MAX, PoolName,
+};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,7 +14,7 @@ use toml::Value;
 /// Most states of a machine, and most events.
 pub(super) const STATES_MAX: usize = 1_000;
 
-const COMMON_FIELDS: [&str; 3] = ["name", "kind", "attributes"];
+const COMMON_FIELDS: [&str; 4] = ["name", "kind", "attributes", "pool"];
 const MACHINE_FIELDS: [&str; 6] =
     ["states", "initial", "final", "events", "transitions", "report_states"];
 
@@ -85,6 +87,7 @@ fn read_class(
         let problem = format!("hold {bytes} bytes; the limit is {ATTRIBUTES_BYTES_MAX}");
         mistakes.add("attributes", problem);
     }
+    let text = ClassText { digest, facts: read_facts(&mut fields, mistakes) };
     let kind = match fields.text("kind", mistakes).as_deref() {
         Some("machine") => read_machine_only(fields, mistakes),
         Some("program") => read_program_only(fields, mistakes),
@@ -99,7 +102,14 @@ fn read_class(
         }
     };
     let attributes = attributes.into_iter().collect();
-    Some(Class { name: name?, digest, attributes, kind: kind? })
+    Some(Class { name: name?, text, attributes, kind: kind? })
+}
+
+/// What managers decide by.
+fn read_facts(fields: &mut Fields, mistakes: &mut Mistakes) -> ClassFacts {
+    let pool = fields.optional_text("pool", mistakes);
+    let pool = pool.and_then(|it| mistakes.checked("pool", PoolName::parse_new(&it)));
+    ClassFacts { pool }
 }
 
 fn digest_of(text: &str) -> ClassDigest {

@@ -16,7 +16,7 @@ use crate::live::{Live, LiveSessions};
 use crate::outbox::{Outbox, Sender};
 use rota_model::node_msg::{DeadToken, NodeLoad, Register, Renew};
 use rota_model::{
-    ClassDigest, ClassName, Epoch, ManagerNumber, NodeState, PoolName, SessionKey, SlotId, Token,
+    ClassName, ClassText, Epoch, ManagerNumber, NodeState, PoolName, SessionKey, SlotId, Token,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -167,7 +167,7 @@ impl Node {
     }
 
     /// From now on it runs these classes; what runs goes on. Managers learn of it by a registration.
-    pub fn offer(&mut self, classes: BTreeMap<ClassName, ClassDigest>) {
+    pub fn offer(&mut self, classes: BTreeMap<ClassName, ClassText>) {
         Arc::make_mut(&mut self.config).classes = classes;
     }
 
@@ -185,6 +185,7 @@ impl Node {
 
     /// The registration of this boot, without what decides nothing (`sandbox`). `state` is READY, or REMOVED after [`NodeEffect::Left`].
     pub fn registration(&self, address: String, pool: PoolName, state: NodeState) -> Register {
+        let texts = &self.config.classes;
         Register {
             node: self.config.node.clone(),
             boot: self.config.boot,
@@ -192,8 +193,13 @@ impl Node {
             address,
             pool,
             places: self.config.places,
-            classes: self.config.classes.keys().cloned().collect(),
-            digests: self.config.classes.clone(),
+            classes: texts.keys().cloned().collect(),
+            digests: texts.iter().map(|(name, it)| (name.clone(), it.digest)).collect(),
+            facts: texts
+                .iter()
+                .filter(|(_, it)| !it.facts.is_default())
+                .map(|(name, it)| (name.clone(), it.facts.clone()))
+                .collect(),
             sandbox: None,
             state,
             lease: self.config.timing.lease(),

@@ -5,8 +5,8 @@ use crate::fence::Fences;
 use crate::io::{NodeEffect, NodeInput, StopHow};
 use crate::lease::LeaseState;
 use crate::live::{Stage, StopCause};
-use rota_model::node_msg::{Registered, Renewed};
-use rota_model::{Epoch, LoadLimit, ManagerNumber, SessionKey, Token};
+use rota_model::node_msg::{Registered, Renewed, ToldLimit};
+use rota_model::{Epoch, ManagerNumber, SessionKey, Token};
 
 impl Node {
     /// Takes an input that may renew the lease; gives back any other.
@@ -55,8 +55,11 @@ impl Node {
     fn on_renewed(&mut self, now: u64, sent_ms: u64, renewed: Renewed) {
         match renewed {
             Renewed::Granted { epoch, managers, load_limit } => {
-                self.load_limit =
-                    load_limit.map_or(self.config.load_limit_permille, LoadLimit::permille);
+                self.load_limit = match load_limit {
+                    ToldLimit::Nothing => self.load_limit,
+                    ToldLimit::AsStarted => self.config.load_limit_permille,
+                    ToldLimit::Of(limit) => limit.permille(),
+                };
                 self.learn_managers(epoch, managers);
                 self.grant(now, sent_ms);
             }

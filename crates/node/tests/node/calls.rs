@@ -1,7 +1,9 @@
 //! Create, Destroy, Scan, fences and tokens.
 
 use crate::world::*;
-use rota_model::node_msg::{Blame, DeadToken, NodeAnswer, ReportEvent, ScanFate, ScanItem, ToNode};
+use rota_model::node_msg::{
+    Blame, DeadToken, NodeAnswer, ReportEvent, ScanFate, ScanItem, ToNode, ToldLimit,
+};
 use rota_model::{BootId, Epoch, Exit, LoadLimit, Reason, SlotId};
 use rota_node::{NodeEffect, NodeInput, Phase, StopHow};
 
@@ -200,11 +202,15 @@ fn the_limit_of_the_pool_comes_with_renewals_and_goes_with_them() {
     };
     assert!(!refused(&mut world, "a", 1));
     assert!(refused(&mut world, "b", 2), "one of ten places is the limit");
-    world.load_limit = LoadLimit::of_permille(200);
+    world.load_limit = LoadLimit::of_permille(200).map_or(ToldLimit::Nothing, ToldLimit::Of);
     world.grant(1_000);
     assert!(!refused(&mut world, "c", 3));
     assert!(refused(&mut world, "d", 4));
-    world.load_limit = None;
+    // A manager that has just started tells nothing.
+    world.load_limit = ToldLimit::Nothing;
+    world.grant(1_000);
+    assert!(refused(&mut world, "d", 6));
+    world.load_limit = ToldLimit::AsStarted;
     world.grant(1_000);
     world.destroy("c", token(1, 3));
     world.stopped("c", token(1, 3));

@@ -2,7 +2,7 @@
 
 use crate::world::*;
 use rota_model::node_msg::{Blame, DeadToken, NodeAnswer, ReportEvent};
-use rota_model::node_msg::{Renewed, ToNode};
+use rota_model::node_msg::{Renewed, ToNode, ToldLimit};
 use rota_model::{BootId, Epoch, ManagerNumber, Reason};
 use rota_node::{LeaseState, NodeEffect, NodeInput, StopHow};
 
@@ -180,7 +180,8 @@ fn managers_are_learned_from_the_newest_view_only() {
     answered(&mut world, 1_000, news(5, 5));
     answered(&mut world, 1_000, news(4, 4));
     assert_eq!(world.node.managers(), list(5));
-    let nobody = Renewed::Granted { epoch: Epoch(6), managers: vec![], load_limit: None };
+    let nobody =
+        Renewed::Granted { epoch: Epoch(6), managers: vec![], load_limit: ToldLimit::Nothing };
     answered(&mut world, 1_000, nobody);
     assert_eq!(world.node.managers(), list(5), "an empty list would leave nobody to ask");
 }

@@ -1,7 +1,8 @@
 //! A node with a clock, and short ways to talk to it.
 
 use rota_model::node_msg::{
-    DeadToken, FromNode, NodeAnswer, NodeCall, Registered, ReportEvent, ScanItem, SlotRange, ToNode,
+    DeadToken, FromNode, NodeAnswer, NodeCall, Registered, ReportEvent, ScanItem, SlotRange,
+    ToNode, ToldLimit,
 };
 use rota_model::*;
 use rota_node::{
@@ -18,7 +19,7 @@ pub struct World {
     pub now: u64,
     pub calls: u64,
     /// T that renewals tell.
-    pub load_limit: Option<LoadLimit>,
+    pub load_limit: ToldLimit,
 }
 
 pub fn key(id: &str) -> SessionKey {
@@ -53,7 +54,7 @@ pub fn config() -> NodeConfig {
         boot: BOOT,
         places: 10,
         load_limit_permille: 1_000,
-        classes: BTreeMap::from([(spec("builtin").class, ClassDigest(1))]),
+        classes: BTreeMap::from([(spec("builtin").class, ClassDigest(1).into())]),
         timing: NodeTiming::default(),
         bounds: NodeBounds::default(),
     }
@@ -87,7 +88,7 @@ impl World {
 
     pub fn unregistered(config: NodeConfig) -> Self {
         assert_eq!(config.mistakes(), vec![]);
-        Self { node: Node::new(config), now: 1_000, calls: 0, load_limit: None }
+        Self { node: Node::new(config), now: 1_000, calls: 0, load_limit: ToldLimit::Nothing }
     }
 
     pub fn give(&mut self, input: NodeInput) -> Vec<NodeEffect> {

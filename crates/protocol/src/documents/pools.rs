@@ -12,8 +12,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 /// All mistakes of settings, in one exception.
-fn check(settings: &PoolSettings) -> Result<(), Exception> {
-    let mut mistakes = settings.mistakes().into_iter();
+fn check(name: &PoolName, settings: &PoolSettings) -> Result<(), Exception> {
+    let mut mistakes = settings.mistakes_of(name).into_iter();
     match mistakes.next() {
         None => Ok(()),
         Some(first) => Err(mistakes.fold(Exception::from(first), Exception::with_field)),
@@ -51,7 +51,7 @@ impl Operation for PoolCreate {
     }
 
     fn new(creating: Creating) -> Result<Self, Exception> {
-        check(&creating.settings)?;
+        check(&creating.name, &creating.settings)?;
         Ok(Self(creating))
     }
 
@@ -68,13 +68,15 @@ impl Operation for PoolCreate {
         }
         let edited = transaction.current(&document)?;
         // Somebody may ask again.
-        if edited.one::<PoolSettings>()?.as_ref() != Some(settings) {
-            if edited.exists() {
+        let found = edited.one::<PoolSettings>()?;
+        if found.as_ref() != Some(settings) {
+            if found.is_some() {
                 let problem = format!("{name} is described already; pool.set changes that");
                 let field = FieldError::new("name", problem);
                 return Err(Exception::of_field(codes::EXISTS, field));
             }
-            edited.create()?;
+            // It may be there with classes that nodes have.
+            edited.ensure();
             edited.put_one(settings)?;
         }
         transaction.remember(&beside, &())
@@ -107,7 +109,7 @@ impl Setting {
         }
         let settings: PoolSettings =
             serde_json::from_value(Value::Object(fields)).map_err(wrong)?;
-        check(&settings)?;
+        check(&self.name, &settings)?;
         Ok(settings)
     }
 }

@@ -64,6 +64,7 @@ impl Manager {
         }
         let before = std::mem::replace(&mut self.env.nodes.reg, state.nodes.clone());
         self.env.nodes.news += 1;
+        self.env.nodes.find_pools_of_classes();
         for (node, reg) in &state.nodes {
             let old = before.get(node);
             if reg.state == rota_model::NodeState::Lost

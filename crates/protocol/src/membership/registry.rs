@@ -73,6 +73,7 @@ impl Manager {
             places: register.places,
             classes: register.classes.clone(),
             digests: register.digests.clone(),
+            facts: register.facts.clone(),
             sandbox: register.sandbox,
             renew_ms: register.lease.renew_ms,
             state: wish.shown(register.state),

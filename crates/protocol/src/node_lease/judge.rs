@@ -10,8 +10,8 @@ use crate::log::state::Log;
 use crate::node_lease::reply::{addresses, answer, not_judge};
 use crate::node_lease::state::{Judged, NodeLeases, Renewal};
 use crate::ports::io::Effect;
-use rota_model::node_msg::{NodeCall, Renewed, ToNode};
-use rota_model::{NodeId, NodeState};
+use rota_model::node_msg::{NodeCall, Renewed, ToNode, ToldLimit};
+use rota_model::{NodeId, NodeState, PoolName};
 use rota_ring::{Change, NodeChange, NodeOrder, NodeReg, slot_of_node};
 
 /// For how long a node that is gone is shown to operators.
@@ -126,7 +126,7 @@ impl NodeLeases {
                 if led.env.may_be_declared_lost(reg) {
                     return answer(led.env, call, Renewed::NotServing);
                 }
-                let load_limit = led.env.nodes.settings(&reg.pool).and_then(|it| it.load_limit);
+                let load_limit = told_limit(led.env, &reg.pool);
                 let heard = Judged::heard(led.env, reg);
                 self.judged.insert(renew.node, heard);
                 let (epoch, managers) = (led.env.epoch(), addresses(led.env));
@@ -190,4 +190,13 @@ pub(crate) fn long_gone(env: &Env, log: &Log) -> Option<NodeChange> {
     let reg = env.nodes.reg.values().find(is_due)?;
     let to = reg.ordered(NodeOrder::Forget, env.now.wall_ms).ok().flatten()?;
     Some(NodeChange { expect_revision: reg.revision, to })
+}
+
+/// What a node of that pool is told of its limit: nothing by a manager that does not know the pools yet.
+fn told_limit(env: &Env, pool: &PoolName) -> ToldLimit {
+    if !env.documents_env.knows_spaces {
+        return ToldLimit::Nothing;
+    }
+    let limit = env.nodes.settings(pool).and_then(|it| it.load_limit);
+    limit.map_or(ToldLimit::AsStarted, ToldLimit::Of)
 }

@@ -2,8 +2,8 @@
 
 use rota_model::node_msg::NodeLoad;
 use rota_model::{
-    BootId, LoadLimit, NodeContact, NodeId, NodeState, PoolName, PoolSettings, PoolsByName,
-    SessionSpec, Token,
+    BootId, ClassName, LoadLimit, NodeContact, NodeId, NodeState, OpenOp, PoolName, PoolSettings,
+    PoolsByName, SessionSpec, Token,
 };
 use rota_placement::{Candidate, has_room};
 use rota_ring::NodeReg;
@@ -82,6 +82,8 @@ pub(crate) struct Nodes {
     pub reg: BTreeMap<NodeId, NodeReg>,
     /// Pools, as the follower learned them.
     pub pools: PoolsByName,
+    /// Where opens of a class go that name no pool, if its text says so.
+    goes: BTreeMap<ClassName, PoolName>,
     /// T of pools that say none.
     load_limit: LoadLimit,
     pub known: BTreeMap<NodeId, Known>,
@@ -136,6 +138,7 @@ impl Nodes {
         Self {
             reg: BTreeMap::new(),
             pools: PoolsByName::new(),
+            goes: BTreeMap::new(),
             load_limit,
             known: BTreeMap::new(),
             index: 0,
@@ -148,7 +151,40 @@ impl Nodes {
 
     /// What operators said of a pool.
     pub fn settings(&self, pool: &PoolName) -> Option<&PoolSettings> {
-        self.pools.get(pool)
+        self.pools.get(pool).and_then(|it| it.settings.as_ref())
+    }
+
+    /// The pool of an open: the one that it names, or that its class names, or `default`.
+    pub fn pool_of(&self, op: &OpenOp) -> PoolName {
+        let goes = self.goes.get(&op.spec.class).filter(|_| !op.pool_named);
+        goes.unwrap_or(&op.spec.pool).clone()
+    }
+
+    /// Finds out anew where classes go, when pools or nodes changed. Several pools may know a class: those with
+    /// nodes that have it count before those where it was once, then those that its text names, then the first.
+    /// What single nodes say counts for classes that no pool knows yet.
+    pub fn find_pools_of_classes(&mut self) {
+        let alive = || self.reg.values().filter(|it| !it.state.is_gone());
+        let live: BTreeSet<_> =
+            alive().flat_map(|reg| reg.classes.iter().map(|it| (&reg.pool, it))).collect();
+        let kept = self.pools.iter().flat_map(|(pool, known)| {
+            known.texts.iter().map(move |(class, text)| (pool, class, text.facts.pool.as_ref()))
+        });
+        let told = alive().flat_map(|reg| {
+            reg.facts.iter().map(|(class, facts)| (&reg.pool, class, facts.pool.as_ref()))
+        });
+        let ranked = kept.map(|it| (it, true)).chain(told.map(|it| (it, false)));
+        let mut best = BTreeMap::new();
+        for ((pool, class, names), is_kept) in ranked {
+            let rank = (is_kept, live.contains(&(pool, class)), names == Some(pool));
+            let before = best.get(class);
+            if before.is_none_or(|(before, _)| rank > *before) {
+                best.insert(class, (rank, names));
+            }
+        }
+        let goes =
+            best.into_iter().filter_map(|(class, (_, pool))| Some((class.clone(), pool?.clone())));
+        self.goes = goes.collect();
     }
 
     /// T of a pool.

@@ -11,8 +11,8 @@ use crate::ports::io::Effect;
 use crate::ports::note::Transition;
 use rota_messages::documents::orders_name;
 use rota_messages::{Doc, DocKey, Message, Write};
-use rota_model::items::Orders;
-use rota_model::{NewNodes, NodeId, PoolName, PoolSettings, Stamp};
+use rota_model::items::{Orders, POOL_CLASS};
+use rota_model::{KnownPool, NewNodes, NodeId, PoolName, PoolSettings, Stamp};
 use rota_placement::{PoolNodes, nodes_to_start};
 use rota_ring::slot_of_pool;
 use std::sync::Arc;
@@ -26,12 +26,12 @@ fn prefix(pool: &PoolName, decision: u64) -> String {
     format!("{pool}-{decision}-")
 }
 
-/// What was ordered last for a pool, as it lies here.
-fn ordered(led: &At<'_>, pool: &PoolName) -> (DocKey, Option<Arc<Doc>>, Orders) {
+/// What was ordered for a pool, as it lies here.
+fn ordered(led: &At<'_>, pool: &PoolName) -> (Option<Arc<Doc>>, Orders) {
     let key = DocKey::new(slot_of_pool(pool, led.env.view().m), orders_name(pool));
     let doc = led.log.replica.get(&key).cloned();
     let orders = doc.as_ref().and_then(|doc| doc.orders()).cloned().unwrap_or_default();
-    (key, doc, orders)
+    (doc, orders)
 }
 
 fn count(nodes: impl Iterator) -> u32 {
@@ -45,6 +45,10 @@ impl Resident for Pools {
 
     fn committed(&mut self, led: &mut At<'_>, key: &DocKey) {
         let doc = led.log.replica.docs.get(key).filter(|doc| doc.orders().is_some());
+        if key.name.class() == POOL_CLASS {
+            // Its classes may have gone with it.
+            self.texts_index = 0;
+        }
         if let Some(Ok(pool)) = doc.map(|doc| PoolName::parse(doc.name().docid())) {
             self.on_pool_committed(led, &pool);
         }
@@ -55,13 +59,16 @@ impl Resident for Pools {
             return;
         }
         self.forget_wanted(led.env.now.mono_ms);
+        self.keep_texts(led);
         let (number, m) = (led.log.number, led.env.view().m);
         let is_here = |pool: &PoolName| led.env.view().home(slot_of_pool(pool, m)) == number;
-        let pools = led.env.nodes.pools.iter().filter(|(_, it)| it.provisioner.is_some());
+        let grows =
+            |it: &KnownPool| it.settings.as_ref().is_some_and(|it| it.provisioner.is_some());
+        let pools = led.env.nodes.pools.iter().filter(|(_, it)| grows(it));
         let here: Vec<PoolName> =
             pools.map(|(pool, _)| pool).filter(|it| is_here(it)).cloned().collect();
         for pool in here {
-            // What nobody waits for is tried again when the last failure is forgotten.
+            // Nobody is to wait for what failed a moment ago.
             if led.env.nodes.why_none_started(&pool, led.env.now.mono_ms).is_none() {
                 self.order(led, &pool);
             }
@@ -93,24 +100,13 @@ impl Pools {
         if self.ordering.contains_key(pool) {
             return;
         }
-        let (_, before, orders) = ordered(led, pool);
-        let missing = orders.ordered.iter().filter(|node| !led.env.nodes.reg.contains_key(*node));
-        let mut coming: Vec<NodeId> = missing.cloned().collect();
-        let wall = led.env.now.wall_ms;
-        let given_up_ms =
-            orders.lapses_wall_ms + GIVEN_UP_AFTER * led.env.config.timing.provision_ms;
-        let failed = led.env.nodes.why_none_started(pool, led.env.now.mono_ms).is_some();
-        let is_overdue = wall >= orders.lapses_wall_ms;
-        if failed && is_overdue || wall >= given_up_ms {
-            coming.clear();
-        }
-        let came = count(coming.iter());
-        let (fresh, overdue) = if is_overdue { (0, came) } else { (came, 0) };
+        let (before, orders) = ordered(led, pool);
+        let orders = self.as_of_now(led, orders);
         let seen_all = led.env.nodes.seen_all(pool);
         let nodes = PoolNodes {
             there: count(led.env.nodes.of_pool(pool)),
-            ordered: fresh,
-            overdue,
+            ordered: count(orders.ordered.iter()),
+            overdue: count(orders.overdue.iter()),
             free: led.env.nodes.free(pool),
             waiting: self.waiting(pool, seen_all, led.env.now.mono_ms),
         };
@@ -121,17 +117,43 @@ impl Pools {
         let decisions = orders.decisions + 1;
         let name = |it| NodeId::parse(&format!("{}{it}", prefix(pool, decisions)));
         let new: Result<Vec<NodeId>, _> = (0..count).map(name).collect();
-        let ordered = match new {
-            Ok(new) => [coming, new].concat(),
+        let new = match new {
+            Ok(new) => new,
             Err(mistake) => {
                 let text = format!("pool {pool} orders no nodes: the name of a new one {mistake}");
                 return led.env.note_text(Transition::OrderFailed, Some(led.log.number), text);
             }
         };
-        let lapses_wall_ms = wall + led.env.config.timing.provision_ms;
-        let orders = Orders { decisions, ordered, lapses_wall_ms, failure: String::new() };
+        let lapses_wall_ms = led.env.now.wall_ms + led.env.config.timing.provision_ms;
+        let ordered = [orders.ordered, new].concat();
+        let failure = String::new();
+        let orders = Orders { decisions, ordered, lapses_wall_ms, failure, ..orders };
         let at = write(led, pool, before.as_deref(), orders);
         self.ordering.insert(pool.clone(), at);
+    }
+
+    /// Orders without the nodes that have come, and with those as overdue that are late. What certainly
+    /// started nothing is expected no more.
+    fn as_of_now(&self, led: &At<'_>, mut orders: Orders) -> Orders {
+        let wall = led.env.now.wall_ms;
+        let reg = &led.env.nodes.reg;
+        if wall >= orders.given_up_wall_ms {
+            orders.overdue.clear();
+        }
+        if wall >= orders.lapses_wall_ms && !orders.ordered.is_empty() {
+            let late = std::mem::take(&mut orders.ordered);
+            if orders.failure.is_empty() {
+                orders.overdue.extend(late);
+                let patience_ms = GIVEN_UP_AFTER * led.env.config.timing.provision_ms;
+                orders.given_up_wall_ms = orders.lapses_wall_ms + patience_ms;
+                if wall >= orders.given_up_wall_ms {
+                    orders.overdue.clear();
+                }
+            }
+        }
+        orders.ordered.retain(|node| !reg.contains_key(node));
+        orders.overdue.retain(|node| !reg.contains_key(node));
+        orders
     }
 
     /// A pool's orders were committed: carry the last one out, if it is this owner's own.
@@ -141,7 +163,7 @@ impl Pools {
             return;
         }
         self.ordering.remove(pool);
-        let (_, _, orders) = ordered(led, pool);
+        let (_, orders) = ordered(led, pool);
         let now = prefix(pool, orders.decisions);
         let nodes = orders.ordered.iter().filter(|it| it.as_str().starts_with(&now));
         let nodes: Vec<NodeId> = nodes.cloned().collect();
@@ -161,7 +183,7 @@ impl Pools {
     /// At the pool's owner: what it ordered last started nothing. Operators see why.
     pub fn on_failure(&mut self, led: &mut At<'_>, pool: &PoolName) {
         let Some(why) = led.env.nodes.why_none_started(pool, led.env.now.mono_ms) else { return };
-        let (_, before, orders) = ordered(led, pool);
+        let (before, orders) = ordered(led, pool);
         if led.may_begin() && !self.ordering.contains_key(pool) && orders.failure != why {
             let orders = Orders { failure: why.to_owned(), ..orders };
             write(led, pool, before.as_deref(), orders);
@@ -183,7 +205,8 @@ fn write(
 /// What whoever starts nodes of a pool is told.
 fn told(env: &Env, pool: &PoolName, settings: &PoolSettings) -> Option<NewNodes> {
     let provisioner = settings.provisioner.clone()?;
-    let (places, load_limit) = (settings.places, env.nodes.limit(pool));
+    // Not the pool's own limit, which may change: nodes hear of it with their renewals.
+    let (places, load_limit) = (settings.places, env.config.load_limit);
     Some(NewNodes { pool: pool.clone(), provisioner, places, load_limit })
 }
 

@@ -21,6 +21,8 @@ pub(crate) struct Wanted {
 pub(crate) struct Pools {
     /// Orders of new nodes that wait for their commit.
     pub ordering: BTreeMap<PoolName, LogPos>,
+    /// Index of the config store's state whose texts of classes are kept.
+    pub texts_index: u64,
     /// By pool, which owners found no room.
     wanted: BTreeMap<PoolName, BTreeMap<ManagerNumber, Wanted>>,
 }

@@ -8,8 +8,9 @@ use crate::partition::partitions::Partitions;
 use crate::ports::note::Transition;
 use rota_docstore::{Document, Spaces};
 use rota_messages::api::{FollowOp, Holdings};
+use rota_messages::documents::read_pool;
 use rota_messages::{Answer, DocumentAnswer, DocumentOp, Op, OpResult};
-use rota_model::{Epoch, PoolName, PoolSettings, PoolsByName, Stamp};
+use rota_model::{Epoch, PoolName, PoolsByName, Stamp};
 
 /// How long the owner keeps a question without news: less than what counts as its silence, so that
 /// nobody looks for another owner.
@@ -113,9 +114,16 @@ impl Following {
         documents.iter().for_each(|_| env.note(Transition::NamespaceLearned, None));
         // A pool may have room since.
         env.nodes.news += u64::from(!documents.is_empty());
-        if let Some(told) = self.beginning.take_if(|_| documents.is_empty()) {
+        let is_begun = self.beginning.take_if(|_| documents.is_empty());
+        let has_begun = is_begun.is_some();
+        if let Some(told) = is_begun {
             (env.documents_env.spaces, env.documents_env.knows_spaces) = (told.spaces, true);
             env.nodes.pools = told.pools;
+        }
+        if has_begun || !documents.is_empty() {
+            env.nodes.find_pools_of_classes();
+        }
+        if has_begun {
             return true;
         }
         self.beginning.is_none() && !documents.is_empty()
@@ -125,8 +133,8 @@ impl Following {
 /// Takes over what a document says of a pool; the end of its life takes that away.
 fn learn_pool(pools: &mut PoolsByName, document: &Document) {
     let Ok(name) = PoolName::parse(document.name().docid()) else { return };
-    match document.one::<PoolSettings>() {
-        Ok(Some(settings)) => drop(pools.insert(name, settings)),
+    match read_pool(document) {
+        Ok(Some(known)) => drop(pools.insert(name, known)),
         Ok(None) => drop(pools.remove(&name)),
         Err(_) => {}
     }

@@ -403,7 +403,7 @@ fn too_late(env: &Env, waiting: Waiting) -> (Caller, Refusal) {
     let refusal = waiting.last_refusal.unwrap_or_else(|| {
         if is_held {
             let text =
-                "this manager has just started, and does not know yet which namespaces are off";
+                "this manager has just started, and does not know the namespaces and pools yet";
             return Refusal::new(RefusalKind::NotServing, retry, text);
         }
         let text = match waiting.asked {

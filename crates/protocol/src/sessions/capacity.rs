@@ -30,6 +30,14 @@ pub(crate) fn refuses_for_room(led: &mut At<'_>, op: &OpenOp) -> Option<Refusal>
     Some(Refusal::new(RefusalKind::Overloaded, Retry::AfterMs(RECORDS_MS), text))
 }
 
+/// An owner that has just started does not know the pools yet, nor where classes go.
+pub(crate) fn refused_unheard(env: &Env) -> Option<Refusal> {
+    let text = "the owner has just started, and does not know the pools yet";
+    let retry = Retry::AfterMs(env.config.timing.retry_ms);
+    let refusal = || Refusal::new(RefusalKind::NotServing, retry, text);
+    (!env.documents_env.knows_spaces).then(refusal)
+}
+
 /// The pool is not for sessions of that namespace.
 pub(crate) fn refused_by_pool(env: &Env, op: &OpenOp) -> Option<Refusal> {
     let (pool, namespace) = (&op.spec.pool, &op.key.namespace);
@@ -91,7 +99,8 @@ pub(crate) fn full_for_good(env: &Env, pool: &PoolName, full: NoNode) -> Option<
     if settings.is_some_and(|it| it.provisioner.is_some() && nodes < it.max_nodes) {
         return None;
     }
-    if settings.is_none() && env.nodes.reg.values().all(|it| it.pool != *pool) {
+    let is_known = env.nodes.pools.contains_key(pool);
+    if !is_known && env.nodes.reg.values().all(|it| it.pool != *pool) {
         return Some(unknown_pool(env, pool));
     }
     let limit = format!("(load limit {} of its places)", env.nodes.limit(pool));
@@ -123,9 +132,10 @@ pub(crate) fn full_for_good(env: &Env, pool: &PoolName, full: NoNode) -> Option<
 
 /// What an open is told that waited for room, or for news of nodes, until its deadline.
 pub(crate) fn no_room_yet(env: &Env, open: &OpenOp) -> Refusal {
-    let pool = &open.spec.pool;
+    let spec = spec_of(env, open);
+    let pool = &spec.pool;
     let retry = Retry::AfterMs(env.config.timing.retry_ms * 5);
-    match env.nodes.choose(&open.spec, &[], env.now.mono_ms) {
+    match env.nodes.choose(&spec, &[], env.now.mono_ms) {
         Err(full @ NoNode::NoRoom { .. }) => full_for_good(env, pool, full),
         Err(NoNode::Unable) => {
             let text = format!("the nodes of pool {pool:?} that have room take nothing just now");
@@ -141,6 +151,11 @@ pub(crate) fn no_room_yet(env: &Env, open: &OpenOp) -> Refusal {
         let text = format!("no node with room was found in time; {news}");
         Refusal::new(RefusalKind::Provisioning, retry, text)
     })
+}
+
+/// What an open asks for, in the pool where it goes.
+fn spec_of(env: &Env, open: &OpenOp) -> SessionSpec {
+    SessionSpec { pool: env.nodes.pool_of(open), ..open.spec.clone() }
 }
 
 fn open_in(op: &Op) -> Option<&OpenOp> {
@@ -188,12 +203,14 @@ pub(crate) fn tell_pool_owners(led: &mut At<'_>, waiting: &VecDeque<Origin>) {
     let mut lacks = BTreeMap::new();
     let mut missing: BTreeMap<PoolName, u32> = BTreeMap::new();
     let waiting = waiting.iter().filter_map(|it| led.inbox.live.get(it));
-    for OpenOp { spec, .. } in waiting.filter_map(|it| open_in(&it.op)) {
+    for open in waiting.filter_map(|it| open_in(&it.op)) {
         let nodes = &led.env.nodes;
-        let lacks_room = lacks.entry((&spec.pool, &spec.class)).or_insert_with(|| {
-            let choice = nodes.choose(spec, &[], led.env.now.mono_ms);
-            matches!(choice, Err(NoNode::NoRoom { .. }))
-        });
+        let spec = spec_of(led.env, open);
+        let lacks_room =
+            lacks.entry((spec.pool.clone(), spec.class.clone())).or_insert_with(|| {
+                let choice = nodes.choose(&spec, &[], led.env.now.mono_ms);
+                matches!(choice, Err(NoNode::NoRoom { .. }))
+            });
         if *lacks_room {
             *missing.entry(spec.pool.clone()).or_default() += 1;
         }

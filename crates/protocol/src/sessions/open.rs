@@ -8,7 +8,9 @@ use crate::log::origin::Origin;
 use crate::log::resident::RequestHandler;
 use crate::nodes::registry::{Chosen, NoNode};
 use crate::ports::note::Transition;
-use crate::sessions::capacity::{full_for_good, refused_by_pool, refuses_for_room, unknown_class};
+use crate::sessions::capacity::{
+    full_for_good, refused_by_pool, refused_unheard, refuses_for_room, unknown_class,
+};
 use crate::sessions::read::{key_of, view_at_node, visible};
 use crate::sessions::refusals::start_failed;
 use crate::sessions::remembered::{memory_wait, write_session};
@@ -39,7 +41,11 @@ impl Sessions {
         }
     }
 
-    pub(crate) fn on_open(&mut self, led: &mut At<'_>, origin: Origin, op: OpenOp) {
+    pub(crate) fn on_open(&mut self, led: &mut At<'_>, origin: Origin, mut op: OpenOp) {
+        if let Some(refusal) = refused_unheard(led.env) {
+            return self.reply(led, origin, Err(refusal));
+        }
+        op.spec.pool = led.env.nodes.pool_of(&op);
         let key = key_of(led.env, &op.key);
         let record = led.log.replica.record(&key);
         if let Some(record) = &record

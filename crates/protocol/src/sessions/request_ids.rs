@@ -57,6 +57,13 @@ fn runs(record: &SessionRecord, spec: &SessionSpec) -> bool {
     is_same && (class, pool) == (&spec.class, &spec.pool)
 }
 
+/// What an open asks for that may have begun this life. Who named no pool did not ask for another one, wherever
+/// the class would go now.
+fn as_asked(record: &SessionRecord, op: &OpenOp) -> SessionSpec {
+    let pool = if op.pool_named { &op.spec.pool } else { &record.spec.pool };
+    SessionSpec { pool: pool.clone(), ..op.spec.clone() }
+}
+
 /// What ran when a remembered open was answered that is repeated now. What was not kept is taken from the
 /// repetition, if it is the same.
 pub(crate) fn spec_answered(
@@ -64,8 +71,9 @@ pub(crate) fn spec_answered(
     entry: &RequestEntry,
     repeated: &OpenOp,
 ) -> SessionSpec {
-    if entry.ran.is_none() && runs(record, &repeated.spec) {
-        return repeated.spec.clone();
+    let spec = as_asked(record, repeated);
+    if entry.ran.is_none() && runs(record, &spec) {
+        return spec;
     }
     spec_then(record, entry)
 }
@@ -209,7 +217,7 @@ pub(crate) fn asked_before(
         | RequestFate::Failed { life } => *life == record.life,
         RequestFate::Opened { outcome: Outcome::Existed, .. } | RequestFate::Closed { .. } => false,
     };
-    let (before, now) = (&record.spec, &op.spec);
+    let (before, now) = (&record.spec, &as_asked(record, op));
     if !began || runs(record, now) {
         return None;
     }

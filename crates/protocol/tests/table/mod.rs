@@ -126,6 +126,7 @@ pub fn key(id: &str) -> SessionKey {
 
 pub fn open(id: &str, request: &str) -> Op {
     Op::Open(OpenOp {
+        pool_named: true,
         key: key(id),
         spec: SessionSpec {
             class: ClassName::parse("builtin").unwrap(),
@@ -336,14 +337,22 @@ impl Table {
     }
 
     pub fn register_with(&mut self, node: &str, boot: u64, places: u32) {
-        self.register_as(node, boot, places, &["builtin".to_owned()]);
+        self.register_as(node, boot, places, &["builtin".to_owned()], |it| it);
     }
 
     pub fn register_offering(&mut self, node: &str, boot: u64, classes: &[String]) {
-        self.register_as(node, boot, self.places, classes);
+        self.register_as(node, boot, self.places, classes, |it| it);
     }
 
-    fn register_as(&mut self, node: &str, boot: u64, places: u32, classes: &[String]) {
+    /// A node registers, with whatever else `told` says of it.
+    pub fn register_as(
+        &mut self,
+        node: &str,
+        boot: u64,
+        places: u32,
+        classes: &[String],
+        told: impl FnOnce(Register) -> Register,
+    ) {
         let node_id = NodeId::parse(node).unwrap();
         // Its folder was that of the boot before.
         let before = self.config.nodes.get(&node_id).map(|it| it.boot);
@@ -356,11 +365,13 @@ impl Table {
             places,
             classes: classes.iter().map(|it| ClassName::parse(it).unwrap()).collect(),
             digests: std::collections::BTreeMap::new(),
+            facts: std::collections::BTreeMap::new(),
             sandbox: None,
             state: NodeState::Ready,
             lease: LEASE,
             tombstone_ms: 600_000,
         };
+        let register = told(register);
         let on_time = |n: &&u32| !self.late.contains(n);
         let n = *self.managers.keys().find(on_time).unwrap();
         self.live.retain(|_, (at, ..)| at != node);

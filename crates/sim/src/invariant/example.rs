@@ -28,6 +28,7 @@ pub fn registry(index: u64, boot: u64, state: NodeState, wish: NodeWish) -> Conf
         places: 1,
         classes: Vec::new(),
         digests: std::collections::BTreeMap::new(),
+        facts: std::collections::BTreeMap::new(),
         sandbox: None,
         renew_ms: 0,
         state,

@@ -274,6 +274,7 @@ pub fn op_of(asked: &Asked, key: &SessionKey) -> Op {
     let key = key.clone();
     match asked.wish {
         Wish::Open => Op::Open(OpenOp {
+            pool_named: true,
             key,
             spec: SessionSpec {
                 class: ClassName::parse(CLASS).expect("a short name"),

@@ -550,7 +550,10 @@ fn node_config(bounds: &Bounds, index: usize, boot: BootId) -> NodeConfig {
         boot,
         places: bounds.places,
         load_limit_permille: 1_000,
-        classes: BTreeMap::from([(ClassName::parse(CLASS).expect("a short name"), ClassDigest(1))]),
+        classes: BTreeMap::from([(
+            ClassName::parse(CLASS).expect("a short name"),
+            ClassDigest(1).into(),
+        )]),
         timing: NodeTiming {
             renew_ms: timing.renew_ms,
             lease_term_ms: timing.lease_term_ms,

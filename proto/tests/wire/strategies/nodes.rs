@@ -125,6 +125,11 @@ pub fn register() -> Any<Register> {
             let (lease, tombstone_ms, sandbox) = times;
             let digests = classes.iter().zip(1..).map(|(it, at)| (it.clone(), ClassDigest(at)));
             let digests = digests.collect();
+            let facts = classes
+                .iter()
+                .take(1)
+                .map(|it| (it.clone(), ClassFacts { pool: Some(pool.clone()) }));
+            let facts = facts.collect();
             Register {
                 node,
                 boot,
@@ -134,6 +139,7 @@ pub fn register() -> Any<Register> {
                 places,
                 classes,
                 digests,
+                facts,
                 sandbox,
                 state,
                 lease,
@@ -161,12 +167,13 @@ pub fn renew() -> Any<Renew> {
 
 pub fn renewed() -> Any<Renewed> {
     prop_oneof![
-        (epoch(), managers(), proptest::option::of(1..=1_000u32)).prop_map(
-            |(epoch, managers, permille)| {
-                let load_limit = permille.and_then(LoadLimit::of_permille);
-                Renewed::Granted { epoch, managers, load_limit }
-            },
-        ),
+        (epoch(), managers(), 0..=1_001u32).prop_map(|(epoch, managers, permille)| {
+            let load_limit = match permille {
+                0 => ToldLimit::AsStarted,
+                it => LoadLimit::of_permille(it).map_or(ToldLimit::Nothing, ToldLimit::Of),
+            };
+            Renewed::Granted { epoch, managers, load_limit }
+        },),
         (number(), epoch(), managers()).prop_map(|(judge, epoch, managers)| Renewed::NotJudge {
             judge,
             epoch,

@@ -131,7 +131,9 @@ pub fn stats() -> Any<Stats> {
     let node = (register(), select(NodeState::ALL), wish, any::<u32>());
     let node = node.prop_map(|(it, state, wish, used)| {
         let load = NodeLoad { used, places: it.places };
-        let Register { node, boot, address, pool, places, classes, digests, sandbox, .. } = it;
+        let Register {
+            node, boot, address, pool, places, classes, digests, facts, sandbox, ..
+        } = it;
         (
             NodeReg {
                 node,
@@ -141,6 +143,7 @@ pub fn stats() -> Any<Stats> {
                 places,
                 classes,
                 digests,
+                facts,
                 sandbox,
                 renew_ms: 0,
                 state,

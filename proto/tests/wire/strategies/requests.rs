@@ -18,8 +18,13 @@ use rota_proto::{Position, SendEvent, Watch, v1};
 use std::sync::Arc;
 
 pub fn open_op() -> Any<OpenOp> {
-    (key(), spec(), request_id(), any::<bool>())
-        .prop_map(|(key, spec, request, remember)| OpenOp { key, spec, request, remember })
+    (key(), spec(), request_id(), any::<(bool, bool)>())
+        .prop_map(|(key, spec, request, (remember, pool_named))| {
+            // A pool that is not named is the usual one.
+            let pool = if pool_named { spec.pool.clone() } else { PoolName::default_pool() };
+            let spec = SessionSpec { pool, ..spec };
+            OpenOp { key, spec, pool_named, request, remember }
+        })
         .boxed()
 }
 

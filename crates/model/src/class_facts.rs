@@ -1,0 +1,39 @@
+//! What managers decide by of a class, as its text says.
+
+use crate::digest::ClassDigest;
+use crate::ids::PoolName;
+use serde::{Deserialize, Serialize};
+
+/// What managers decide by of a class, as its text says.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ClassFacts {
+    /// The pool of opens that name none; `None`: `default`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pool: Option<PoolName>,
+}
+
+impl ClassFacts {
+    /// Whether the text says nothing that managers decide by.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// A text of a class, and what it says.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClassText {
+    /// Which text.
+    pub digest: ClassDigest,
+    /// What it says.
+    #[serde(default, skip_serializing_if = "ClassFacts::is_default")]
+    pub facts: ClassFacts,
+}
+
+impl From<ClassDigest> for ClassText {
+    /// Of a text that says nothing that managers decide by.
+    fn from(digest: ClassDigest) -> Self {
+        Self { digest, facts: ClassFacts::default() }
+    }
+}

@@ -1,0 +1,363 @@
+//! Pools as they are shown.
+
+use crate::inspect::short_digest;
+use crate::output::plain_table;
+use comfy_table::Table;
+use rota_client::pools::PoolState;
+use rota_model::{ClassText, LoadLimit, Stamp};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Most characters of a failure in a list.
+const FAILURE_CHARS_MAX: usize = 60;
+
+/// A pool.
+#[derive(Serialize, PartialEq, Debug)]
+pub struct Shown {
+    pub name: String,
+    pub description: String,
+    /// None: nodes come by themselves.
+    pub provisioner: Option<String>,
+    /// Of each node that is started.
+    pub places: u32,
+    /// None: as managers were started.
+    pub load_limit: Option<f64>,
+    pub policy: &'static str,
+    pub min_nodes: u32,
+    pub max_nodes: u32,
+    pub warm_places: u32,
+    /// None of them: all.
+    pub namespaces: Vec<String>,
+    /// Of its description; none when nobody described it.
+    pub version: Option<u64>,
+    /// Nodes that are not gone.
+    pub nodes: u32,
+    pub ready_nodes: u32,
+    pub used_places: u64,
+    /// Places of all nodes.
+    pub all_places: u64,
+    /// Nodes that have not come; none when its owner could not be asked.
+    pub ordered: Option<Vec<String>>,
+    /// Why the last order started nothing.
+    pub failure: Option<String>,
+    /// By name, the text that counts of each class that its nodes have or had.
+    pub classes: BTreeMap<String, ShownClass>,
+    pub described: bool,
+}
+
+/// What counts of a class.
+#[derive(Serialize, PartialEq, Eq, Debug)]
+pub struct ShownClass {
+    /// As the SHA-256 of its file begins.
+    pub digest: String,
+    /// Where opens go that name no pool; none: `default`.
+    pub pool: Option<String>,
+}
+
+impl ShownClass {
+    fn of(text: &ClassText) -> Self {
+        let pool = text.facts.pool.as_ref().map(ToString::to_string);
+        Self { digest: text.digest.to_string(), pool }
+    }
+}
+
+impl Shown {
+    /// Of a pool.
+    pub fn of(state: &PoolState) -> Self {
+        let (it, load, orders) = (&state.settings, &state.load, state.orders.as_ref().ok());
+        let ordered = |nodes: &[_]| nodes.iter().map(ToString::to_string).collect();
+        Self {
+            name: state.name.as_str().to_owned(),
+            description: it.description.clone(),
+            provisioner: it.provisioner.as_ref().map(|it| it.as_str().to_owned()),
+            places: it.places,
+            load_limit: it.load_limit.map(LoadLimit::share),
+            policy: it.policy.as_str(),
+            min_nodes: it.min_nodes,
+            max_nodes: it.max_nodes,
+            warm_places: it.warm_places,
+            namespaces: it.namespaces.iter().map(|it| it.as_str().to_owned()).collect(),
+            version: state.version.map(Stamp::as_u64),
+            nodes: load.nodes,
+            ready_nodes: load.ready_nodes,
+            used_places: load.used_places,
+            all_places: load.places,
+            ordered: orders.map(|it| ordered(&it.ordered)),
+            failure: orders.map(|it| it.failure.clone()).filter(|it| !it.is_empty()),
+            classes: (state.texts.iter())
+                .map(|(name, it)| (name.to_string(), ShownClass::of(it)))
+                .collect(),
+            described: state.version.is_some(),
+        }
+    }
+}
+
+/// `pool list`.
+#[derive(Serialize, PartialEq, Debug)]
+pub struct ShownAll {
+    pub pools: Vec<Shown>,
+}
+
+/// `pool delete`.
+#[derive(Serialize, PartialEq, Eq, Debug)]
+pub struct Deleted {
+    pub name: String,
+    /// False: it was not described.
+    pub existed: bool,
+}
+
+/// What was deleted, for a person.
+pub fn deleted(it: &Deleted) -> String {
+    let name = &it.name;
+    if it.existed {
+        format!("deleted pool {name}\n")
+    } else {
+        format!("pool {name} was not described\n")
+    }
+}
+
+/// `2/3 +2 ordered`: READY, there, and on their way.
+fn nodes(it: &Shown) -> String {
+    let (there, ordered) = (format!("{}/{}", it.ready_nodes, it.nodes), it.ordered.as_deref());
+    match ordered.unwrap_or_default().len() {
+        0 => there,
+        count => format!("{there} +{count} ordered"),
+    }
+}
+
+/// What deserves a look.
+fn note(it: &Shown) -> String {
+    match &it.failure {
+        Some(failure) => shortened(failure),
+        None if !it.described => "not described".to_owned(),
+        None if it.ordered.is_none() => "orders not known".to_owned(),
+        None => String::new(),
+    }
+}
+
+/// The beginning of a text, on one line.
+fn shortened(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(FAILURE_CHARS_MAX) {
+        Some((at, _)) => format!("{}...", &line[..at]),
+        None => line,
+    }
+}
+
+/// All of them, one a row.
+pub fn many(all: &[Shown]) -> Table {
+    let mut table = plain_table([
+        "NAME",
+        "PROVISIONER",
+        "NODES",
+        "MIN-MAX",
+        "PLACES",
+        "LOAD_LIMIT",
+        "POLICY",
+        "NOTE",
+    ]);
+    for it in all {
+        let grows = it.provisioner.is_some();
+        table.add_row([
+            it.name.clone(),
+            it.provisioner.clone().unwrap_or_else(|| "-".to_owned()),
+            nodes(it),
+            if grows { format!("{}-{}", it.min_nodes, it.max_nodes) } else { "-".to_owned() },
+            format!("{}/{}", it.used_places, it.all_places),
+            it.load_limit.map_or_else(|| "-".to_owned(), |it| it.to_string()),
+            it.policy.to_owned(),
+            note(it),
+        ]);
+    }
+    table
+}
+
+/// A number; 0 is written as `pool set` takes it.
+fn number(it: u32) -> String {
+    if it == 0 { "none".to_owned() } else { it.to_string() }
+}
+
+/// Names, or what it means that there are none.
+fn names(all: &[String], none: &str) -> String {
+    if all.is_empty() { none.to_owned() } else { all.join(", ") }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a percentage")]
+fn load(it: &Shown) -> String {
+    if it.all_places == 0 {
+        return "-".to_owned();
+    }
+    format!("{:.0}%", 100.0 * it.used_places as f64 / it.all_places as f64)
+}
+
+/// Each class with the beginning of its digest, as `node list` writes it, and its pool.
+fn classes(it: &Shown) -> String {
+    let each = it.classes.iter().map(|(name, it)| {
+        let goes = it.pool.as_ref().map_or_else(String::new, |it| format!(" -> {it}"));
+        format!("{name} {}{goes}", short_digest(&it.digest))
+    });
+    each.collect::<Vec<_>>().join(", ")
+}
+
+/// One of them, one property a row.
+pub fn one(it: &Shown) -> Table {
+    let mut table = plain_table(["NAME", &it.name]);
+    let provisioner = it.provisioner.clone();
+    let limit = it.load_limit.map(|it| it.to_string());
+    let ordered = it.ordered.as_ref().map(|it| names(it, "none"));
+    let version = it.version.map(|it| it.to_string());
+    let rows = [
+        ("description", it.description.clone()),
+        ("provisioner", provisioner.unwrap_or_else(|| "none: nodes come by themselves".to_owned())),
+        ("places of a new node", number(it.places)),
+        ("load limit", limit.unwrap_or_else(|| "as managers were started".to_owned())),
+        ("policy", it.policy.to_owned()),
+        ("min nodes", number(it.min_nodes)),
+        ("max nodes", number(it.max_nodes)),
+        ("warm places", number(it.warm_places)),
+        ("namespaces", names(&it.namespaces, "all")),
+        ("nodes", format!("{}, of which {} READY", it.nodes, it.ready_nodes)),
+        ("places used", format!("{} of {}", it.used_places, it.all_places)),
+        ("load", load(it)),
+        ("nodes ordered", ordered.unwrap_or_else(|| "not known".to_owned())),
+        ("failure of the last order", it.failure.clone().unwrap_or_default()),
+        ("classes", classes(it)),
+        ("version", version.unwrap_or_else(|| "not described".to_owned())),
+    ];
+    for (property, value) in rows.into_iter().filter(|(_, value)| !value.is_empty()) {
+        table.add_row([property.to_owned(), value]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::{Format, Out};
+    use rota_client::v1;
+    use rota_model::items::Orders;
+    use rota_model::{Policy, PoolSettings, ProvisionerName};
+
+    fn small() -> PoolState {
+        let settings = PoolSettings {
+            description: "for shops".into(),
+            provisioner: Some(ProvisionerName::parse("process").unwrap()),
+            places: 10,
+            load_limit: LoadLimit::of_permille(750),
+            policy: Policy::Spread,
+            min_nodes: 1,
+            max_nodes: 9,
+            ..PoolSettings::default()
+        };
+        let it = v1::PoolInfo {
+            name: "small".into(),
+            settings: Some((&settings).into()),
+            version: Stamp::MIN.next().as_u64(),
+            nodes: 3,
+            ready_nodes: 2,
+            places: 30,
+            used_places: 7,
+            ordered: vec!["small-1-0".into(), "small-1-1".into()],
+            class_digests: [("big".to_owned(), format!("{:016x}", 255))].into(),
+            class_facts: [("big".to_owned(), v1::ClassFacts { pool: "gpu".into() })].into(),
+            ..Default::default()
+        };
+        it.try_into().unwrap()
+    }
+
+    /// Nodes say that they are of it.
+    fn found() -> PoolState {
+        let name = "lab".to_owned();
+        let it = v1::PoolInfo { name, nodes: 1, ready_nodes: 1, ..Default::default() };
+        it.try_into().unwrap()
+    }
+
+    fn failing(failure: &str) -> PoolState {
+        let orders = Orders { failure: failure.to_owned(), ..Orders::default() };
+        PoolState { orders: Ok(orders), ..small() }
+    }
+
+    fn unknown() -> PoolState {
+        PoolState { orders: Err("its owner is away".to_owned()), ..small() }
+    }
+
+    fn drawn(table: &Table) -> String {
+        let (mut out, written) = Out::captured(Format::Table);
+        out.table(table).unwrap();
+        written.text()
+    }
+
+    #[test]
+    fn a_list_tells_what_is_there_what_is_ordered_and_what_is_wrong() {
+        let failure =
+            failing("cannot start \"rota-node-agent\":\nNo such file or directory (os error 2)");
+        let all = [found(), small(), failure, unknown()].map(|it| Shown::of(&it));
+        assert_eq!(
+            drawn(&many(&all)),
+            "NAME   PROVISIONER  NODES           MIN-MAX  PLACES  LOAD_LIMIT  POLICY  NOTE\n\
+             lab    -            1/1             -        0/0     -           pack    not described\n\
+             small  process      2/3 +2 ordered  1-9      7/30    0.75        spread\n\
+             small  process      2/3             1-9      7/30    0.75        spread  \
+             cannot start \"rota-node-agent\": No such file or directory (o...\n\
+             small  process      2/3             1-9      7/30    0.75        spread  \
+             orders not known\n"
+        );
+    }
+
+    #[test]
+    fn one_pool_is_shown_with_all_of_its_settings() {
+        assert_eq!(
+            drawn(&one(&Shown::of(&failing("no such program")))),
+            "NAME                       small\n\
+             description                for shops\n\
+             provisioner                process\n\
+             places of a new node       10\n\
+             load limit                 0.75\n\
+             policy                     spread\n\
+             min nodes                  1\n\
+             max nodes                  9\n\
+             warm places                none\n\
+             namespaces                 all\n\
+             nodes                      3, of which 2 READY\n\
+             places used                7 of 30\n\
+             load                       23%\n\
+             nodes ordered              none\n\
+             failure of the last order  no such program\n\
+             classes                    big 00000000 -> gpu\n\
+             version                    101000000001\n"
+        );
+        let text = drawn(&one(&Shown::of(&small())));
+        assert!(text.contains("small-1-0, small-1-1") && !text.contains("failure"), "{text}");
+        assert!(drawn(&one(&Shown::of(&unknown()))).contains("not known"));
+        let text = drawn(&one(&Shown::of(&found())));
+        assert!(text.contains("none: nodes come by themselves"), "{text}");
+        assert!(text.contains("not described") && text.contains("as managers were"), "{text}");
+    }
+
+    #[test]
+    fn a_pool_is_printed_with_exactly_these_fields_in_this_order() {
+        let text = serde_json::to_string(&Shown::of(&small())).unwrap();
+        assert_eq!(
+            text,
+            "{\"name\":\"small\",\"description\":\"for shops\",\"provisioner\":\"process\",\"places\":10,\
+             \"load_limit\":0.75,\"policy\":\"spread\",\"min_nodes\":1,\"max_nodes\":9,\"warm_places\":0,\
+             \"namespaces\":[],\"version\":101000000001,\"nodes\":3,\"ready_nodes\":2,\"used_places\":7,\
+             \"all_places\":30,\"ordered\":[\"small-1-0\",\"small-1-1\"],\"failure\":null,\
+             \"classes\":{\"big\":{\"digest\":\"00000000000000ff\",\"pool\":\"gpu\"}},\
+             \"described\":true}"
+        );
+        let names: serde_json::Value = serde_json::from_str(&text).unwrap();
+        for field in PoolSettings::FIELDS {
+            assert!(names.get(field).is_some(), "{field}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_null_and_what_is_not_there_is_an_empty_list() {
+        let text = serde_json::to_string(&Shown::of(&unknown())).unwrap();
+        assert!(text.contains("\"ordered\":null,\"failure\":null"), "{text}");
+        let text = serde_json::to_string(&Shown::of(&found())).unwrap();
+        assert!(text.contains("\"version\":null") && text.contains("\"ordered\":[]"), "{text}");
+        assert!(text.ends_with("\"described\":false}"), "{text}");
+    }
+}
