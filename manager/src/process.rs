@@ -429,6 +429,7 @@ fn serve(
         admin_key: options.documents.admin_key.clone(),
         bodies,
         operations,
+        provisioners: options.process.iter().map(|_| provisioner::PROCESS).collect(),
         stopping: stop.clone(),
     });
     let answers_bytes_max = options.memory.answers_bytes_max;

@@ -39,7 +39,7 @@ pub struct NodeOptions {
 }
 
 /// Name of the provisioner that starts nodes as processes of this machine.
-const PROCESS: &str = "process";
+pub const PROCESS: &str = "process";
 
 /// The provisioners of this manager.
 pub struct Provisioner {

@@ -62,6 +62,8 @@ pub struct Shared {
     pub bodies: Bodies,
     /// What callers are told of each operation. These are counted by name: other names come from anybody.
     pub operations: BTreeMap<&'static str, About>,
+    /// Names of the provisioners that this manager was started with.
+    pub provisioners: Vec<&'static str>,
     /// Places for watches.
     pub watches: Arc<Semaphore>,
     /// Ends streams when the process stops.

@@ -28,6 +28,8 @@ pub struct PoolState {
     pub load: PoolLoad,
     /// What was ordered and has not come; or why that is not known.
     pub orders: Result<Orders, String>,
+    /// What is odd about the settings; empty: nothing.
+    pub warning: String,
 }
 
 /// The nodes of a pool, as one manager knows them.
@@ -169,6 +171,7 @@ impl From<&PoolState> for v1::PoolInfo {
             class_facts: facts(it.texts.iter().map(|(name, it)| (name, &it.facts))),
             failure: orders.failure,
             orders_unknown: it.orders.as_ref().err().cloned(),
+            warning: it.warning.clone(),
         }
     }
 }
@@ -205,6 +208,7 @@ impl TryFrom<v1::PoolInfo> for PoolState {
                 used_places: it.used_places,
             },
             orders: it.orders_unknown.map_or(Ok(orders), Err),
+            warning: it.warning,
         })
     }
 }
@@ -253,7 +257,8 @@ mod tests {
             let settings = full();
             let name = asked.name.clone();
             let texts = texts.clone();
-            let state = PoolState { name, settings, version, texts, load, orders };
+            let state =
+                PoolState { name, settings, version, texts, load, orders, warning: "odd".into() };
             assert_eq!(PoolState::try_from(v1::PoolInfo::from(&state)).unwrap(), state);
         }
     }

@@ -138,10 +138,59 @@ pub struct Orders {
     /// Nodes that were ordered before, and are overdue: they may come all the same.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overdue: Vec<NodeId>,
-    /// When they are given up, in milliseconds since 1970.
+    /// When all of them are given up, in milliseconds since 1970.
     #[serde(default)]
     pub given_up_wall_ms: u64,
     /// Why the last order started nothing, for people; empty while all is well.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub failure: String,
+}
+
+impl Orders {
+    /// What may still come at that moment: who is late is overdue, and at last given up. What certainly
+    /// started nothing is expected no more. `has_come`: whether a node is there.
+    #[must_use]
+    pub fn as_of(mut self, wall_ms: u64, has_come: impl Fn(&NodeId) -> bool) -> Self {
+        if wall_ms >= self.lapses_wall_ms {
+            let late = std::mem::take(&mut self.ordered);
+            if self.failure.is_empty() {
+                self.overdue.extend(late);
+            }
+        }
+        if wall_ms >= self.given_up_wall_ms {
+            self.overdue.clear();
+        }
+        self.ordered.retain(|node| !has_come(node));
+        self.overdue.retain(|node| !has_come(node));
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_that_were_ordered_are_expected_then_overdue_and_then_given_up() {
+        let node = |id: &str| NodeId::parse(id).unwrap();
+        let orders = Orders {
+            ordered: vec![node("a"), node("b")],
+            lapses_wall_ms: 10,
+            overdue: vec![node("c")],
+            given_up_wall_ms: 70,
+            ..Orders::default()
+        };
+        let names =
+            |nodes: &[NodeId]| nodes.iter().map(|it| it.as_str().to_owned()).collect::<String>();
+        let at = |wall_ms: u64, failure: &str| {
+            let orders = Orders { failure: failure.to_owned(), ..orders.clone() };
+            let now = orders.as_of(wall_ms, |it| it.as_str() == "b");
+            (names(&now.ordered), names(&now.overdue))
+        };
+        let both = |one: &str, two: &str| (one.to_owned(), two.to_owned());
+        assert_eq!(at(9, ""), both("a", "c"));
+        assert_eq!(at(10, ""), both("", "ca"));
+        assert_eq!(at(70, ""), both("", ""));
+        assert_eq!(at(10, "no such program"), both("", "c"));
+    }
 }

@@ -3,13 +3,14 @@
 use super::Shared;
 use super::documents::{Failure, mixed_up, operate, sync};
 use super::namespaces::{STEP, configuration, usage_until};
+use crate::clock::Clock;
 use crate::rpc::deadline::deadline_of;
 use prost::Message as _;
 use rota_docstore::{
     Body, DocName, Document, Exception, FieldError, Phase, Stamp, SyncRequest, Update, codes,
 };
 use rota_model::items::{ORDERS_CLASS, Orders, POOL_CLASS};
-use rota_model::{KnownPool, NodeState, PoolName, PoolSettings};
+use rota_model::{KnownPool, NodeId, NodeState, PoolName, PoolSettings};
 use rota_proto::documents::{UPDATES_BYTES_MAX, in_call, status as exception_status};
 use rota_proto::pool::{CreatePool, PoolLoad, PoolState, SetPool};
 use rota_proto::{pool, v1};
@@ -87,11 +88,12 @@ async fn orders(shared: &Shared, name: &PoolName, deadline: Instant) -> Result<O
     let updates = sync(shared, None, syncs, false, deadline).await?;
     let found = whole(updates.into_iter().next().map(|it| it.1));
     let orders = found.map(|it| it.one::<Orders>()).transpose().map_err(Exception::from)?;
-    let mut orders = orders.flatten().unwrap_or_default();
+    let seen = shared.seen.borrow();
+    let has_come = |it: &NodeId| seen.nodes.contains_key(it);
+    let mut orders =
+        orders.flatten().unwrap_or_default().as_of(Clock::start().now().wall_ms, has_come);
     let overdue = std::mem::take(&mut orders.overdue);
     orders.ordered.extend(overdue);
-    let seen = shared.seen.borrow();
-    orders.ordered.retain(|it| !seen.nodes.contains_key(it));
     Ok(orders)
 }
 
@@ -122,7 +124,15 @@ async fn state(
     // An owner that is away must not take the rest of the answer with it.
     let orders = orders(shared, &name, usage_until(deadline)).await;
     let orders = orders.map_err(|it| Status::from(it).message().to_owned());
-    PoolState { name, settings, version, texts, load, orders }
+    let provisioner = settings.provisioner.as_ref().map(|it| it.as_str());
+    let warning = match (provisioner, shared.provisioners.as_slice()) {
+        (Some(it), here) if !here.contains(&it) => format!(
+            "this manager has no provisioner {it:?}, and every manager needs its flags; it has {}",
+            if here.is_empty() { "none".to_owned() } else { here.join(", ") }
+        ),
+        (Some(_) | None, _) => String::new(),
+    };
+    PoolState { name, settings, version, texts, load, orders, warning }
 }
 
 fn missing(name: &PoolName) -> Failure {
@@ -167,10 +177,14 @@ impl PoolsService {
         let ordered = orders(&self.shared, name, usage_until(deadline)).await?.ordered.len();
         let message = match (there, ordered) {
             (0, 0) => return Ok(()),
-            (0, ordered) => format!("nodes of pool {name} were ordered and may come: {ordered}"),
-            (there, _) => {
-                format!("nodes of pool {name} are there: {there}; drain and stop them first")
-            }
+            (0, ordered) => format!(
+                "nodes of pool {name} were ordered and may come: {ordered}; without a provisioner no more are \
+                 ordered"
+            ),
+            (there, _) => format!(
+                "nodes of pool {name} are there: {there}; take its provisioner away, drain them, and end \
+                 their agents"
+            ),
         };
         Err(Exception::business("NODES", message).into())
     }

@@ -21,8 +21,8 @@ pub struct SettingFlags {
     /// A sentence for people, or `none`.
     #[arg(long, value_name = "TEXT|none", value_parser = description)]
     description: Option<String>,
-    /// Who starts nodes: a provisioner that managers were started with. With `none`, nodes come by
-    /// themselves.
+    /// Who starts nodes: a provisioner that managers were started with, as `process`. With `none`, nodes come by
+    /// themselves, and the settings of those that are started go, too.
     #[arg(long, value_name = "NAME|none", value_parser = provisioner)]
     provisioner: Option<OrNone<ProvisionerName>>,
     /// Places of each node that is started; needed with a provisioner.
@@ -116,7 +116,11 @@ impl SettingFlags {
             ("warm_places", self.warm_places.is_some()),
             ("namespaces", !self.namespaces.is_empty()),
         ];
-        given.into_iter().filter(|it| it.1).map(|it| it.0.to_owned()).collect()
+        // What means nothing without a provisioner goes with it.
+        let goes = self.provisioner.as_ref().is_some_and(|it| it.0.is_none());
+        let of_growth = ["places", "min_nodes", "max_nodes", "warm_places"];
+        let given = given.into_iter().filter(|it| it.1 || (goes && of_growth.contains(&it.0)));
+        given.map(|it| it.0.to_owned()).collect()
     }
 
     /// What does not fit together whatever the pool is like.
@@ -132,7 +136,7 @@ impl SettingFlags {
 pub fn create(name: &OneArguments, flags: &SettingFlags) -> Result<CreatePool, UsageMistake> {
     let settings = flags.settings();
     let mut wrong = flags.contradictions();
-    wrong.extend(settings.mistakes());
+    wrong.extend(settings.mistakes_of(&name.name));
     none_wrong(&wrong)?;
     Ok(CreatePool { name: name.name.clone(), settings })
 }

@@ -131,6 +131,9 @@ fn orders_unknown(name: &PoolName, why: &str) -> String {
 
 fn show_one(state: &PoolState, out: &mut Out) -> anyhow::Result<()> {
     note_unknown(std::iter::once(state));
+    if !state.warning.is_empty() {
+        eprintln!("warning: pool {}: {}", state.name, state.warning);
+    }
     let shown = Shown::of(state);
     match out.format() {
         Format::Json => out.json(&shown)?,

@@ -40,6 +40,8 @@ pub struct Shown {
     pub ordered: Option<Vec<String>>,
     /// Why the last order started nothing.
     pub failure: Option<String>,
+    /// What is odd about the settings.
+    pub warning: Option<String>,
     /// By name, the text that counts of each class that its nodes have or had.
     pub classes: BTreeMap<String, ShownClass>,
     pub described: bool,
@@ -84,6 +86,7 @@ impl Shown {
             all_places: load.places,
             ordered: orders.map(|it| ordered(&it.ordered)),
             failure: orders.map(|it| it.failure.clone()).filter(|it| !it.is_empty()),
+            warning: Some(state.warning.clone()).filter(|it| !it.is_empty()),
             classes: (state.texts.iter())
                 .map(|(name, it)| (name.to_string(), ShownClass::of(it)))
                 .collect(),
@@ -127,8 +130,10 @@ fn nodes(it: &Shown) -> String {
 
 /// What deserves a look.
 fn note(it: &Shown) -> String {
-    match &it.failure {
-        Some(failure) => shortened(failure),
+    let is_full = it.provisioner.is_some() && it.nodes >= it.max_nodes;
+    match it.failure.as_ref().or(it.warning.as_ref()) {
+        Some(trouble) => shortened(trouble),
+        None if is_full => "max_nodes reached".to_owned(),
         None if !it.described => "not described".to_owned(),
         None if it.ordered.is_none() => "orders not known".to_owned(),
         None => String::new(),
@@ -221,6 +226,7 @@ pub fn one(it: &Shown) -> Table {
         ("load", load(it)),
         ("nodes ordered", ordered.unwrap_or_else(|| "not known".to_owned())),
         ("failure of the last order", it.failure.clone().unwrap_or_default()),
+        ("warning", it.warning.clone().unwrap_or_default()),
         ("classes", classes(it)),
         ("version", version.unwrap_or_else(|| "not described".to_owned())),
     ];
@@ -343,7 +349,7 @@ mod tests {
              \"load_limit\":0.75,\"policy\":\"spread\",\"min_nodes\":1,\"max_nodes\":9,\"warm_places\":0,\
              \"namespaces\":[],\"version\":101000000001,\"nodes\":3,\"ready_nodes\":2,\"used_places\":7,\
              \"all_places\":30,\"ordered\":[\"small-1-0\",\"small-1-1\"],\"failure\":null,\
-             \"classes\":{\"big\":{\"digest\":\"00000000000000ff\",\"pool\":\"gpu\"}},\
+             \"warning\":null,\"classes\":{\"big\":{\"digest\":\"00000000000000ff\",\"pool\":\"gpu\"}},\
              \"described\":true}"
         );
         let names: serde_json::Value = serde_json::from_str(&text).unwrap();

@@ -13,15 +13,17 @@ use serde_json::{Map, Value};
 
 /// All mistakes of settings, in one exception.
 fn check(name: &PoolName, settings: &PoolSettings) -> Result<(), Exception> {
-    let mut mistakes = settings.mistakes_of(name).into_iter();
-    match mistakes.next() {
-        None => Ok(()),
-        Some(first) => Err(mistakes.fold(Exception::from(first), Exception::with_field)),
+    let mistakes = settings.mistakes_of(name);
+    if mistakes.is_empty() {
+        return Ok(());
     }
+    let all: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+    let exception = Exception::new(codes::INVALID, all.join("; "));
+    Err(mistakes.into_iter().fold(exception, Exception::with_field))
 }
 
 fn missing(name: &PoolName) -> Exception {
-    let problem = format!("{name} is not described; pool.create does that");
+    let problem = format!("{name} is not described: create it first");
     Exception::of_field(codes::DOCUMENT, FieldError::new("name", problem))
 }
 
@@ -71,7 +73,8 @@ impl Operation for PoolCreate {
         let found = edited.one::<PoolSettings>()?;
         if found.as_ref() != Some(settings) {
             if found.is_some() {
-                let problem = format!("{name} is described already; pool.set changes that");
+                let problem =
+                    format!("{name} is described already, in another way: set changes it");
                 let field = FieldError::new("name", problem);
                 return Err(Exception::of_field(codes::EXISTS, field));
             }

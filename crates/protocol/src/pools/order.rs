@@ -101,7 +101,8 @@ impl Pools {
             return;
         }
         let (before, orders) = ordered(led, pool);
-        let orders = self.as_of_now(led, orders);
+        let reg = &led.env.nodes.reg;
+        let orders = orders.as_of(led.env.now.wall_ms, |it| reg.contains_key(it));
         let seen_all = led.env.nodes.seen_all(pool);
         let nodes = PoolNodes {
             there: count(led.env.nodes.of_pool(pool)),
@@ -126,34 +127,13 @@ impl Pools {
         };
         let lapses_wall_ms = led.env.now.wall_ms + led.env.config.timing.provision_ms;
         let ordered = [orders.ordered, new].concat();
-        let failure = String::new();
-        let orders = Orders { decisions, ordered, lapses_wall_ms, failure, ..orders };
+        let patience_ms = GIVEN_UP_AFTER * led.env.config.timing.provision_ms;
+        let given_up_wall_ms = lapses_wall_ms + patience_ms;
+        let (overdue, failure) = (orders.overdue, String::new());
+        let orders =
+            Orders { decisions, ordered, lapses_wall_ms, overdue, given_up_wall_ms, failure };
         let at = write(led, pool, before.as_deref(), orders);
         self.ordering.insert(pool.clone(), at);
-    }
-
-    /// Orders without the nodes that have come, and with those as overdue that are late. What certainly
-    /// started nothing is expected no more.
-    fn as_of_now(&self, led: &At<'_>, mut orders: Orders) -> Orders {
-        let wall = led.env.now.wall_ms;
-        let reg = &led.env.nodes.reg;
-        if wall >= orders.given_up_wall_ms {
-            orders.overdue.clear();
-        }
-        if wall >= orders.lapses_wall_ms && !orders.ordered.is_empty() {
-            let late = std::mem::take(&mut orders.ordered);
-            if orders.failure.is_empty() {
-                orders.overdue.extend(late);
-                let patience_ms = GIVEN_UP_AFTER * led.env.config.timing.provision_ms;
-                orders.given_up_wall_ms = orders.lapses_wall_ms + patience_ms;
-                if wall >= orders.given_up_wall_ms {
-                    orders.overdue.clear();
-                }
-            }
-        }
-        orders.ordered.retain(|node| !reg.contains_key(node));
-        orders.overdue.retain(|node| !reg.contains_key(node));
-        orders
     }
 
     /// A pool's orders were committed: carry the last one out, if it is this owner's own.

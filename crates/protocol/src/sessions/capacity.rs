@@ -43,7 +43,10 @@ pub(crate) fn refused_by_pool(env: &Env, op: &OpenOp) -> Option<Refusal> {
     let (pool, namespace) = (&op.spec.pool, &op.key.namespace);
     let settings = env.nodes.settings(pool).filter(|it| !it.admits(namespace))?;
     let names = settings.namespaces.iter().map(|it| it.as_str()).collect();
-    let problem = format!("is {pool}, which is for sessions of namespace {} only", listed(&names));
+    let problem = format!(
+        "is {pool}, which is for sessions of namespace {} only (ringctl pool set changes that)",
+        listed(&names)
+    );
     let refusal = Refusal::invalid(vec![FieldError::new("pool", problem)]);
     Some(Refusal { retry: Retry::WhenChanged, ..refusal })
 }
@@ -105,25 +108,30 @@ pub(crate) fn full_for_good(env: &Env, pool: &PoolName, full: NoNode) -> Option<
     }
     let limit = format!("(load limit {} of its places)", env.nodes.limit(pool));
     let out = "cordoned or drained (ringctl uncordon ends that)";
+    let grows = match settings.filter(|it| it.provisioner.is_some()) {
+        Some(it) => format!(
+            "and its max_nodes is {} (ringctl pool set {pool} --max-nodes raises it)",
+            it.max_nodes
+        ),
+        None => "and it may not grow".to_owned(),
+    };
     let text = match nodes {
-        0 => format!("pool {pool:?} has no node, and may not grow"),
+        0 => format!("pool {pool:?} has no node, {grows}"),
         1 if cordoned == 1 => {
-            format!("the only node of pool {pool:?} is {out}, and it may not grow")
+            format!("the only node of pool {pool:?} is {out}, {grows}")
         }
         more if cordoned == more => {
-            format!("each of the {more} nodes of pool {pool:?} is {out}, and it may not grow")
+            format!("each of the {more} nodes of pool {pool:?} is {out}, {grows}")
         }
         more if cordoned > 0 => {
             format!(
                 "of the {more} nodes of pool {pool:?} {cordoned} are {out} and the others full \
-                 {limit}, and it may not grow"
+                 {limit}, {grows}"
             )
         }
-        1 => format!("the only node of pool {pool:?} is full {limit}, and it may not grow"),
+        1 => format!("the only node of pool {pool:?} is full {limit}, {grows}"),
         more => {
-            format!(
-                "each of the {more} nodes of pool {pool:?} is full {limit}, and it may not grow"
-            )
+            format!("each of the {more} nodes of pool {pool:?} is full {limit}, {grows}")
         }
     };
     let retry = Retry::AfterMs(env.config.timing.retry_ms * 5);

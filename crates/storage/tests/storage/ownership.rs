@@ -116,7 +116,7 @@ fn a_folder_of_another_format_is_refused_with_both_versions() {
         fs::write(&owner, text.replace("format 6", "format 3")).expect("writes");
         let error = refused(folder.path(), &label(), &settings(kind));
         assert!(
-            matches!(&error, EngineError::OtherFormat { found, wanted: 5, .. } if found == "3")
+            matches!(&error, EngineError::OtherFormat { found, wanted: 6, .. } if found == "3")
         );
         let text = error.to_string();
         assert!(text.contains("has format 3; this program knows format 6: start the"), "{text}");
