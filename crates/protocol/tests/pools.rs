@@ -308,7 +308,10 @@ fn a_pool_for_some_namespaces_takes_no_session_of_others() {
     let call = table.ask(300, open("a", "r1"));
     let refusal = table.wait_for(call, 1_000).unwrap_err();
     assert_eq!(refusal.kind, RefusalKind::InvalidArgument);
-    assert_eq!(refusal.message, "pool is default, which is for sessions of namespace shop only");
+    assert_eq!(
+        refusal.message,
+        "pool is default, which is for sessions of namespace shop only (ringctl pool set changes that)"
+    );
     let mut of_shop = open("a", "r1");
     if let Op::Open(open) = &mut of_shop {
         open.key.namespace = Namespace::parse("shop").unwrap();
