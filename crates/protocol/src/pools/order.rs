@@ -21,6 +21,15 @@ use std::sync::Arc;
 /// comes all the same has its place in the pool's maximum.
 const GIVEN_UP_AFTER: u64 = 6;
 
+/// Why a pool is looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Cause {
+    /// Somebody found no room.
+    Asked,
+    /// Time passed.
+    Time,
+}
+
 /// How names of nodes begin that one decision orders.
 fn prefix(pool: &PoolName, decision: u64) -> String {
     format!("{pool}-{decision}-")
@@ -70,7 +79,7 @@ impl Resident for Pools {
         for pool in here {
             // Nobody is to wait for what failed a moment ago.
             if led.env.nodes.why_none_started(&pool, led.env.now.mono_ms).is_none() {
-                self.order(led, &pool);
+                self.order(led, &pool, Cause::Time);
             }
         }
     }
@@ -91,11 +100,11 @@ impl Pools {
             led.env.send(*from, message);
         }
         self.note_wanted(pool, *from, (*waiting, *index), now);
-        self.order(led, pool);
+        self.order(led, pool, Cause::Asked);
     }
 
-    /// Orders the nodes that a pool needs.
-    fn order(&mut self, led: &mut At<'_>, pool: &PoolName) {
+    /// Orders the nodes that a pool needs. Who waits counts when somebody asks: as time passes, they find room.
+    fn order(&mut self, led: &mut At<'_>, pool: &PoolName, cause: Cause) {
         let Some(settings) = led.env.nodes.settings(pool).cloned() else { return };
         if self.ordering.contains_key(pool) {
             return;
@@ -109,7 +118,10 @@ impl Pools {
             ordered: count(orders.ordered.iter()),
             overdue: count(orders.overdue.iter()),
             free: led.env.nodes.free(pool),
-            waiting: self.waiting(pool, seen_all, led.env.now.mono_ms),
+            waiting: match cause {
+                Cause::Asked => self.waiting(pool, seen_all, led.env.now.mono_ms),
+                Cause::Time => 0,
+            },
         };
         let count = nodes_to_start(&settings, led.env.nodes.limit(pool), nodes);
         if count == 0 {

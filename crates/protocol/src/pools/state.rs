@@ -3,8 +3,9 @@
 use rota_model::{LogPos, ManagerNumber, PoolName};
 use std::collections::BTreeMap;
 
-/// How long it counts that an owner of sessions found no room. It asks again four times as often.
-const WANTED_MS: u64 = 1_000;
+/// How long it counts that an owner of sessions found no room. It asks again every 250 ms. Longer: what has found
+/// a place meanwhile counts still, and a node too many is started. Shorter: owners do not count together.
+const WANTED_MS: u64 = 400;
 
 /// What an owner of sessions wants.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
