@@ -32,6 +32,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tokio::sync::watch::Receiver;
+use tokio::time::Instant;
 use tokio_stream::Stream;
 use tokio_util::sync::CancellationToken;
 use tonic::metadata::MetadataMap;
@@ -75,6 +76,11 @@ impl Shared {
     pub fn node_address(&self, node: &NodeId) -> String {
         let seen = self.seen.borrow();
         seen.nodes.get(node).map_or_else(String::new, |entry| entry.address.clone())
+    }
+
+    /// The administrator's key, and when the caller gives up.
+    pub fn admitted(&self, metadata: &MetadataMap) -> Result<(String, Instant), Status> {
+        Ok((self.check_admin(metadata)?, deadline_of(metadata)))
     }
 
     /// Who gives orders as an administrator, or S-REFUSED. Gives the key.

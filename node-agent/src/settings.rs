@@ -9,7 +9,7 @@ use rota_daemon::{Log, may_hold_data, may_listen};
 use rota_membership::ConsulAddress;
 use rota_model::address::Address;
 use rota_model::{
-    BootId, ClassName, ClassText, ClusterName, FieldError, NodeId, PoolName, Sandbox,
+    BootId, ClassName, ClassText, ClusterName, FieldError, LoadLimit, NodeId, PoolName, Sandbox,
 };
 use rota_node::class::{Class, ClassKind, parse_classes};
 use rota_node::{NodeBounds, NodeConfig, NodeTiming};
@@ -77,7 +77,7 @@ pub fn check(args: &RunArgs) -> Result<Settings, Vec<String>> {
     let log = log.map_err(|list| mistakes.0.extend(list.iter().map(ToString::to_string))).ok();
     let ports = PortRange::parse(&args.session_ports);
     let ports = ports.map_err(|it| mistakes.0.push(format!("--session-ports {it}"))).ok();
-    let limit = mistakes.note("--load-limit", permille(args.load_limit));
+    let limit = mistakes.note("--load-limit", LoadLimit::parse(args.load_limit));
     let classes = classes(args.classes.as_deref(), &mut mistakes);
     mistakes.0.extend(args.env_pass.iter().filter_map(|it| mistake_of_variable(it)));
     let ability = ability(args, &classes, &mut mistakes);
@@ -95,7 +95,7 @@ pub fn check(args: &RunArgs) -> Result<Settings, Vec<String>> {
         boot: BootId(0),
         ended_boots: Vec::new(),
         places: args.places,
-        load_limit_permille: limit.unwrap_or(1),
+        load_limit_permille: limit.map_or(1, LoadLimit::permille),
         // Those that are offered, once it is known what this node can do.
         classes: BTreeMap::new(),
         timing,
@@ -194,14 +194,6 @@ impl Mistakes {
 
 fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX / 4).min(u64::MAX / 4)
-}
-
-fn permille(limit: f64) -> Result<u32, FieldError> {
-    let wrong = || FieldError::new("load_limit", format!("is {limit}; it must be 0.001 to 1"));
-    if !(0.001..=1.0).contains(&limit) {
-        return Err(wrong());
-    }
-    format!("{:.0}", limit * 1000.0).parse().map_err(|_| wrong())
 }
 
 fn host(args: &RunArgs) -> Result<String, FieldError> {

@@ -29,12 +29,13 @@ pub struct LoadLimit(u32);
 impl LoadLimit {
     /// From a share of a node's places. Field: `load_limit`.
     pub fn parse(share: f64) -> Result<Self, FieldError> {
-        let permille = share * 1_000.0;
+        let wrong = || FieldError::new("load_limit", format!("is {share}; it must be 0.001 to 1"));
+        if !(0.001..=1.0).contains(&share) {
+            return Err(wrong());
+        }
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in bounds")]
-        let rounded = permille.round().clamp(0.0, 1_001.0) as u32;
-        Self::of_permille(rounded).ok_or_else(|| {
-            FieldError::new("load_limit", format!("is {share}; it must be 0.001 to 1"))
-        })
+        let permille = (share * 1_000.0).round() as u32;
+        Self::of_permille(permille).ok_or_else(wrong)
     }
 
     /// From thousandths; `None` out of bounds.
@@ -326,7 +327,7 @@ mod tests {
         for (share, permille) in [(0.8, 800), (1.0, 1_000), (0.001, 1), (0.3335, 334)] {
             assert_eq!(LoadLimit::parse(share).unwrap().permille(), permille);
         }
-        for share in [0.0, -1.0, 1.001, 80.0, f64::NAN, f64::INFINITY] {
+        for share in [0.0, 0.0009, -1.0, 1.0001, 1.001, 80.0, f64::NAN, f64::INFINITY] {
             let problem = LoadLimit::parse(share).unwrap_err().problem;
             assert_eq!(problem, format!("is {share}; it must be 0.001 to 1"));
         }

@@ -7,8 +7,8 @@ use crate::rpc::deadline::deadline_of;
 use prost::Message as _;
 use rota_docstore::space::SPACE_CLASS;
 use rota_docstore::{
-    Description, DocName, Exception, FieldError, Namespace, Phase, Stamp, SyncRequest, Update,
-    Usage, codes,
+    Body, Description, DocName, Document, Exception, FieldError, Namespace, Phase, Stamp,
+    SyncRequest, Update, Usage, codes,
 };
 use rota_model::{Filter, ListCursor, ListOp, SessionKey, SessionState, SlotId};
 use rota_proto::documents::{
@@ -63,8 +63,49 @@ fn missing(name: &Namespace) -> Failure {
     Exception::of_field(codes::NAMESPACE, field).into()
 }
 
-/// Runs one of the operations on descriptions. Tells what it made of this one, in the same answer: what was
-/// done is not told as a failure because of a later question.
+/// Runs one of the operations on descriptions. Tells what it made of the document that is to be shown, in the
+/// same answer: what was done is not told as a failure because of a later question.
+pub(super) async fn administer(
+    shared: &Shared,
+    operation: &str,
+    shown: SyncRequest,
+    parameters: &Value,
+    admin: String,
+) -> Result<(Body, Option<Update>), Failure> {
+    let request = rota_docstore::Request::new(configuration(), operation);
+    let mut request = request.with(parameters).map_err(Exception::from)?;
+    request.who.admin = admin;
+    request.syncs = vec![shown];
+    let op = OperateOp { request: Arc::new(request), docid: SPACES_DOCID.to_owned() };
+    let answer = operate(shared, op, Instant::now() + STEP).await?;
+    Ok((answer.body, answer.updates.into_iter().next().map(|it| it.1)))
+}
+
+/// Descriptions of one class, in order of what they describe. Those that were taken away are left out.
+pub(super) async fn descriptions(
+    shared: &Shared,
+    class: &str,
+) -> Result<Vec<Arc<Document>>, Failure> {
+    let (mut since, mut documents) = (Stamp::MIN, BTreeMap::new());
+    loop {
+        let op = Op::Documents(DocumentOp::Follow(FollowOp { since, wait_ms: 0, held: None }));
+        let answer = shared.mailbox.call(op, Instant::now() + STEP).await?;
+        let Answer::Documents(DocumentAnswer::Followed { documents: news, .. }) = answer else {
+            return Err(mixed_up(&answer));
+        };
+        // As many as go into one message; the rest is newer.
+        let Some(latest) = news.iter().map(|it| it.version()).max() else { break };
+        since = latest;
+        documents.extend(
+            news.into_iter()
+                .map(|it| (it.name().docid().to_owned(), it))
+                .filter(|(_, it)| it.name().class() == class),
+        );
+    }
+    Ok(documents.into_values().filter(|it| !it.is_deleted()).collect())
+}
+
+/// Runs one of the operations on namespaces, and tells what it made of this one.
 async fn configure(
     shared: &Shared,
     operation: &str,
@@ -72,13 +113,9 @@ async fn configure(
     parameters: &Value,
     admin: String,
 ) -> Result<Described, Failure> {
-    let request = rota_docstore::Request::new(configuration(), operation);
-    let mut request = request.with(parameters).map_err(Exception::from)?;
-    request.who.admin = admin;
-    request.syncs = vec![description_of(name)?];
-    let op = OperateOp { request: Arc::new(request), docid: SPACES_DOCID.to_owned() };
-    let answer = operate(shared, op, Instant::now() + STEP).await?;
-    let described = read(answer.updates.into_iter().next().map(|it| it.1));
+    let shown = description_of(name)?;
+    let (_, update) = administer(shared, operation, shown, parameters, admin).await?;
+    let described = read(update);
     Ok(described.map_err(|it| it.at(Phase::Synchronisation))?)
 }
 
@@ -349,37 +386,16 @@ impl NamespacesService {
         self.shared.check_admin(metadata)
     }
 
-    /// The administrator's key, and when the caller gives up.
-    fn admitted(&self, metadata: &MetadataMap) -> Result<(String, Instant), Status> {
-        let key = self.check_admin(metadata)?;
-        Ok((key, deadline_of(metadata)))
-    }
-
     /// Those after a name that fit into one response, in order of their names.
     async fn list(
         &self,
         after: &str,
         deadline: Instant,
     ) -> Result<v1::ListNamespacesResponse, Failure> {
-        let (mut since, mut documents) = (Stamp::MIN, BTreeMap::new());
-        loop {
-            let op = Op::Documents(DocumentOp::Follow(FollowOp { since, wait_ms: 0, held: None }));
-            let answer = self.shared.mailbox.call(op, Instant::now() + STEP).await?;
-            let Answer::Documents(DocumentAnswer::Followed { documents: news, .. }) = answer else {
-                return Err(mixed_up(&answer));
-            };
-            // As many as go into one message; the rest is newer.
-            let Some(latest) = news.iter().map(|it| it.version()).max() else { break };
-            since = latest;
-            documents.extend(news.into_iter().map(|it| (it.name().clone(), it)));
-        }
-        let mut living: Vec<_> = documents.values().filter(|it| !it.is_deleted()).collect();
-        living.retain(|it| it.name().class() == SPACE_CLASS);
-        living.retain(|it| it.name().docid() > after);
-        living.sort_unstable_by(|a, b| a.name().docid().cmp(b.name().docid()));
+        let described = descriptions(&self.shared, SPACE_CLASS).await?;
         let mut listed = v1::ListNamespacesResponse::default();
         let (mut bytes, mut missed) = (0, None);
-        for document in living {
+        for document in described.iter().filter(|it| it.name().docid() > after) {
             let name = Namespace::parse(document.name().docid()).map_err(Exception::from)?;
             let description = document.one::<Description>().map_err(Exception::from)?;
             // Who could not be asked of one namespace is not waited for again.
@@ -416,7 +432,7 @@ impl v1::namespaces_server::Namespaces for NamespacesService {
         request: Request<v1::CreateNamespaceRequest>,
     ) -> Result<Response<v1::NamespaceInfo>, Status> {
         let asked = async {
-            let (admin, deadline) = self.admitted(request.metadata())?;
+            let (admin, deadline) = self.shared.admitted(request.metadata())?;
             let request::Create { name, description } =
                 request::create(request.into_inner()).map_err(|it| exception_status(&it))?;
             let created = create(&self.shared, &name, &description, admin).await?;
@@ -453,7 +469,7 @@ impl v1::namespaces_server::Namespaces for NamespacesService {
         request: Request<v1::SwitchNamespaceRequest>,
     ) -> Result<Response<v1::NamespaceInfo>, Status> {
         let asked = async {
-            let (admin, deadline) = self.admitted(request.metadata())?;
+            let (admin, deadline) = self.shared.admitted(request.metadata())?;
             let request::Switch { name, off } =
                 request::switch(request.into_inner()).map_err(|it| exception_status(&it))?;
             let parameters = json!({"name": name.as_str(), "off": off});
@@ -473,7 +489,7 @@ impl v1::namespaces_server::Namespaces for NamespacesService {
         request: Request<v1::SetNamespaceRequest>,
     ) -> Result<Response<v1::NamespaceInfo>, Status> {
         let asked = async {
-            let (admin, deadline) = self.admitted(request.metadata())?;
+            let (admin, deadline) = self.shared.admitted(request.metadata())?;
             let set = request::set(request.into_inner()).map_err(|it| exception_status(&it))?;
             let (name, parameters) = (&set.name, setting(&set));
             let changed = configure_shown(

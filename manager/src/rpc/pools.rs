@@ -1,8 +1,8 @@
 //! What operators do with pools.
 
 use super::Shared;
-use super::documents::{Failure, mixed_up, operate, sync};
-use super::namespaces::{STEP, configuration, usage_until};
+use super::documents::{Failure, sync};
+use super::namespaces::{administer, configuration, descriptions, usage_until};
 use crate::clock::Clock;
 use crate::rpc::deadline::deadline_of;
 use prost::Message as _;
@@ -14,15 +14,12 @@ use rota_model::{KnownPool, NodeId, NodeState, PoolName, PoolSettings};
 use rota_proto::documents::{UPDATES_BYTES_MAX, in_call, status as exception_status};
 use rota_proto::pool::{CreatePool, PoolLoad, PoolState, SetPool};
 use rota_proto::{pool, v1};
-use rota_protocol::api::{FollowOp, OperateOp};
-use rota_protocol::operate::{SPACES_DOCID, read_pool};
-use rota_protocol::{Answer, DocumentAnswer, DocumentOp, Op};
+use rota_protocol::operate::read_pool;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
 /// The service of pools.
@@ -61,25 +58,6 @@ fn whole(update: Option<Update>) -> Option<Arc<Document>> {
 fn described(document: Option<&Document>) -> Result<Described, Exception> {
     let Some(document) = document else { return Ok(None) };
     Ok(read_pool(document)?.map(|it| (it, document.version())))
-}
-
-/// Runs one of the operations on pools. Tells what it made of this one, in the same answer.
-async fn configure(
-    shared: &Shared,
-    operation: &str,
-    name: &PoolName,
-    parameters: &Value,
-    admin: String,
-) -> Result<(Described, rota_docstore::Answer), Failure> {
-    let request = rota_docstore::Request::new(configuration(), operation);
-    let mut request = request.with(parameters).map_err(Exception::from)?;
-    request.who.admin = admin;
-    request.syncs = vec![document(POOL_CLASS, name)?];
-    let op = OperateOp { request: Arc::new(request), docid: SPACES_DOCID.to_owned() };
-    let mut answer = operate(shared, op, Instant::now() + STEP).await?;
-    let update = std::mem::take(&mut answer.updates).into_iter().next().map(|it| it.1);
-    let found = described(whole(update).as_deref());
-    Ok((found.map_err(|it| it.at(Phase::Synchronisation))?, answer))
 }
 
 /// What the owner of a pool ordered, and has not come.
@@ -141,10 +119,6 @@ fn missing(name: &PoolName) -> Failure {
 }
 
 impl PoolsService {
-    fn admitted(&self, metadata: &MetadataMap) -> Result<(String, Instant), Status> {
-        Ok((self.shared.check_admin(metadata)?, deadline_of(metadata)))
-    }
-
     /// Changes a description, and shows the pool.
     async fn change(
         &self,
@@ -154,7 +128,10 @@ impl PoolsService {
         (admin, deadline): (String, Instant),
     ) -> Result<Response<v1::PoolInfo>, Status> {
         let shared = &self.shared;
-        let (found, _) = configure(shared, operation, name, parameters, admin).await?;
+        let shown = document(POOL_CLASS, name).map_err(Failure::from)?;
+        let (_, update) = administer(shared, operation, shown, parameters, admin).await?;
+        let found = described(whole(update).as_deref());
+        let found = found.map_err(|it| Failure::from(it.at(Phase::Synchronisation)))?;
         let load = loads(shared).await?.remove(name).unwrap_or_default();
         Ok(Response::new((&state(shared, name.clone(), found, load, deadline).await).into()))
     }
@@ -191,24 +168,10 @@ impl PoolsService {
 
     /// Those after a name that fit into one response, in order of their names.
     async fn list(&self, after: &str, deadline: Instant) -> Result<v1::ListPoolsResponse, Failure> {
-        let (mut since, mut pools) = (Stamp::MIN, BTreeMap::new());
-        loop {
-            let op = Op::Documents(DocumentOp::Follow(FollowOp { since, wait_ms: 0, held: None }));
-            let answer = self.shared.mailbox.call(op, deadline).await?;
-            let Answer::Documents(DocumentAnswer::Followed { documents: news, .. }) = answer else {
-                return Err(mixed_up(&answer));
-            };
-            // As many as go into one message; the rest is newer.
-            let Some(latest) = news.iter().map(|it| it.version()).max() else { break };
-            since = latest;
-            for document in news.iter().filter(|it| it.name().class() == POOL_CLASS) {
-                let name = PoolName::parse(document.name().docid()).map_err(Exception::from)?;
-                let alive = (!document.is_deleted()).then_some(&**document);
-                match described(alive)? {
-                    Some(found) => drop(pools.insert(name, Some(found))),
-                    None => drop(pools.remove(&name)),
-                }
-            }
+        let mut pools = BTreeMap::<PoolName, Described>::new();
+        for document in descriptions(&self.shared, POOL_CLASS).await? {
+            let name = PoolName::parse(document.name().docid()).map_err(Exception::from)?;
+            pools.insert(name, described(Some(&document))?);
         }
         let mut loads = loads(&self.shared).await?;
         for name in loads.keys() {
@@ -270,7 +233,7 @@ impl v1::pools_server::Pools for PoolsService {
         request: Request<v1::CreatePoolRequest>,
     ) -> Result<Response<v1::PoolInfo>, Status> {
         let asked = async {
-            let by = self.admitted(request.metadata())?;
+            let by = self.shared.admitted(request.metadata())?;
             let CreatePool { name, settings } =
                 pool::create(request.into_inner()).map_err(|it| exception_status(&it))?;
             let parameters = json!({"name": name, "settings": settings});
@@ -304,7 +267,7 @@ impl v1::pools_server::Pools for PoolsService {
         request: Request<v1::SetPoolRequest>,
     ) -> Result<Response<v1::PoolInfo>, Status> {
         let asked = async {
-            let by = self.admitted(request.metadata())?;
+            let by = self.shared.admitted(request.metadata())?;
             let set = pool::set(request.into_inner()).map_err(|it| exception_status(&it))?;
             self.change("pool.set", &set.name, &setting(&set), by).await
         };
@@ -316,15 +279,14 @@ impl v1::pools_server::Pools for PoolsService {
         request: Request<v1::DeletePoolRequest>,
     ) -> Result<Response<v1::DeletePoolResponse>, Status> {
         let asked = async {
-            let (admin, deadline) = self.admitted(request.metadata())?;
+            let (admin, deadline) = self.shared.admitted(request.metadata())?;
             let name = pool::name(&request.get_ref().name).map_err(|it| exception_status(&it))?;
             self.check_unused(&name, deadline).await?;
             let parameters = json!({"name": name});
-            let (_, answer) =
-                configure(&self.shared, "pool.remove", &name, &parameters, admin).await?;
-            Ok::<_, Status>(Response::new(v1::DeletePoolResponse {
-                existed: existed(&answer.body),
-            }))
+            let shown = document(POOL_CLASS, &name).map_err(Failure::from)?;
+            let (body, _) =
+                administer(&self.shared, "pool.remove", shown, &parameters, admin).await?;
+            Ok::<_, Status>(Response::new(v1::DeletePoolResponse { existed: existed(&body) }))
         };
         asked.await.map_err(|it| in_call("pool.remove", it))
     }

@@ -165,8 +165,16 @@ impl Nodes {
     /// What single nodes say counts for classes that no pool knows yet.
     pub fn find_pools_of_classes(&mut self) {
         let alive = || self.reg.values().filter(|it| !it.state.is_gone());
-        let live: BTreeSet<_> =
-            alive().flat_map(|reg| reg.classes.iter().map(|it| (&reg.pool, it))).collect();
+        let by_pools = self.pools.values().flat_map(|known| &known.texts);
+        let by_pools = by_pools.map(|(class, text)| (class, &text.facts));
+        let named = by_pools.chain(alive().flat_map(|it| &it.facts));
+        let named: BTreeSet<_> =
+            named.filter(|(_, facts)| facts.pool.is_some()).map(|(class, _)| class).collect();
+        // Mostly no class names its pool, and then nothing is to be compared.
+        let live: BTreeSet<_> = alive()
+            .flat_map(|reg| reg.classes.iter().map(|it| (&reg.pool, it)))
+            .filter(|(_, class)| named.contains(class))
+            .collect();
         let kept = self.pools.iter().flat_map(|(pool, known)| {
             known.texts.iter().map(move |(class, text)| (pool, class, text.facts.pool.as_ref()))
         });
@@ -174,6 +182,7 @@ impl Nodes {
             reg.facts.iter().map(|(class, facts)| (&reg.pool, class, facts.pool.as_ref()))
         });
         let ranked = kept.map(|it| (it, true)).chain(told.map(|it| (it, false)));
+        let ranked = ranked.filter(|((_, class, _), _)| named.contains(class));
         let mut best = BTreeMap::new();
         for ((pool, class, names), is_kept) in ranked {
             let rank = (is_kept, live.contains(&(pool, class)), names == Some(pool));
@@ -374,27 +383,26 @@ impl Nodes {
         let limit = self.limit(&spec.pool);
         let policy = self.settings(&spec.pool).map(|it| it.policy).unwrap_or_default();
         let (mut nodes, mut offering, mut unable, mut cordoned) = (0, 0, 0, 0);
-        let mut candidates = Vec::new();
-        for reg in self.of_pool(&spec.pool) {
+        let candidates = self.of_pool(&spec.pool).filter_map(|reg| {
             nodes += 1;
             cordoned += u32::from(!reg.wish.is_none());
             if !reg.classes.contains(&spec.class) {
-                continue;
+                return None;
             }
             offering += 1;
             let load = self.load(reg);
             let takes = reg.state == NodeState::Ready && !refused.contains(&reg.node);
             if !(takes && has_room(load, limit)) {
-                continue;
+                return None;
             }
             if self.is_unable(&reg.node, now_ms) {
                 unable += 1;
-                continue;
+                return None;
             }
             let is_doubtful =
                 self.is_avoided(&reg.node, now_ms) || self.is_unreachable(&reg.node, now_ms);
-            candidates.push(Candidate { node: reg, load, is_doubtful });
-        }
+            Some(Candidate { node: reg, load, is_doubtful })
+        });
         match rota_placement::choose(policy, limit, candidates) {
             Some(reg) => Ok(Chosen { node: reg.node.clone(), boot: reg.boot }),
             None if nodes > 0 && offering == 0 => Err(NoNode::UnknownClass),

@@ -114,19 +114,17 @@ impl Following {
         documents.iter().for_each(|_| env.note(Transition::NamespaceLearned, None));
         // A pool may have room since.
         env.nodes.news += u64::from(!documents.is_empty());
-        let is_begun = self.beginning.take_if(|_| documents.is_empty());
-        let has_begun = is_begun.is_some();
-        if let Some(told) = is_begun {
+        if let Some(told) = self.beginning.take_if(|_| documents.is_empty()) {
             (env.documents_env.spaces, env.documents_env.knows_spaces) = (told.spaces, true);
             env.nodes.pools = told.pools;
-        }
-        if has_begun || !documents.is_empty() {
             env.nodes.find_pools_of_classes();
-        }
-        if has_begun {
             return true;
         }
-        self.beginning.is_none() && !documents.is_empty()
+        let is_news = self.beginning.is_none() && !documents.is_empty();
+        if is_news {
+            env.nodes.find_pools_of_classes();
+        }
+        is_news
     }
 }
 

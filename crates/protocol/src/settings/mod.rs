@@ -1,4 +1,4 @@
-//! What a manager is told at its start: times, sizes, pools, what an administrator decides about documents.
+//! What a manager is told at its start: times, sizes, what an administrator decides about documents.
 
 pub mod config;
 pub mod documents;
