@@ -9,7 +9,7 @@ use metrics::{Counter, Histogram, counter, describe_counter, describe_histogram,
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use prost::Message as _;
 use rota_daemon::accept::Counts;
-use rota_model::{ClassName, Outcome, RefusalKind};
+use rota_model::{ClassName, NodeLoad, Outcome, RefusalKind};
 use rota_proto::v1;
 use rota_protocol::{
     Answer, Note, Op, OpKind, OpResult, PartitionStats, SessionEnd, Stats, Transition,
@@ -417,6 +417,31 @@ fn write_sessions(text: &mut String, parts: &[PartitionStats]) -> std::fmt::Resu
 
 /// A node is told by the one manager that judges it, which serves the partition of its slot, for as long as
 /// it is not gone.
+/// Name, help, and what is told of a node.
+type NodeMetric = (&'static str, &'static str, fn(&NodeLoad) -> u32);
+
+/// What is told of each node.
+const NODE_METRICS: [NodeMetric; 6] = [
+    ("rota_node_places", "Sessions that a node has places for.", |it| it.offered.places),
+    ("rota_node_used", "Places of a node that are taken.", |it| it.used.places),
+    (
+        "rota_node_cpu_millis",
+        "Processors of a node for sessions, in thousandths; 0: not counted.",
+        |it| it.offered.cpu_millis,
+    ),
+    (
+        "rota_node_used_cpu_millis",
+        "Processors of a node that sessions take, in thousandths.",
+        |it| it.used.cpu_millis,
+    ),
+    ("rota_node_memory_mib", "Memory of a node for sessions, in MiB; 0: not counted.", |it| {
+        it.offered.memory_mib
+    }),
+    ("rota_node_used_memory_mib", "Memory of a node that sessions take, in MiB.", |it| {
+        it.used.memory_mib
+    }),
+];
+
 fn write_nodes(text: &mut String, look: &Look) -> std::fmt::Result {
     let is_served = |part| look.stats.parts.iter().any(|it| it.part == part && it.role == SERVING);
     let is_told = |reg: &NodeReg| {
@@ -425,15 +450,11 @@ fn write_nodes(text: &mut String, look: &Look) -> std::fmt::Result {
     };
     let nodes: Vec<_> = look.stats.nodes.iter().filter(|(reg, _)| is_told(reg)).collect();
     let name = |it: &NodeReg| it.node.as_str().replace('\\', "\\\\").replace('"', "\\\"");
-    writeln!(text, "# HELP rota_node_places Sessions that a node has places for.")?;
-    writeln!(text, "# TYPE rota_node_places gauge")?;
-    for (node, load) in &nodes {
-        writeln!(text, "rota_node_places{{node=\"{}\"}} {}", name(node), load.places)?;
-    }
-    writeln!(text, "# HELP rota_node_used Places of a node that are taken.")?;
-    writeln!(text, "# TYPE rota_node_used gauge")?;
-    for (node, load) in &nodes {
-        writeln!(text, "rota_node_used{{node=\"{}\"}} {}", name(node), load.used)?;
+    for (metric, help, amount) in NODE_METRICS {
+        writeln!(text, "# HELP {metric} {help}\n# TYPE {metric} gauge")?;
+        for (node, load) in &nodes {
+            writeln!(text, "{metric}{{node=\"{}\"}} {}", name(node), amount(load))?;
+        }
     }
     Ok(())
 }
@@ -442,7 +463,6 @@ fn write_nodes(text: &mut String, look: &Look) -> std::fmt::Result {
 mod tests {
     use super::*;
     use rota_model::LogPos;
-    use rota_model::node_msg::NodeLoad;
     use rota_model::{
         BootId, ClusterName, ManagerId, ManagerNumber, NodeId, NodeState, PoolName, SessionState,
     };
@@ -469,6 +489,9 @@ mod tests {
             address: "127.0.0.1:1".to_owned(),
             pool: PoolName::parse("p").unwrap(),
             places: 10,
+            cpu_millis: 0,
+            memory_mib: 0,
+            labels: std::collections::BTreeMap::new(),
             classes: Vec::new(),
             digests: std::collections::BTreeMap::new(),
             facts: std::collections::BTreeMap::new(),
@@ -478,7 +501,7 @@ mod tests {
             wish: rota_ring::NodeWish::default(),
             revision: 1,
         };
-        (reg, NodeLoad { used: 4, places: 10 })
+        (reg, NodeLoad::of_places(4, 10))
     }
 
     fn look(stats: Stats) -> Look {

@@ -7,7 +7,7 @@ use anyhow::bail;
 use rota_daemon::Log;
 use rota_daemon::private::make_way;
 use rota_membership::ConsulAddress;
-use rota_model::{ClusterName, NewNodes, NodeId};
+use rota_model::{ClusterName, NewNodes, NodeId, label_text};
 use rota_protocol::{Input, Timing};
 use rota_ring::View;
 use std::fs::{File, OpenOptions};
@@ -209,6 +209,7 @@ fn spawn(
         .args(["--managers", &managers.join(",")])
         .args(["--pool", new.pool.as_str()])
         .args(["--places", &new.places.to_string()])
+        .args(new.labels.iter().map(|it| format!("--label={}", label_text(it))))
         .args(["--load-limit", &new.load_limit.to_string()])
         .args(["--renew", &ms(timing.renew_ms)])
         .args(["--lease-term", &ms(timing.lease_term_ms)])
@@ -228,7 +229,7 @@ fn spawn(
 mod tests {
     use super::*;
     use crate::mailbox::{Urgent, mailbox};
-    use rota_model::{LoadLimit, PoolName, ProvisionerName};
+    use rota_model::{LoadLimit, PoolName, ProvisionerName, parse_label};
     use std::os::unix::fs::PermissionsExt;
 
     /// An agent that is a shell script.
@@ -261,6 +262,7 @@ mod tests {
             pool: PoolName::default_pool(),
             provisioner: ProvisionerName::parse(provisioner).unwrap(),
             places: 5,
+            labels: [parse_label("zone=a").unwrap()].into(),
             load_limit: LoadLimit::parse(0.8).unwrap(),
         };
         Provisioner::new(process, mailbox).order(4, nodes, new, None);
@@ -280,7 +282,7 @@ mod tests {
         assert_eq!(order(Some(process), &["n1", "n2"]).await, None);
         let log = std::fs::read_to_string(folder.path().join("nodes/n2/agent.log")).unwrap();
         assert!(log.starts_with("run --data ") && log.contains("--id n2"), "{log}");
-        assert!(log.contains("--pool default --places 5 --load-limit 0.8"), "{log}");
+        assert!(log.contains("--pool default --places 5 --label=zone=a --load-limit 0.8"), "{log}");
         assert!(log.contains("--consul consul://h:1/p"), "{log}");
     }
 

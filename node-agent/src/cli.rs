@@ -85,7 +85,19 @@ pub struct RunArgs {
     /// How many sessions the node can hold, 1 to 1000000. `ringctl dev` gives its nodes 1000.
     #[arg(long, default_value_t = 100)]
     pub places: u32,
-    /// Load (places used over places) from which on the node takes no more, above 0 to 1. A pool with a limit of its own goes before.
+    /// Processors for sessions, in thousandths. Without it those of the machine; 0: not counted. Only sessions whose
+    /// class needs some take any.
+    #[arg(long)]
+    pub cpu_millis: Option<u32>,
+    /// Memory for sessions, in MiB. Without it that of the machine; 0: not counted. Only sessions whose class needs
+    /// some take any.
+    #[arg(long)]
+    pub memory_mib: Option<u32>,
+    /// What the node is, `NAME=VALUE`; may be given several times. A class may need labels of its node.
+    #[arg(long = "label", value_name = "NAME=VALUE")]
+    pub labels: Vec<String>,
+    /// Load (the largest part in use of places, CPU and memory) from which on the node takes no more, above 0 to 1. A
+    /// pool with a limit of its own goes before.
     #[arg(long, default_value_t = 0.8)]
     pub load_limit: f64,
     /// Folder with class files (*.toml), which are read again at SIGHUP: new opens get the new text, and what

@@ -22,6 +22,7 @@ mod keeper;
 mod lease;
 mod leftovers;
 mod looking;
+mod machine;
 mod mailbox;
 mod managers;
 mod mark;
@@ -225,7 +226,8 @@ async fn serve(
     boots.unproven().iter().for_each(say_what_is_unproven);
     let (boot, ended_boots) = boots.next().context("cannot write the count of boots")?;
     let (id, kept) = (settings.config.node.clone(), settings.folders_kept_max);
-    let (cluster, pool, places) = (&settings.cluster, &settings.pool, settings.config.places);
+    let (cluster, pool, places) =
+        (&settings.cluster, &settings.pool, settings.config.offers.places);
     let consul = settings.consul.as_ref();
     let discovery =
         consul.map(|it| Discovery::start(it, cluster, &id, pool, places, &address)).transpose()?;

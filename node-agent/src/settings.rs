@@ -2,6 +2,7 @@
 //! is touched.
 
 use crate::cli::RunArgs;
+use crate::machine::machine;
 use crate::offer::Offer;
 use crate::ports::PortRange;
 use crate::sandbox::{Ability, UserRange, unreachable_in};
@@ -9,7 +10,8 @@ use rota_daemon::{Log, may_hold_data, may_listen};
 use rota_membership::ConsulAddress;
 use rota_model::address::Address;
 use rota_model::{
-    BootId, ClassName, ClassText, ClusterName, FieldError, LoadLimit, NodeId, PoolName, Sandbox,
+    BootId, ClassName, ClassText, ClusterName, FieldError, LABELS_MAX, Labels, LoadLimit, NodeId,
+    PoolName, Resources, Sandbox, parse_label,
 };
 use rota_node::class::{Class, ClassKind, parse_classes};
 use rota_node::{NodeBounds, NodeConfig, NodeTiming};
@@ -94,8 +96,9 @@ pub fn check(args: &RunArgs) -> Result<Settings, Vec<String>> {
         // The data folder counts boots; it is not open yet.
         boot: BootId(0),
         ended_boots: Vec::new(),
-        places: args.places,
-        load_limit_permille: limit.map_or(1, LoadLimit::permille),
+        offers: offers(args),
+        labels: labels(args, &mut mistakes),
+        load_limit: limit.unwrap_or(LoadLimit::USUAL),
         // Those that are offered, once it is known what this node can do.
         classes: BTreeMap::new(),
         timing,
@@ -130,6 +133,33 @@ pub fn check(args: &RunArgs) -> Result<Settings, Vec<String>> {
         }
         _ => Err(mistakes.0),
     }
+}
+
+/// What the node has for sessions.
+fn offers(args: &RunArgs) -> Resources {
+    let found = machine();
+    Resources {
+        places: args.places,
+        cpu_millis: args.cpu_millis.unwrap_or(found.cpu_millis),
+        memory_mib: args.memory_mib.unwrap_or(found.memory_mib),
+    }
+}
+
+fn labels(args: &RunArgs, mistakes: &mut Mistakes) -> Labels {
+    if args.labels.len() > LABELS_MAX {
+        mistakes.0.push(format!(
+            "--label is given {} times; the most is {LABELS_MAX}",
+            args.labels.len()
+        ));
+    }
+    let mut labels = Labels::new();
+    for text in &args.labels {
+        let Some((name, value)) = mistakes.note("--label", parse_label(text)) else { continue };
+        if labels.insert(name.clone(), value).is_some() {
+            mistakes.0.push(format!("--label gives {name} twice"));
+        }
+    }
+    labels
 }
 
 /// What this node can do, if its classes and its flags ask for no more than that.
@@ -314,7 +344,7 @@ mod tests {
     #[test]
     fn the_defaults_make_a_node_on_loopback() {
         let settings = checked(&["--managers", "127.0.0.1:7400,[::1]:7401"]).unwrap();
-        assert_eq!(settings.config.load_limit_permille, 800);
+        assert_eq!(settings.config.load_limit, LoadLimit::USUAL);
         assert_eq!(settings.host, "127.0.0.1");
         assert_eq!(settings.managers, ["127.0.0.1:7400", "[::1]:7401"]);
     }

@@ -33,6 +33,7 @@ pub mod encoded;
 pub mod keep_alive;
 mod mistakes;
 pub mod node;
+mod offers;
 pub mod op;
 pub mod operator;
 pub mod peer;

@@ -1,6 +1,9 @@
 //! Messages between managers and node-agents. Requests and batches of calls name the cluster; what is
 //! of another one is refused by its receiver.
 
+use crate::offers::{
+    digests, digests_from, facts, facts_from, label_texts, labels_from, sandbox_from, sandbox_text,
+};
 use crate::record::{reason, reason_number, request_text, stamp};
 use crate::v1;
 use crate::wire::{
@@ -9,15 +12,14 @@ use crate::wire::{
 };
 use rota_model::address::Address;
 use rota_model::node_msg::{
-    Alive, Blame, DeadToken, ENDED_BOOTS_MAX, FromNode, NodeAnswer, NodeCall, NodeLoad, Register,
-    Registered, Renew, Renewed, ReportItem, ScanFate, ScanItem, SlotRange, ToNode, ToldLimit,
+    Alive, Blame, DeadToken, ENDED_BOOTS_MAX, FromNode, NodeAnswer, NodeCall, Register, Registered,
+    Renew, Renewed, ReportItem, ScanFate, ScanItem, SlotRange, ToNode, ToldLimit,
 };
 use rota_model::{
-    BootId, ClassDigest, ClassFacts, ClassName, ClusterName, Epoch, Exit, FieldError, GRACE_MS_MAX,
-    LeaseTimes, LoadLimit, ManagerNumber, NAME_BYTES_MAX, NodeId, NodeState, PoolName, Reason,
-    RequestId, Sandbox, SlotId, Token,
+    BootId, ClassName, ClusterName, Epoch, Exit, FieldError, GRACE_MS_MAX, LeaseTimes, LoadLimit,
+    ManagerNumber, NAME_BYTES_MAX, NodeId, NodeState, PoolName, Reason, RequestId, Resources,
+    SlotId, Token,
 };
-use std::collections::BTreeMap;
 
 /// Most items of one report.
 pub const REPORT_ITEMS_MAX: usize = 256;
@@ -31,18 +33,6 @@ impl From<SlotRange> for v1::SlotRange {
 impl From<v1::SlotRange> for SlotRange {
     fn from(range: v1::SlotRange) -> Self {
         SlotRange { first: SlotId(range.first), last: SlotId(range.last) }
-    }
-}
-
-impl From<NodeLoad> for v1::NodeLoad {
-    fn from(load: NodeLoad) -> Self {
-        Self { used: load.used, places: load.places }
-    }
-}
-
-impl From<v1::NodeLoad> for NodeLoad {
-    fn from(load: v1::NodeLoad) -> Self {
-        NodeLoad { used: load.used, places: load.places }
     }
 }
 
@@ -327,7 +317,10 @@ pub fn register_request(cluster: &ClusterName, register: Register) -> v1::Regist
         boot: register.boot.0,
         address: register.address,
         pool: register.pool.as_str().into(),
-        places: register.places,
+        places: register.offers.places,
+        cpu_millis: register.offers.cpu_millis,
+        memory_mib: register.offers.memory_mib,
+        labels: label_texts(&register.labels),
         classes: register.classes.iter().map(|it| it.as_str().into()).collect(),
         class_digests: digests(register.digests.iter().map(|(name, it)| (name, *it))),
         class_facts: facts(&register.facts),
@@ -368,7 +361,12 @@ pub fn register(cluster: &ClusterName, it: v1::RegisterRequest) -> Result<Regist
         ended_boots: it.ended_boots.into_iter().map(BootId).collect(),
         address: it.address,
         pool: named("RegisterRequest.pool", PoolName::parse(&it.pool))?,
-        places: it.places,
+        offers: Resources {
+            places: it.places,
+            cpu_millis: it.cpu_millis,
+            memory_mib: it.memory_mib,
+        },
+        labels: labels_from("RegisterRequest.labels", it.labels)?,
         classes: named("RegisterRequest.classes", classes)?,
         digests,
         facts,
@@ -381,69 +379,6 @@ pub fn register(cluster: &ClusterName, it: v1::RegisterRequest) -> Result<Regist
         },
         tombstone_ms: it.tombstone_ms,
     })
-}
-
-impl From<&ClassFacts> for v1::ClassFacts {
-    fn from(it: &ClassFacts) -> Self {
-        let pool = it.pool.as_ref().map(|it| it.as_str().to_owned());
-        Self { pool: pool.unwrap_or_default() }
-    }
-}
-
-impl TryFrom<v1::ClassFacts> for ClassFacts {
-    type Error = WireError;
-    fn try_from(it: v1::ClassFacts) -> Result<Self, WireError> {
-        let pool = (!it.pool.is_empty()).then(|| PoolName::parse(&it.pool)).transpose();
-        Ok(Self { pool: named("ClassFacts.pool", pool)? })
-    }
-}
-
-/// Empty when the node did not say.
-pub(crate) fn sandbox_text(it: Option<Sandbox>) -> String {
-    it.map(Sandbox::as_str).unwrap_or_default().into()
-}
-
-pub(crate) fn sandbox_from(field: &'static str, text: &str) -> Result<Option<Sandbox>, WireError> {
-    if text.is_empty() {
-        return Ok(None);
-    }
-    Sandbox::parse(text).map(Some).map_err(|problem| WireError::new(field, problem))
-}
-
-/// Those that say something.
-pub(crate) fn facts<'a>(
-    of: impl IntoIterator<Item = (&'a ClassName, &'a ClassFacts)>,
-) -> BTreeMap<String, v1::ClassFacts> {
-    let said = of.into_iter().filter(|(_, it)| !it.is_default());
-    said.map(|(name, it)| (name.to_string(), it.into())).collect()
-}
-
-pub(crate) fn facts_from(
-    field: &'static str,
-    facts: BTreeMap<String, v1::ClassFacts>,
-) -> Result<BTreeMap<ClassName, ClassFacts>, WireError> {
-    let read = facts
-        .into_iter()
-        .map(|(name, it)| Ok((named(field, ClassName::parse(&name))?, ClassFacts::try_from(it)?)));
-    read.collect()
-}
-
-pub(crate) fn digests<'a>(
-    of: impl IntoIterator<Item = (&'a ClassName, ClassDigest)>,
-) -> BTreeMap<String, String> {
-    of.into_iter().map(|(name, digest)| (name.to_string(), digest.to_string())).collect()
-}
-
-pub(crate) fn digests_from(
-    field: &'static str,
-    texts: BTreeMap<String, String>,
-) -> Result<BTreeMap<ClassName, ClassDigest>, WireError> {
-    let read = texts.into_iter().map(|(name, text)| {
-        let digest =
-            ClassDigest::try_from(text).map_err(|problem| WireError::new(field, problem))?;
-        Ok((named(field, ClassName::parse(&name))?, digest))
-    });
-    read.collect()
 }
 
 fn managers(managers: Vec<(ManagerNumber, String)>) -> Vec<v1::ManagerAddress> {

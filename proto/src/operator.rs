@@ -1,15 +1,17 @@
 //! What operators see: the View, partitions and nodes.
 
-use crate::node::{digests, digests_from, facts, facts_from, sandbox_from, sandbox_text};
+use crate::offers::{
+    digests, digests_from, facts, facts_from, label_texts, labels_from, sandbox_from, sandbox_text,
+};
 use crate::record::stamp;
 use crate::v1;
 use crate::wire::{WireError, convert, count, named, required};
 use rota_messages::{NodeOrdered, Ordered, PartitionStats, Stats};
 use rota_model::address::Address;
-use rota_model::node_msg::NodeLoad;
 use rota_model::{
     BootId, ClassName, ClusterName, Epoch, FieldError, Incarnation, ManagerId, ManagerNumber,
-    ManagerStatus, MemberId, NodeId, NodeState, Nonce, PeerTimes, PoolName, Refusal, SessionState,
+    ManagerStatus, MemberId, NodeId, NodeLoad, NodeState, Nonce, PeerTimes, PoolName, Refusal,
+    Resources, SessionState,
 };
 use rota_ring::view::least_format;
 use rota_ring::{
@@ -277,8 +279,13 @@ fn node_stats((node, load): &(NodeReg, NodeLoad)) -> v1::NodeStats {
         pool: node.pool.as_str().into(),
         state: node.state.as_str().into(),
         boot: node.boot.0,
-        used: load.used,
-        places: load.places,
+        used: load.used.places,
+        places: load.offered.places,
+        used_cpu_millis: load.used.cpu_millis,
+        cpu_millis: load.offered.cpu_millis,
+        used_memory_mib: load.used.memory_mib,
+        memory_mib: load.offered.memory_mib,
+        labels: label_texts(&node.labels),
         classes: node.classes.iter().map(|it| it.as_str().into()).collect(),
         class_digests: digests(node.digests.iter().map(|(name, it)| (name, *it))),
         class_facts: facts(&node.facts),
@@ -326,6 +333,9 @@ fn node_stats_from(it: v1::NodeStats) -> Result<(NodeReg, NodeLoad), WireError> 
         address: it.address,
         pool: named("NodeStats.pool", PoolName::parse(&it.pool))?,
         places: it.places,
+        cpu_millis: it.cpu_millis,
+        memory_mib: it.memory_mib,
+        labels: labels_from("NodeStats.labels", it.labels)?,
         classes: named("NodeStats.classes", classes)?,
         digests: digests_from("NodeStats.class_digests", it.class_digests)?,
         facts: facts_from("NodeStats.class_facts", it.class_facts)?,
@@ -337,7 +347,13 @@ fn node_stats_from(it: v1::NodeStats) -> Result<(NodeReg, NodeLoad), WireError> 
         wish: wish_from(&it.wish, it.closes_at_ms)?,
         revision: 0,
     };
-    Ok((node, NodeLoad { used: it.used, places: it.places }))
+    let used = Resources {
+        places: it.used,
+        cpu_millis: it.used_cpu_millis,
+        memory_mib: it.used_memory_mib,
+    };
+    let offered = node.offers();
+    Ok((node, NodeLoad { used, offered }))
 }
 
 /// A manager's answer to an operator. `config_store_error` as in [`Inspected`].

@@ -7,8 +7,10 @@ use crate::record::{
 };
 use crate::v1;
 use crate::wire::{WireError, check_cluster, convert, each, named, optional, required};
-use rota_messages::{Chunk, Doc, DocKey, Entry, Envelope, Message, Write};
-use rota_model::{ClusterName, Epoch, Incarnation, LogPos, ManagerNumber, PoolName, Seq};
+use rota_messages::{Chunk, Doc, DocKey, Entry, Envelope, Message, WAITING_KINDS_MAX, Write};
+use rota_model::{
+    ClusterName, Epoch, Incarnation, LogPos, ManagerNumber, PoolName, Resources, Seq,
+};
 use std::sync::Arc;
 
 /// Envelopes to one peer, as they travel together.
@@ -159,6 +161,7 @@ fn message_to_wire(message: Message, docs: &mut DocBytes) -> v1::envelope::Messa
             Wire::Probed(v1::Probed { incarnation: incarnation.0, runs })
         }
         Message::NodeWanted { pool, waiting, index } => {
+            let waiting = waiting.into_iter().map(waiting_kind).collect();
             Wire::NodeWanted(v1::NodeWanted { pool: pool.as_str().into(), waiting, index })
         }
         Message::NodesFailed { pool, why } => {
@@ -248,7 +251,7 @@ fn message_from_wire(
         }
         Wire::NodeWanted(it) => Message::NodeWanted {
             pool: named("NodeWanted.pool", PoolName::parse(&it.pool))?,
-            waiting: it.waiting,
+            waiting: waiting_from(it.waiting)?,
             index: it.index,
         },
         Wire::NodesFailed(it) => Message::NodesFailed {
@@ -256,6 +259,23 @@ fn message_from_wire(
             why: it.why,
         },
     })
+}
+
+fn waiting_kind((takes, count): (Resources, u32)) -> v1::node_wanted::Waiting {
+    let Resources { places, cpu_millis, memory_mib } = takes;
+    v1::node_wanted::Waiting { places, cpu_millis, memory_mib, count }
+}
+
+fn waiting_from(kinds: Vec<v1::node_wanted::Waiting>) -> Result<Vec<(Resources, u32)>, WireError> {
+    if kinds.len() > WAITING_KINDS_MAX {
+        let problem = format!("are {} kinds; the limit is {WAITING_KINDS_MAX}", kinds.len());
+        return Err(WireError::new("NodeWanted.waiting", problem));
+    }
+    let kinds = kinds.into_iter().map(|it| {
+        let v1::node_wanted::Waiting { places, cpu_millis, memory_mib, count } = it;
+        (Resources { places, cpu_millis, memory_mib }, count)
+    });
+    Ok(kinds.collect())
 }
 
 fn chunk_from(it: v1::SnapshotChunk, docs: &mut DocBytes) -> Result<Chunk, WireError> {

@@ -2,7 +2,7 @@
 
 use crate::documents::exception::invalid;
 use crate::mistakes::Mistakes;
-use crate::node::{digests, digests_from, facts, facts_from};
+use crate::offers::{digests, digests_from, facts, facts_from, label_texts, labels};
 use crate::v1;
 use crate::wire::{WireError, named};
 use rota_docstore::Exception;
@@ -117,6 +117,7 @@ fn settings(wire: v1::PoolSettings, mistakes: &mut Mistakes) -> PoolSettings {
         max_nodes: wire.max_nodes,
         warm_places: wire.warm_places,
         namespaces: mistakes.namespaces("namespaces", &wire.namespaces),
+        labels: mistakes.note(labels(&wire.labels)).unwrap_or_default(),
     }
 }
 
@@ -133,6 +134,7 @@ impl From<&PoolSettings> for v1::PoolSettings {
             max_nodes: it.max_nodes,
             warm_places: it.warm_places,
             namespaces: it.namespaces.iter().map(|it| it.as_str().to_owned()).collect(),
+            labels: label_texts(&it.labels),
         }
     }
 }
@@ -229,6 +231,7 @@ mod tests {
             max_nodes: 9,
             warm_places: 3,
             namespaces: vec![Namespace::parse("shop").unwrap()],
+            labels: [rota_model::parse_label("zone=a").unwrap()].into(),
         }
     }
 
@@ -246,7 +249,7 @@ mod tests {
             ..Orders::default()
         };
         let load = PoolLoad { nodes: 3, ready_nodes: 2, places: 30, used_places: 7 };
-        let named = ClassFacts { pool: Some(asked.name.clone()) };
+        let named = ClassFacts { pool: Some(asked.name.clone()), ..ClassFacts::default() };
         let texts = BTreeMap::from([
             (ClassName::parse("a").unwrap(), ClassDigest(1).into()),
             (ClassName::parse("b").unwrap(), ClassText { digest: ClassDigest(2), facts: named }),
@@ -271,6 +274,7 @@ mod tests {
             provisioner: "\n".into(),
             places: 3,
             namespaces: vec!["a/b".into()],
+            labels: [("zone".into(), String::new())].into(),
             ..v1::PoolSettings::default()
         };
         let fields = |refused: Exception| {
@@ -281,7 +285,15 @@ mod tests {
         let told = fields(create(request).unwrap_err());
         assert_eq!(
             told,
-            ["name", "load_limit", "policy", "provisioner", "namespaces[0]", "places"]
+            [
+                "name",
+                "load_limit",
+                "policy",
+                "provisioner",
+                "namespaces[0]",
+                "label's value",
+                "places"
+            ]
         );
         let request = v1::SetPoolRequest {
             name: "p".into(),
@@ -290,6 +302,9 @@ mod tests {
             allow_missing: false,
         };
         let told = fields(set(request).unwrap_err());
-        assert_eq!(told, ["load_limit", "policy", "provisioner", "namespaces[0]", "fields[1]"]);
+        assert_eq!(
+            told,
+            ["load_limit", "policy", "provisioner", "namespaces[0]", "label's value", "fields[1]"]
+        );
     }
 }

@@ -146,7 +146,7 @@ fn json_for_terminals(line: &str) -> Cow<'_, str> {
 }
 
 /// A table without borders: rows can be cut with `awk`.
-pub fn plain_table<const N: usize>(header: [&str; N]) -> Table {
+pub fn plain_table<'a>(header: impl IntoIterator<Item = &'a str>) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
     table.set_content_arrangement(ContentArrangement::Disabled);

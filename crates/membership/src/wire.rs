@@ -151,8 +151,8 @@ pub(crate) fn not_older(state: ConfigState, floor: Floor) -> Result<ConfigState,
 mod tests {
     use super::*;
     use rota_model::{
-        BootId, ClassDigest, ClassFacts, ClassName, ClusterTimes, ManagerId, ManagerNumber, NodeId,
-        NodeState, Nonce, PoolName, Sandbox,
+        BootId, ClassDigest, ClassFacts, ClassName, ClusterTimes, ManagerId, ManagerNumber, Needs,
+        NodeId, NodeState, Nonce, PoolName, Sandbox,
     };
     use rota_ring::{Claim, NodeWish};
 
@@ -175,11 +175,17 @@ mod tests {
             address: "127.0.0.1:1".into(),
             pool: PoolName::default_pool(),
             places: 4,
+            cpu_millis: 4_000,
+            memory_mib: 512,
+            labels: [rota_model::parse_label("zone=a").unwrap()].into(),
             classes: vec![ClassName::parse("builtin").unwrap()],
             digests: BTreeMap::from([(ClassName::parse("builtin").unwrap(), ClassDigest(7))]),
             facts: BTreeMap::from([(
                 ClassName::parse("builtin").unwrap(),
-                ClassFacts { pool: Some(PoolName::default_pool()) },
+                ClassFacts {
+                    pool: Some(PoolName::default_pool()),
+                    needs: Needs { weight: 2, memory_mib: 9, ..Needs::default() },
+                },
             )]),
             sandbox: Some(Sandbox::Basic),
             renew_ms: 3_000,

@@ -21,7 +21,7 @@ pub use api::{
 };
 pub use disk::{Disk, DiskWrite, Identity, PartitionMeta};
 pub use documents::{Doc, DocKey, session_of};
-pub use message::{Chunk, Entry, Envelope, Message, Write};
+pub use message::{Chunk, Entry, Envelope, Message, WAITING_KINDS_MAX, Write};
 pub use orders::{NodeOrdered, Order, Ordered};
 pub use rota_docstore::DocName;
 pub use stats::{PartitionStats, Stats};

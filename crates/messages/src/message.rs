@@ -7,10 +7,14 @@ use crate::api::{Op, OpResult};
 use crate::documents::{Doc, DocKey};
 use rota_docstore::DocName;
 use rota_model::{
-    Epoch, Incarnation, LogPos, ManagerNumber, MemberId, PoolName, RequestId, Seq, SlotId, Stamp,
+    Epoch, Incarnation, LogPos, ManagerNumber, MemberId, PoolName, RequestId, Resources, Seq,
+    SlotId, Stamp,
 };
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+
+/// Most kinds of sessions that [`Message::NodeWanted`] tells apart.
+pub const WAITING_KINDS_MAX: usize = 32;
 
 /// One write: a document's new content, or its removal.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -266,8 +270,8 @@ pub enum Message {
     NodeWanted {
         /// The pool.
         pool: PoolName,
-        /// How many places are missing.
-        waiting: u32,
+        /// What each of them takes, and how many there are of each kind. At most [`WAITING_KINDS_MAX`].
+        waiting: Vec<(Resources, u32)>,
         /// Index of the newest state of the config store that the sender has seen: of nodes that
         /// came later it knows nothing yet.
         index: u64,

@@ -1,6 +1,6 @@
 //! What operators see of a manager.
 
-use rota_model::node_msg::NodeLoad;
+use rota_model::NodeLoad;
 use rota_model::{LogPos, ManagerNumber, NodeId, SessionState};
 use rota_ring::NodeReg;
 use std::collections::BTreeMap;

@@ -2,6 +2,7 @@
 
 use crate::digest::ClassDigest;
 use crate::ids::PoolName;
+use crate::resources::Needs;
 use serde::{Deserialize, Serialize};
 
 /// What managers decide by of a class, as its text says.
@@ -11,6 +12,9 @@ pub struct ClassFacts {
     /// The pool of opens that name none; `None`: `default`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<PoolName>,
+    /// What a session needs of its node.
+    #[serde(skip_serializing_if = "Needs::is_default")]
+    pub needs: Needs,
 }
 
 impl ClassFacts {

@@ -40,6 +40,14 @@ pub fn no_slash(field: &str, text: &str) -> Result<(), FieldError> {
     }
 }
 
+/// An equals sign parts a label's name from its value.
+pub fn no_equals(field: &str, text: &str) -> Result<(), FieldError> {
+    match text.find('=') {
+        Some(at) => Err(FieldError::new(field, format!("has an equals sign at byte {at}"))),
+        None => Ok(()),
+    }
+}
+
 /// Refuses characters that turn the direction of writing. Names that exist may have them; no new one gets any.
 pub fn no_turn(field: &str, text: &str) -> Result<(), FieldError> {
     let found = if text.is_ascii() { None } else { text.char_indices().find(|it| misleads(it.1)) };
@@ -137,6 +145,14 @@ name!(
 name!(
     /// A pool of nodes that can grow.
     PoolName, "pool"
+);
+name!(
+    /// What a label is about: `zone`.
+    LabelName, "label's name", no_equals
+);
+name!(
+    /// What a label says: `eu-1`.
+    LabelValue, "label's value"
 );
 name!(
     /// Who starts nodes, as managers were told at their start.

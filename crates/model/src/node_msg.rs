@@ -8,6 +8,8 @@ use crate::digest::ClassDigest;
 use crate::epoch::{BootId, Epoch, LogPos, Token};
 use crate::ids::{ClassName, ManagerNumber, NodeId, PoolName, RequestId, SessionKey, SlotId};
 use crate::pool::LoadLimit;
+pub use crate::resources::NodeLoad;
+use crate::resources::{Labels, Resources};
 use crate::sandbox::Sandbox;
 use crate::session::SessionSpec;
 use crate::stamp::Stamp;
@@ -52,15 +54,6 @@ impl SlotRange {
     pub fn is_empty(self) -> bool {
         false
     }
-}
-
-/// Places of a node. load = used / places.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct NodeLoad {
-    /// Places in use.
-    pub used: u32,
-    /// Places there are.
-    pub places: u32,
 }
 
 /// What every message to a node carries. The node obeys only its current boot, and never a `pe`
@@ -325,8 +318,10 @@ pub struct Register {
     pub address: String,
     /// The pool that it belongs to.
     pub pool: PoolName,
-    /// How many places it has.
-    pub places: u32,
+    /// What it has for sessions.
+    pub offers: Resources,
+    /// What it is, as its operator says.
+    pub labels: Labels,
     /// What it can run.
     pub classes: Vec<ClassName>,
     /// Which texts of these it has.

@@ -3,6 +3,7 @@
 use crate::class_facts::ClassText;
 use crate::ids::{ClassName, Namespace, PoolName, ProvisionerName, check_text};
 use crate::refusal::FieldError;
+use crate::resources::{LABELS_MAX, Labels};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,6 +28,11 @@ pub const POOL_NAMESPACES_MAX: usize = 64;
 pub struct LoadLimit(u32);
 
 impl LoadLimit {
+    /// Every place may be used.
+    pub const FULL: Self = Self(1_000);
+    /// Where nobody says anything else.
+    pub const USUAL: Self = Self(800);
+
     /// From a share of a node's places. Field: `load_limit`.
     pub fn parse(share: f64) -> Result<Self, FieldError> {
         let wrong = || FieldError::new("load_limit", format!("is {share}; it must be 0.001 to 1"));
@@ -149,6 +155,9 @@ pub struct PoolSettings {
     /// Namespaces whose sessions may run there; none: all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub namespaces: Vec<Namespace>,
+    /// Labels of each node that is started.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: Labels,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
@@ -158,7 +167,7 @@ fn is_zero(number: &u32) -> bool {
 
 impl PoolSettings {
     /// Names of the fields, as they are written.
-    pub const FIELDS: [&'static str; 9] = [
+    pub const FIELDS: [&'static str; 10] = [
         "description",
         "provisioner",
         "places",
@@ -168,6 +177,7 @@ impl PoolSettings {
         "max_nodes",
         "warm_places",
         "namespaces",
+        "labels",
     ];
 
     /// Every mistake, under the name of its field.
@@ -216,11 +226,17 @@ impl PoolSettings {
                         add(field, useless.to_owned());
                     }
                 }
+                if !self.labels.is_empty() {
+                    add("labels", useless.to_owned());
+                }
             }
         }
         if self.namespaces.len() > POOL_NAMESPACES_MAX {
             let count = self.namespaces.len();
             add("namespaces", format!("are {count}; the limit is {POOL_NAMESPACES_MAX}"));
+        }
+        if self.labels.len() > LABELS_MAX {
+            add("labels", format!("are {}; the limit is {LABELS_MAX}", self.labels.len()));
         }
         wrong
     }
@@ -257,6 +273,8 @@ pub struct NewNodes {
     pub provisioner: ProvisionerName,
     /// Places of each.
     pub places: u32,
+    /// Labels of each.
+    pub labels: Labels,
     /// T until they are told that of the pool.
     pub load_limit: LoadLimit,
 }
@@ -357,6 +375,7 @@ mod tests {
             load_limit: LoadLimit::of_permille(1),
             warm_places: 1,
             namespaces: vec![Namespace::default_space()],
+            labels: [crate::resources::parse_label("gpu=yes").unwrap()].into(),
             ..grown()
         };
         let written = serde_json::to_value(all).unwrap();

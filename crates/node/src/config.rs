@@ -1,7 +1,8 @@
 //! What a node is told about itself, and every time and bound of it in one place.
 
 use rota_model::{
-    BootId, ClassName, ClassText, FieldError, LeaseTimes, NodeId, TimeOrder, times_out_of_order,
+    BootId, ClassName, ClassText, FieldError, Labels, LeaseTimes, LoadLimit, NodeId, PLACES_MAX,
+    Resources, TimeOrder, times_out_of_order,
 };
 use std::collections::BTreeMap;
 
@@ -14,11 +15,12 @@ pub struct NodeConfig {
     pub boot: BootId,
     /// Earlier boots of which nothing runs for certain, newest last.
     pub ended_boots: Vec<BootId>,
-    /// How many sessions it can hold, 1 to 1,000,000.
-    pub places: u32,
-    /// Load at which it takes no more, in thousandths, 1 to 1000 (T = 0.8 is 800). The node is the
-    /// last judge of this, whatever managers believe.
-    pub load_limit_permille: u32,
+    /// What it has for sessions: 1 to 1,000,000 places, and CPU and memory where they are counted.
+    pub offers: Resources,
+    /// What it is, as its operator says.
+    pub labels: Labels,
+    /// Load at which it takes no more. The node is the last judge of this, whatever managers believe.
+    pub load_limit: LoadLimit,
     /// Classes that it can run, and which texts of them.
     pub classes: BTreeMap<ClassName, ClassText>,
     /// Times.
@@ -93,9 +95,6 @@ impl Default for NodeBounds {
     }
 }
 
-/// Most places of a node.
-pub const PLACES_MAX: u32 = 1_000_000;
-
 impl NodeConfig {
     /// Every rule that does not hold. Empty when all is well.
     pub fn mistakes(&self) -> Vec<FieldError> {
@@ -111,8 +110,7 @@ impl NodeConfig {
                 mistakes.push(FieldError::new(named(field), problem));
             }
         };
-        within("places", u64::from(self.places), u64::from(PLACES_MAX));
-        within("load_limit_permille", u64::from(self.load_limit_permille), 1_000);
+        within("places", u64::from(self.offers.places), u64::from(PLACES_MAX));
         let count = |size: usize| u64::try_from(size).unwrap_or(u64::MAX);
         within("reports_in_flight_max", count(self.bounds.reports_in_flight_max), 100_000);
         within("outbox_sessions_max", count(self.bounds.outbox_sessions_max), 10_000_000);
@@ -155,8 +153,9 @@ mod tests {
             node: NodeId::parse("n0").unwrap(),
             boot: BootId(1),
             ended_boots: Vec::new(),
-            places: 10,
-            load_limit_permille: 800,
+            offers: Resources::of_places(10),
+            labels: Labels::new(),
+            load_limit: LoadLimit::USUAL,
             classes: BTreeMap::new(),
             timing: NodeTiming::default(),
             bounds: NodeBounds::default(),
@@ -171,16 +170,14 @@ mod tests {
     #[test]
     fn every_mistake_is_listed_with_its_field_and_limit() {
         let mut wrong = config();
-        wrong.places = 0;
-        wrong.load_limit_permille = 1_001;
+        wrong.offers.places = 0;
         wrong.timing.lease_kill_ms = wrong.timing.lease_term_ms;
         let text: Vec<String> = wrong.mistakes().iter().map(ToString::to_string).collect();
-        assert_eq!(text.len(), 3, "{text:?}");
+        assert_eq!(text.len(), 2, "{text:?}");
         assert_eq!(
             text[0],
             "lease_term_ms is 8000 ms; 6/5 of that must be below lease_kill_ms (8000 ms)"
         );
         assert_eq!(text[1], "places is 0; it must be 1 to 1000000");
-        assert_eq!(text[2], "load_limit_permille is 1001; it must be 1 to 1000");
     }
 }

@@ -3,7 +3,7 @@
 use crate::io::StopHow;
 use crate::node::Phase;
 use rota_model::node_msg::{Alive, Blame};
-use rota_model::{Epoch, Reason, SessionKey, SessionSpec, SlotId, Stamp, Token};
+use rota_model::{Epoch, Reason, Resources, SessionKey, SessionSpec, SlotId, Stamp, Token};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 
@@ -22,6 +22,8 @@ pub(crate) struct Live {
     pub(crate) spec: SessionSpec,
     /// See `spec`.
     pub(crate) life: Stamp,
+    /// What it takes of this node: as its class said when it was started.
+    pub(crate) takes: Resources,
     /// The last machine state that was reported, and its number.
     pub(crate) machine: Option<(String, u64)>,
     /// Highest epoch of a manager that asked to destroy it.
@@ -153,6 +155,8 @@ pub(crate) struct LiveSessions {
     sessions: BTreeMap<SessionKey, Live>,
     /// Deadlines of those that start or stop.
     deadlines: BTreeSet<(u64, SessionKey)>,
+    /// What all of them take.
+    taken: Resources,
 }
 
 impl LiveSessions {
@@ -192,6 +196,7 @@ impl LiveSessions {
     /// Adds a session. No token of it lives.
     pub(crate) fn add(&mut self, key: &SessionKey, live: Live) {
         self.deadlines.extend(live.deadline().map(|it| (it, key.clone())));
+        self.taken = self.taken.plus(live.takes);
         let before = self.sessions.insert(key.clone(), live);
         debug_assert!(before.is_none(), "{key} lived already");
     }
@@ -199,10 +204,16 @@ impl LiveSessions {
     pub(crate) fn remove(&mut self, key: &SessionKey, token: Token) -> Option<Live> {
         self.of(key, token)?;
         let live = self.sessions.remove(key)?;
+        self.taken = self.taken.minus(live.takes);
         if let Some(deadline) = live.deadline() {
             self.deadlines.remove(&(deadline, key.clone()));
         }
         Some(live)
+    }
+
+    /// What all of them take.
+    pub(crate) fn taken(&self) -> Resources {
+        self.taken
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -1,7 +1,9 @@
 //! Class files: those that ship, and every mistake that one can have.
 
 use core::net::IpAddr;
-use rota_model::{Attributes, ClassName, Namespace, Sandbox, SessionId, SessionKey};
+use rota_model::{
+    Attributes, ClassName, Namespace, Resources, Sandbox, SessionId, SessionKey, parse_label,
+};
 use rota_node::class::{
     Class, ClassKind, KillMode, MachineClass, ProgramClass, ReadyWhen, StopSignal, Values,
     parse_classes,
@@ -66,6 +68,31 @@ fn a_class_may_name_its_pool() {
     assert_eq!(named.as_str(), "gpu");
     let mistakes = pool(&format!("pool = \"a\\u0000\"\n{text}")).unwrap_err();
     assert_eq!((mistakes.len(), mistakes[0].field.as_str()), (1, "pool"));
+}
+
+#[test]
+fn a_class_says_what_it_needs_of_its_node() {
+    let text = "name = \"c\"\nkind = \"machine\"\nstates = [\"a\"]\ninitial = \"a\"\n";
+    let needs =
+        |more: &str| Class::parse("c.toml", &format!("{text}{more}")).map(|it| it.text.facts.needs);
+    assert!(needs("").unwrap().is_default());
+    let all = "[needs]\nweight = 3\ncpu_millis = 500\nmemory_mib = 64\nlabels = { gpu = \"yes\" }";
+    let said = needs(all).unwrap();
+    assert_eq!(said.takes(), Resources { places: 3, cpu_millis: 500, memory_mib: 64 });
+    assert_eq!(said.labels, [parse_label("gpu=yes").unwrap()].into());
+    for (wrong, problem) in [
+        ("needs = 3", "needs is a number; it must be a table"),
+        ("[needs]\nweight = 0", "needs.weight is 0; it must be a number from 1 to 1000000"),
+        ("[needs]\nweight = \"3\"", "needs.weight is a text; it must be a number from 1"),
+        ("[needs]\ncpu_millis = -1", "needs.cpu_millis is -1; it must be a number from 1"),
+        ("[needs]\ncpu = 1", "needs.cpu is not a field; known are weight, cpu_millis, memory_mib"),
+        ("[needs]\nlabels = { gpu = 1 }", "needs.labels.gpu is a number; it must be a text"),
+        ("[needs]\nlabels = { gpu = \"\" }", "needs.labels.gpu must not be empty"),
+    ] {
+        let mistakes = needs(wrong).unwrap_err();
+        let said = mistakes.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert!(said.len() == 1 && said[0].contains(problem), "{wrong}: {said:?}");
+    }
 }
 
 #[test]
@@ -209,7 +236,7 @@ transitions = [
         "c.toml: transitions[5].from is missing",
         "c.toml: transitions[5].to is missing",
         "c.toml: transitions[6] must be a table { from, event, to }",
-        "c.toml: colour is not a field; known are name, kind, attributes, pool, states, initial, final, \
+        "c.toml: colour is not a field; known are name, kind, attributes, pool, needs, states, initial, final, \
          events, transitions, report_states",
     ];
     assert_eq!(list, expected);
@@ -265,7 +292,7 @@ attributes = { x = 1 }
         "c.toml: start_timeout is \"1h\"; it must be a whole number with ms, s or m, like \"10s\" \
          (100ms to 10m)",
         "c.toml: grace is \"6m\"; it must be 0s to 5m",
-        "c.toml: memory is not a field; known are name, kind, attributes, pool, argv, env, port, ports, ready, \
+        "c.toml: memory is not a field; known are name, kind, attributes, pool, needs, argv, env, port, ports, ready, \
          start_timeout, grace, stop_signal, kill_mode, options, sandbox",
     ];
     assert_eq!(list, expected);
@@ -419,7 +446,7 @@ fn without_a_right_kind_the_other_fields_are_looked_at_all_the_same() {
         "c.toml: states is a number; it must be a list",
         "c.toml: states is missing or empty; a machine has at least one state",
         "c.toml: initial is missing",
-        "c.toml: speed is not a field; known are name, kind, attributes, pool, states, initial, final, \
+        "c.toml: speed is not a field; known are name, kind, attributes, pool, needs, states, initial, final, \
          events, transitions, report_states",
     ];
     assert_eq!(list, expected);

@@ -5,8 +5,8 @@
 //! ```
 //! **Invariant:** no node is chosen whose load has reached the limit.
 
-use rota_model::node_msg::NodeLoad;
-use rota_model::{LoadLimit, Policy, PoolSettings};
+use rota_model::{LoadLimit, NodeLoad, Policy, PoolSettings, Resources};
+use std::cmp::Reverse;
 
 /// A node that might take a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,18 +15,10 @@ pub struct Candidate<N> {
     pub node: N,
     /// Its load, with what was asked of it and is not answered.
     pub load: NodeLoad,
+    /// What the session takes there.
+    pub takes: Resources,
     /// Chosen only when there is no other: it is out of reach, or leaves calls unanswered.
     pub is_doubtful: bool,
-}
-
-/// Whether a node takes one more session: while its load is below the limit, and it has a place.
-pub fn has_room(load: NodeLoad, limit: LoadLimit) -> bool {
-    load.used < limit.room(load.places)
-}
-
-/// Load in thousandths of the places.
-pub fn load_permille(load: NodeLoad) -> u64 {
-    u64::from(load.used) * 1_000 / u64::from(load.places.max(1))
 }
 
 /// The node that a policy chooses among those with room: one that is not doubtful first, and of equal ones
@@ -37,11 +29,11 @@ pub fn choose<N>(
     candidates: impl IntoIterator<Item = Candidate<N>>,
 ) -> Option<N> {
     let mut best: Option<((bool, i128), N)> = None;
-    for Candidate { node, load, is_doubtful } in candidates {
-        if !has_room(load, limit) {
+    for Candidate { node, load, takes, is_doubtful } in candidates {
+        if !load.has_room(limit, takes) {
             continue;
         }
-        let load = i128::from(load_permille(load));
+        let load = i128::from(load.permille());
         let rank = match policy {
             Policy::Pack => (!is_doubtful, load),
             Policy::Spread => (!is_doubtful, -load),
@@ -63,30 +55,61 @@ pub struct PoolNodes {
     /// Nodes that were ordered and are overdue. They may come all the same, so they have their place in the
     /// maximum; who waits does not count on them.
     pub overdue: u32,
-    /// How many more sessions those that are there take.
+    /// How many more sessions of one place those that are there take.
     pub free: u32,
-    /// Sessions that wait for a place.
-    pub waiting: u32,
 }
 
+/// Sessions that wait for room: what each of them takes, and how many there are.
+pub type Waiting = [(Resources, u32)];
+
 /// How many nodes are to be started: for sessions that wait, for places that are to be kept free, and for the
-/// minimum; never more than the maximum allows. `limit`: where the pool says none.
-pub fn nodes_to_start(pool: &PoolSettings, limit: LoadLimit, nodes: PoolNodes) -> u32 {
+/// minimum; never more than the maximum allows. `limit`: where the pool says none; `offers`: what a new node has.
+pub fn nodes_to_start(
+    pool: &PoolSettings,
+    limit: LoadLimit,
+    offers: Resources,
+    nodes: PoolNodes,
+    waiting: &Waiting,
+) -> u32 {
     if pool.provisioner.is_none() {
         return 0;
     }
-    let room = pool.load_limit.unwrap_or(limit).room(pool.places).max(1);
+    let limit = pool.load_limit.unwrap_or(limit);
     let may_be = nodes.there.saturating_add(nodes.ordered).saturating_add(nodes.overdue);
-    let places = |nodes: u32| nodes.saturating_mul(room);
-    let missing = if nodes.waiting > 0 {
+    let one_place = Resources::of_places(1);
+    let missing = if waiting.iter().any(|(_, count)| *count > 0) {
         // Who waits found no room in any node that is there, and does not count on those that are overdue.
-        nodes.waiting.saturating_add(pool.warm_places).saturating_sub(places(nodes.ordered))
+        let kept_free = [(one_place, pool.warm_places)];
+        let all = [waiting, &kept_free].concat();
+        empty_nodes_for(&all, limit, offers, pool.max_nodes).saturating_sub(nodes.ordered)
     } else {
-        let coming = places(nodes.ordered.saturating_add(nodes.overdue));
-        pool.warm_places.saturating_sub(nodes.free.saturating_add(coming))
+        let room = limit.room(offers.places).max(1);
+        let coming = nodes.ordered.saturating_add(nodes.overdue).saturating_mul(room);
+        pool.warm_places.saturating_sub(nodes.free.saturating_add(coming)).div_ceil(room)
     };
     let for_minimum = pool.min_nodes.saturating_sub(may_be);
-    missing.div_ceil(room).max(for_minimum).min(pool.max_nodes.saturating_sub(may_be))
+    missing.max(for_minimum).min(pool.max_nodes.saturating_sub(may_be))
+}
+
+/// How many empty nodes take these sessions, at most so many: each node is filled with the largest first. What fits
+/// in no empty node counts for none.
+fn empty_nodes_for(waiting: &Waiting, limit: LoadLimit, offered: Resources, most: u32) -> u32 {
+    let empty = NodeLoad { used: Resources::default(), offered };
+    let fits = |it: &&(Resources, u32)| it.1 > 0 && empty.has_room(limit, it.0);
+    let mut left: Vec<(Resources, u32)> = waiting.iter().filter(fits).copied().collect();
+    left.sort_by_key(|(takes, _)| Reverse(*takes));
+    let mut nodes = 0;
+    while nodes < most && !left.is_empty() {
+        nodes += 1;
+        let mut load = empty;
+        for (takes, count) in &mut left {
+            let taken = load.room(limit, *takes).min(*count);
+            load.used = load.used.plus(takes.times(taken));
+            *count -= taken;
+        }
+        left.retain(|(_, count)| *count > 0);
+    }
+    nodes
 }
 
 #[cfg(test)]
@@ -100,7 +123,8 @@ mod tests {
     }
 
     fn candidate(node: usize, used: u32, places: u32) -> Candidate<usize> {
-        Candidate { node, load: NodeLoad { used, places }, is_doubtful: false }
+        let takes = Resources::of_places(1);
+        Candidate { node, load: NodeLoad::of_places(used, places), takes, is_doubtful: false }
     }
 
     fn pool(places: u32, max_nodes: u32) -> PoolSettings {
@@ -108,8 +132,9 @@ mod tests {
         PoolSettings { provisioner, places, max_nodes, ..PoolSettings::default() }
     }
 
-    fn started(pool: &PoolSettings, nodes: PoolNodes) -> u32 {
-        nodes_to_start(pool, limit(800), nodes)
+    fn started(pool: &PoolSettings, nodes: PoolNodes, waiting: u32) -> u32 {
+        let waiting = [(Resources::of_places(1), waiting)];
+        nodes_to_start(pool, limit(800), Resources::of_places(pool.places), nodes, &waiting)
     }
 
     #[test]
@@ -132,32 +157,49 @@ mod tests {
 
     #[test]
     fn a_burst_on_an_empty_pool_starts_the_nodes_that_it_needs() {
-        let waiting = |waiting| PoolNodes { waiting, ..PoolNodes::default() };
-        assert_eq!(started(&pool(10, 1_000), waiting(1_000)), 125);
-        assert_eq!(started(&pool(10, 100), waiting(1_000)), 100);
-        assert_eq!(started(&pool(10, 1_000), waiting(1)), 1);
-        let ordered = PoolNodes { ordered: 100, ..waiting(1_000) };
-        assert_eq!(started(&pool(10, 1_000), ordered), 25);
-        let overdue = PoolNodes { overdue: 100, ..waiting(1_000) };
-        assert_eq!(started(&pool(10, 200), overdue), 100);
-        assert_eq!(started(&PoolSettings::default(), waiting(1)), 0);
+        let none = PoolNodes::default();
+        assert_eq!(started(&pool(10, 1_000), none, 1_000), 125);
+        assert_eq!(started(&pool(10, 100), none, 1_000), 100);
+        assert_eq!(started(&pool(10, 1_000), none, 1), 1);
+        let ordered = PoolNodes { ordered: 100, ..none };
+        assert_eq!(started(&pool(10, 1_000), ordered, 1_000), 25);
+        let overdue = PoolNodes { overdue: 100, ..none };
+        assert_eq!(started(&pool(10, 200), overdue, 1_000), 100);
+        assert_eq!(started(&PoolSettings::default(), none, 1), 0);
+    }
+
+    #[test]
+    fn heavy_sessions_get_the_nodes_into_which_they_fit_and_light_ones_fill_these() {
+        let start = |offers, waiting: &[_]| {
+            nodes_to_start(&pool(10, 100), limit(800), offers, PoolNodes::default(), waiting)
+        };
+        let (six, one) = (Resources::of_places(6), Resources::of_places(1));
+        // A node takes one of six places, and two of one until its load reaches the limit.
+        assert_eq!(start(Resources::of_places(10), &[(six, 3)]), 3);
+        assert_eq!(start(Resources::of_places(10), &[(one, 6), (six, 3)]), 3);
+        assert_eq!(start(Resources::of_places(10), &[(one, 7), (six, 3)]), 4);
+        // What fits nowhere starts nothing.
+        assert_eq!(start(Resources::of_places(10), &[(Resources::of_places(11), 3)]), 0);
+        let offers = Resources { places: 10, cpu_millis: 4_000, memory_mib: 1_000 };
+        let big = Resources { places: 1, cpu_millis: 500, memory_mib: 400 };
+        assert_eq!(start(offers, &[(big, 4)]), 2);
     }
 
     #[test]
     fn the_minimum_and_free_places_are_kept() {
         let kept = PoolSettings { min_nodes: 3, warm_places: 10, ..pool(10, 5) };
-        assert_eq!(started(&kept, PoolNodes::default()), 3);
-        assert_eq!(started(&kept, PoolNodes { there: 3, free: 24, ..Default::default() }), 0);
-        assert_eq!(started(&kept, PoolNodes { there: 3, free: 9, ..Default::default() }), 1);
+        assert_eq!(started(&kept, PoolNodes::default(), 0), 3);
+        assert_eq!(started(&kept, PoolNodes { there: 3, free: 24, ..Default::default() }, 0), 0);
+        assert_eq!(started(&kept, PoolNodes { there: 3, free: 9, ..Default::default() }, 0), 1);
         let comes = PoolNodes { there: 3, ordered: 1, free: 9, ..Default::default() };
-        assert_eq!(started(&kept, comes), 0);
-        assert_eq!(started(&kept, PoolNodes { there: 5, ..Default::default() }), 0);
+        assert_eq!(started(&kept, comes, 0), 0);
+        assert_eq!(started(&kept, PoolNodes { there: 5, ..Default::default() }, 0), 0);
         // Who waits must not use up what is kept free.
-        let waits = PoolNodes { there: 1, waiting: 8, ..Default::default() };
-        assert_eq!(started(&kept, waits), 3);
-        assert_eq!(started(&kept, PoolNodes { ordered: 3, ..waits }), 0);
+        let waits = PoolNodes { there: 1, ..Default::default() };
+        assert_eq!(started(&kept, waits, 8), 3);
+        assert_eq!(started(&kept, PoolNodes { ordered: 3, ..waits }, 8), 0);
         // A node that takes long is not ordered again for what nobody waits for.
-        assert_eq!(started(&kept, PoolNodes { overdue: 3, ..Default::default() }), 0);
+        assert_eq!(started(&kept, PoolNodes { overdue: 3, ..Default::default() }, 0), 0);
     }
 
     proptest! {
@@ -171,13 +213,13 @@ mod tests {
             let nodes: Vec<_> = nodes.into_iter().enumerate().map(|(node, (used, places, is_doubtful))| {
                 Candidate { is_doubtful, ..candidate(node, used, places) }
             }).collect();
-            let any = nodes.iter().any(|it| has_room(it.load, limit(permille)));
+            let any = nodes.iter().any(|it| it.load.has_room(limit(permille), it.takes));
             let chosen = choose(policy, limit(permille), nodes.clone());
             prop_assert_eq!(chosen.is_some(), any);
             if let Some(chosen) = chosen {
                 let load = nodes[chosen].load;
-                prop_assert!(load.used < load.places);
-                prop_assert!(load_permille(load) < u64::from(permille));
+                prop_assert!(load.used.places < load.offered.places);
+                prop_assert!(load.permille() < u64::from(permille));
             }
         }
 
@@ -187,9 +229,9 @@ mod tests {
             (there, free, waiting) in (0u32..60, 0u32..200, 0u32..2_000),
         ) {
             let pool = PoolSettings { min_nodes: min, warm_places: warm, ..pool(places, max) };
-            let nodes = PoolNodes { there, free, waiting, ..PoolNodes::default() };
-            let ordered = started(&pool, nodes);
-            prop_assert_eq!(started(&pool, PoolNodes { ordered, ..nodes }), 0);
+            let nodes = PoolNodes { there, free, ..PoolNodes::default() };
+            let ordered = started(&pool, nodes, waiting);
+            prop_assert_eq!(started(&pool, PoolNodes { ordered, ..nodes }, waiting), 0);
         }
 
         #[test]
@@ -199,8 +241,9 @@ mod tests {
             (free, waiting) in any::<(u32, u32)>(),
         ) {
             let pool = PoolSettings { min_nodes: min, warm_places: warm, ..pool(places, max) };
-            let nodes = PoolNodes { there, ordered, overdue, free, waiting };
-            prop_assert!(started(&pool, nodes) <= max.saturating_sub(there + ordered + overdue));
+            let nodes = PoolNodes { there, ordered, overdue, free };
+            let most = max.saturating_sub(there + ordered + overdue);
+            prop_assert!(started(&pool, nodes, waiting) <= most);
         }
     }
 }

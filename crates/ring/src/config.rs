@@ -3,7 +3,8 @@
 use crate::node_order::NodeWish;
 use crate::view::View;
 use rota_model::{
-    BootId, ClassDigest, ClassFacts, ClassName, Epoch, NodeId, NodeState, PoolName, Sandbox,
+    BootId, ClassDigest, ClassFacts, ClassName, Epoch, Labels, NodeId, NodeState, PoolName,
+    Resources, Sandbox,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -22,6 +23,15 @@ pub struct NodeReg {
     pub pool: PoolName,
     /// How many places it has.
     pub places: u32,
+    /// Processors that it has for sessions, in thousandths; 0 when it did not say.
+    #[serde(default, skip_serializing_if = "is_zero32")]
+    pub cpu_millis: u32,
+    /// Memory that it has for sessions, in MiB; 0 when it did not say.
+    #[serde(default, skip_serializing_if = "is_zero32")]
+    pub memory_mib: u32,
+    /// What it is, as its operator says.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: Labels,
     /// What it can run.
     pub classes: Vec<ClassName>,
     /// Which texts of these it has, as far as it told.
@@ -43,6 +53,29 @@ pub struct NodeReg {
     pub wish: NodeWish,
     /// Grows by one with each write; the first is 1.
     pub revision: u64,
+}
+
+impl NodeReg {
+    /// What it has for sessions.
+    pub fn offers(&self) -> Resources {
+        let (cpu_millis, memory_mib) = (self.cpu_millis, self.memory_mib);
+        Resources { places: self.places, cpu_millis, memory_mib }
+    }
+
+    /// What a session of a class takes there, by the text of the class that the node has.
+    pub fn takes(&self, class: &ClassName) -> Resources {
+        self.facts.get(class).map_or(Resources::of_places(1), |it| it.needs.takes())
+    }
+
+    /// Whether it has the labels that a class needs, by the text of the class that the node has.
+    pub fn fits(&self, class: &ClassName) -> bool {
+        self.facts.get(class).is_none_or(|it| it.needs.fits(&self.labels))
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_zero32(number: &u32) -> bool {
+    *number == 0
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]

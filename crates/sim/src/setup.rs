@@ -154,8 +154,9 @@ impl Setup {
             ended_boots: Vec::new(),
             node: node.clone(),
             boot,
-            places: self.places,
-            load_limit_permille: 800,
+            offers: rota_model::Resources::of_places(self.places),
+            labels: rota_model::Labels::new(),
+            load_limit: LoadLimit::USUAL,
             classes: BTreeMap::from([(
                 ClassName::parse(CLASS).expect("a short name"),
                 ClassDigest(1).into(),

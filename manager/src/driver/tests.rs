@@ -151,7 +151,8 @@ async fn a_node_registers_and_renews_and_a_class_that_it_lacks_is_refused() {
         ended_boots: Vec::new(),
         address: "127.0.0.1:9".to_owned(),
         pool: PoolName::default_pool(),
-        places: 3,
+        offers: rota_model::Resources::of_places(3),
+        labels: rota_model::Labels::new(),
         classes: vec![ClassName::parse("other").unwrap()],
         digests: std::collections::BTreeMap::new(),
         facts: std::collections::BTreeMap::new(),
@@ -164,7 +165,7 @@ async fn a_node_registers_and_renews_and_a_class_that_it_lacks_is_refused() {
     assert_eq!(registered.m, 1024);
     // Clients are told where it is as soon as the decisions know it, whatever the watch says.
     assert_eq!(one.seen.borrow().nodes[&node].address, "127.0.0.1:9");
-    let load = NodeLoad { used: 0, places: 3 };
+    let load = NodeLoad::of_places(0, 3);
     let renew = Renew { node, boot: BootId(5), load };
     let renewed = one.mailbox.renew(renew).await.unwrap();
     assert!(matches!(renewed, Renewed::Granted { .. }), "{renewed:?}");
@@ -183,6 +184,9 @@ async fn nodes_that_the_decisions_do_not_take_are_shown_to_nobody() {
         address: address.to_owned(),
         pool: PoolName::default_pool(),
         places: 3,
+        cpu_millis: 0,
+        memory_mib: 0,
+        labels: rota_model::Labels::new(),
         classes: Vec::new(),
         digests: std::collections::BTreeMap::new(),
         facts: std::collections::BTreeMap::new(),

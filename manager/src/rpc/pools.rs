@@ -83,8 +83,8 @@ async fn loads(shared: &Shared) -> Result<BTreeMap<PoolName, PoolLoad>, Failure>
         let of_pool = loads.entry(reg.pool.clone()).or_default();
         of_pool.nodes += 1;
         of_pool.ready_nodes += u32::from(reg.state == NodeState::Ready);
-        of_pool.places += u64::from(load.places);
-        of_pool.used_places += u64::from(load.used);
+        of_pool.places += u64::from(load.offered.places);
+        of_pool.used_places += u64::from(load.used.places);
     }
     Ok(loads)
 }

@@ -10,9 +10,8 @@ use crate::output::{Format, Out, plain_table};
 use clap::Args;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use rota_model::node_msg::NodeLoad;
-use rota_model::{LoadLimit, Policy};
-use rota_placement::{Candidate, choose, has_room};
+use rota_model::{LoadLimit, NodeLoad, Policy, Resources};
+use rota_placement::{Candidate, choose};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -112,18 +111,21 @@ impl Fleet {
     }
 
     fn load(&self, used: u32) -> NodeLoad {
-        NodeLoad { used, places: self.places }
+        NodeLoad::of_places(used, self.places)
     }
 
     fn has_room(&self, node: u32) -> bool {
-        self.nodes.get(&node).is_some_and(|(used, _)| has_room(self.load(*used), self.limit))
+        self.nodes
+            .get(&node)
+            .is_some_and(|(used, _)| self.load(*used).has_room(self.limit, Resources::of_places(1)))
     }
 
     /// The fullest node with room, by what is believed of each.
     fn choose(&self, used: impl Fn(u32, u32) -> u32) -> Option<u32> {
         let candidates = self.nodes.iter().map(|(node, (truly, _))| {
             let load = self.load(used(*node, *truly));
-            Candidate { node: *node, load, is_doubtful: false }
+            let takes = Resources::of_places(1);
+            Candidate { node: *node, load, takes, is_doubtful: false }
         });
         choose(Policy::Pack, self.limit, candidates)
     }

@@ -122,8 +122,16 @@ pub struct Node {
     /// Places, as the node said last.
     pub used: u32,
     pub places: u32,
-    /// used / places.
+    /// Processors in thousandths that sessions take, and that there are; 0: not counted.
+    pub used_cpu_millis: u32,
+    pub cpu_millis: u32,
+    /// Memory in MiB that sessions take, and that there is; 0: not counted.
+    pub used_memory_mib: u32,
+    pub memory_mib: u32,
+    /// The largest part that is in use: of places, CPU and memory.
     pub load: f64,
+    /// What it is, as its operator says.
+    pub labels: BTreeMap<String, String>,
     pub classes: Vec<String>,
     /// Which texts of these it has, as far as it told.
     pub digests: BTreeMap<String, String>,
@@ -294,12 +302,26 @@ fn nodes(view: &v1::View, answers: &Answers) -> Vec<Node> {
         sessions: on_node(&it.id),
         used: it.used,
         places: it.places,
-        load: f64::from(it.used) / f64::from(it.places.max(1)),
+        used_cpu_millis: it.used_cpu_millis,
+        cpu_millis: it.cpu_millis,
+        used_memory_mib: it.used_memory_mib,
+        memory_mib: it.memory_mib,
+        load: load(it),
+        labels: it.labels.clone(),
         classes: it.classes.clone(),
         digests: it.class_digests.clone(),
         sandbox: it.sandbox.clone(),
     };
     nodes.into_values().map(shown).collect()
+}
+
+/// The largest part that is in use.
+fn load(it: &v1::NodeStats) -> f64 {
+    let part = |used: u32, of: u32| f64::from(used) / f64::from(of.max(1));
+    let counted = |used, of| if of > 0 { part(used, of) } else { 0.0 };
+    part(it.used, it.places)
+        .max(counted(it.used_cpu_millis, it.cpu_millis))
+        .max(counted(it.used_memory_mib, it.memory_mib))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Tables of the ring for people.
 
-use super::join::{Copy, Partition, Ring, without_config_store};
+use super::join::{Copy, Node, Partition, Ring, without_config_store};
 use crate::output::{Style, counted, plain_table};
 use comfy_table::Table;
 
@@ -111,8 +111,10 @@ pub fn short_digest(digest: &str) -> &str {
 
 /// A line per node; a class stands there with the digest of its text.
 pub fn node_table(ring: &Ring, style: Style) -> Table {
-    let mut table =
-        plain_table(["NODE", "POOL", "STATE", "LOAD", "USED", "SANDBOX", "ADDRESS", "CLASSES"]);
+    let mut header = vec!["NODE", "POOL", "STATE", "LOAD", "USED", "SANDBOX", "ADDRESS", "CLASSES"];
+    let has_labels = ring.nodes.iter().any(|it| !it.labels.is_empty());
+    header.extend(has_labels.then_some("LABELS"));
+    let mut table = plain_table(header);
     for it in &ring.nodes {
         let class = |name: &String| match it.digests.get(name) {
             Some(digest) => format!("{name}@{}", short_digest(digest)),
@@ -120,18 +122,35 @@ pub fn node_table(ring: &Ring, style: Style) -> Table {
         };
         let classes: Vec<String> = it.classes.iter().map(class).collect();
         let empty = if it.state == "DRAINING" && it.sessions == 0 { " (empty)" } else { "" };
-        table.add_row([
+        let labels: Vec<String> =
+            it.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let mut row = vec![
             it.id.clone(),
             it.pool.clone(),
             format!("{}{empty}", it.state),
             format!("{} {:.0}%", load_bar(it.load, style), it.load * 100.0),
-            format!("{}/{}", it.used, it.places),
+            used(it),
             if it.sandbox.is_empty() { "?".to_owned() } else { it.sandbox.clone() },
             it.address.clone(),
             classes.join(" "),
-        ]);
+        ];
+        row.extend(has_labels.then(|| labels.join(" ")));
+        table.add_row(row);
     }
     table
+}
+
+/// Places, and what else is in use.
+fn used(it: &Node) -> String {
+    let mut text = format!("{}/{}", it.used, it.places);
+    for (used, of, unit) in
+        [(it.used_cpu_millis, it.cpu_millis, "m CPU"), (it.used_memory_mib, it.memory_mib, " MiB")]
+    {
+        if used > 0 {
+            text.push_str(&format!(", {used}/{of}{unit}"));
+        }
+    }
+    text
 }
 
 #[cfg(test)]

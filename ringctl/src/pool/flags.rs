@@ -5,7 +5,10 @@ use crate::failure::UsageMistake;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use rota_client::pools::{CreatePool, SetPool};
-use rota_model::{FieldError, LoadLimit, Namespace, Policy, PoolSettings, ProvisionerName};
+use rota_model::{
+    FieldError, LabelName, LabelValue, LoadLimit, Namespace, Policy, PoolSettings, ProvisionerName,
+    parse_label,
+};
 
 /// What is given where a setting may be taken away.
 const NONE: &str = "none";
@@ -49,6 +52,9 @@ pub struct SettingFlags {
     /// namespaces.
     #[arg(long = "namespace", value_name = "NAMESPACE|none", value_parser = namespace)]
     namespaces: Vec<OrNone<Namespace>>,
+    /// A label of each node that is started; may be given several times. With `none`, they have none.
+    #[arg(long = "label", value_name = "NAME=VALUE|none", value_parser = label)]
+    labels: Vec<OrNone<(LabelName, LabelValue)>>,
 }
 
 fn or_none<T>(
@@ -87,6 +93,10 @@ fn namespace(text: &str) -> Result<OrNone<Namespace>, String> {
     or_none(text, crate::namespace::namespace)
 }
 
+fn label(text: &str) -> Result<OrNone<(LabelName, LabelValue)>, String> {
+    or_none(text, |it| parse_label(it).map_err(|error| error.to_string()))
+}
+
 impl SettingFlags {
     /// The settings, with the default of each that is not given.
     fn settings(&self) -> PoolSettings {
@@ -100,6 +110,7 @@ impl SettingFlags {
             max_nodes: self.max_nodes.unwrap_or_default(),
             warm_places: self.warm_places.unwrap_or_default(),
             namespaces: self.namespaces.iter().filter_map(|it| it.0.clone()).collect(),
+            labels: self.labels.iter().filter_map(|it| it.0.clone()).collect(),
         }
     }
 
@@ -115,21 +126,30 @@ impl SettingFlags {
             ("max_nodes", self.max_nodes.is_some()),
             ("warm_places", self.warm_places.is_some()),
             ("namespaces", !self.namespaces.is_empty()),
+            ("labels", !self.labels.is_empty()),
         ];
         // What means nothing without a provisioner goes with it.
         let goes = self.provisioner.as_ref().is_some_and(|it| it.0.is_none());
-        let of_growth = ["places", "min_nodes", "max_nodes", "warm_places"];
+        let of_growth = ["places", "min_nodes", "max_nodes", "warm_places", "labels"];
         let given = given.into_iter().filter(|it| it.1 || (goes && of_growth.contains(&it.0)));
         given.map(|it| it.0.to_owned()).collect()
     }
 
     /// What does not fit together whatever the pool is like.
     fn contradictions(&self) -> Vec<FieldError> {
-        let all = self.namespaces.iter().any(|it| it.0.is_none());
-        let problem = format!("is `{NONE}` and a namespace; give one or the other");
-        let wrong = all && self.namespaces.iter().any(|it| it.0.is_some());
-        wrong.then(|| FieldError::new("namespaces", problem)).into_iter().collect()
+        let namespaces = is_both(&self.namespaces).then_some(("namespaces", "namespace"));
+        let labels = is_both(&self.labels).then_some(("labels", "label"));
+        let mistake = |(field, noun): (&str, &str)| {
+            let problem = format!("is `{NONE}` and a {noun}; give one or the other");
+            FieldError::new(field, problem)
+        };
+        namespaces.into_iter().chain(labels).map(mistake).collect()
     }
+}
+
+/// Whether values are given, and that there is none.
+fn is_both<T>(given: &[OrNone<T>]) -> bool {
+    given.iter().any(|it| it.0.is_none()) && given.iter().any(|it| it.0.is_some())
 }
 
 /// The pool to describe; every mistake is told under its flag.
@@ -160,6 +180,7 @@ fn none_wrong(mistakes: &[FieldError]) -> Result<(), UsageMistake> {
 fn flag(field: &str) -> String {
     match field {
         "namespaces" => "--namespace".to_owned(),
+        "labels" => "--label".to_owned(),
         other => format!("--{}", other.replace('_', "-")),
     }
 }
@@ -195,7 +216,7 @@ mod tests {
         set(&it.one, &it.flags)
     }
 
-    const ALL: [&str; 20] = [
+    const ALL: [&str; 24] = [
         "--description",
         "for shops",
         "--provisioner",
@@ -216,6 +237,10 @@ mod tests {
         "shop",
         "--namespace",
         "lab",
+        "--label",
+        "zone=a",
+        "--label",
+        "gpu=yes",
     ];
 
     #[test]
@@ -231,6 +256,7 @@ mod tests {
             max_nodes: 9,
             warm_places: 3,
             namespaces: ["shop", "lab"].map(|it| Namespace::parse(it).unwrap()).to_vec(),
+            labels: ["gpu=yes", "zone=a"].map(|it| parse_label(it).unwrap()).into(),
         };
         assert_eq!((name.as_str(), settings), ("small", expected));
         assert_eq!(created(&[]).unwrap().settings, PoolSettings::default());
@@ -268,6 +294,8 @@ mod tests {
         );
         let told = changed(&["--namespace", "none", "--namespace", "a"]).unwrap_err();
         assert!(told.0.starts_with("--namespace is"), "{told}");
+        let told = changed(&["--label", "none", "--label", "a=b"]).unwrap_err();
+        assert_eq!(told.0, "--label is `none` and a label; give one or the other");
     }
 
     #[test]

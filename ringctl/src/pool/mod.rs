@@ -71,7 +71,7 @@ pub struct CreateArguments {
 #[derive(Args, Debug)]
 #[group(id = "changes", required = true, multiple = true, args = [
     "description", "provisioner", "places", "load_limit", "policy", "min_nodes", "max_nodes",
-    "warm_places", "namespaces",
+    "warm_places", "namespaces", "labels",
 ])]
 pub struct SetArguments {
     #[command(flatten)]
@@ -97,7 +97,7 @@ pub async fn run(it: &PoolArguments, endpoint: &str, out: &mut Out) -> anyhow::R
     let state = match &it.command {
         PoolCommand::Create(it) => {
             let create = flags::create(&it.one, &it.flags)?;
-            connect::told(endpoint, pools.create(&create, it.one.call.timeout)).await
+            connect::told(endpoint, Box::pin(pools.create(&create, it.one.call.timeout))).await
         }
         PoolCommand::Set(it) => {
             let set = flags::set(&it.one, &it.flags)?;

@@ -4,7 +4,7 @@ use crate::inspect::short_digest;
 use crate::output::plain_table;
 use comfy_table::Table;
 use rota_client::pools::PoolState;
-use rota_model::{ClassText, LoadLimit, Stamp};
+use rota_model::{ClassText, Labels, LoadLimit, Stamp};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -28,6 +28,8 @@ pub struct Shown {
     pub warm_places: u32,
     /// None of them: all.
     pub namespaces: Vec<String>,
+    /// Of each node that is started.
+    pub labels: BTreeMap<String, String>,
     /// Of its description; none when nobody described it.
     pub version: Option<u64>,
     /// Nodes that are not gone.
@@ -54,12 +56,26 @@ pub struct ShownClass {
     pub digest: String,
     /// Where opens go that name no pool; none: `default`.
     pub pool: Option<String>,
+    /// What a session takes of its node: places, thousandths of a processor, MiB of memory.
+    pub weight: u32,
+    pub cpu_millis: u32,
+    pub memory_mib: u32,
+    /// Labels that its node must have.
+    pub labels: BTreeMap<String, String>,
 }
 
 impl ShownClass {
     fn of(text: &ClassText) -> Self {
         let pool = text.facts.pool.as_ref().map(ToString::to_string);
-        Self { digest: text.digest.to_string(), pool }
+        let needs = &text.facts.needs;
+        Self {
+            digest: text.digest.to_string(),
+            pool,
+            weight: needs.weight,
+            cpu_millis: needs.cpu_millis,
+            memory_mib: needs.memory_mib,
+            labels: texts(&needs.labels),
+        }
     }
 }
 
@@ -79,6 +95,7 @@ impl Shown {
             max_nodes: it.max_nodes,
             warm_places: it.warm_places,
             namespaces: it.namespaces.iter().map(|it| it.as_str().to_owned()).collect(),
+            labels: texts(&it.labels),
             version: state.version.map(Stamp::as_u64),
             nodes: load.nodes,
             ready_nodes: load.ready_nodes,
@@ -195,13 +212,28 @@ fn load(it: &Shown) -> String {
     format!("{:.0}%", 100.0 * it.used_places as f64 / it.all_places as f64)
 }
 
-/// Each class with the beginning of its digest, as `node list` writes it, and its pool.
+/// Each class with the beginning of its digest, as `node list` writes it, its pool, and what it needs.
 fn classes(it: &Shown) -> String {
     let each = it.classes.iter().map(|(name, it)| {
         let goes = it.pool.as_ref().map_or_else(String::new, |it| format!(" -> {it}"));
-        format!("{name} {}{goes}", short_digest(&it.digest))
+        format!("{name} {}{goes}{}", short_digest(&it.digest), needs(it))
     });
     each.collect::<Vec<_>>().join(", ")
+}
+
+/// What a class needs beyond one place.
+fn needs(it: &ShownClass) -> String {
+    let amounts =
+        [(it.weight, 1, "places"), (it.cpu_millis, 0, "cpu_millis"), (it.memory_mib, 0, "MiB")];
+    let amounts = amounts.into_iter().filter(|(amount, usual, _)| amount > usual);
+    let amounts = amounts.map(|(amount, _, unit)| format!("{amount} {unit}"));
+    let labels = it.labels.iter().map(|(name, value)| format!("{name}={value}"));
+    let all: Vec<String> = amounts.chain(labels).collect();
+    if all.is_empty() { String::new() } else { format!(" (needs {})", all.join(", ")) }
+}
+
+fn texts(labels: &Labels) -> BTreeMap<String, String> {
+    labels.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect()
 }
 
 /// One of them, one property a row.
@@ -211,6 +243,8 @@ pub fn one(it: &Shown) -> Table {
     let limit = it.load_limit.map(|it| it.to_string());
     let ordered = it.ordered.as_ref().map(|it| names(it, "none"));
     let version = it.version.map(|it| it.to_string());
+    let labels = it.labels.iter().map(|(name, value)| format!("{name}={value}"));
+    let labels: Vec<String> = labels.collect();
     let rows = [
         ("description", it.description.clone()),
         ("provisioner", provisioner.unwrap_or_else(|| "none: nodes come by themselves".to_owned())),
@@ -221,6 +255,7 @@ pub fn one(it: &Shown) -> Table {
         ("max nodes", number(it.max_nodes)),
         ("warm places", number(it.warm_places)),
         ("namespaces", names(&it.namespaces, "all")),
+        ("labels of a new node", names(&labels, "")),
         ("nodes", format!("{}, of which {} READY", it.nodes, it.ready_nodes)),
         ("places used", format!("{} of {}", it.used_places, it.all_places)),
         ("load", load(it)),
@@ -265,10 +300,20 @@ mod tests {
             used_places: 7,
             ordered: vec!["small-1-0".into(), "small-1-1".into()],
             class_digests: [("big".to_owned(), format!("{:016x}", 255))].into(),
-            class_facts: [("big".to_owned(), v1::ClassFacts { pool: "gpu".into() })].into(),
+            class_facts: [("big".to_owned(), big())].into(),
             ..Default::default()
         };
         it.try_into().unwrap()
+    }
+
+    fn big() -> v1::ClassFacts {
+        v1::ClassFacts {
+            pool: "gpu".into(),
+            weight: 3,
+            memory_mib: 64,
+            labels: [("zone".to_owned(), "a".to_owned())].into(),
+            ..Default::default()
+        }
     }
 
     /// Nodes say that they are of it.
@@ -329,7 +374,7 @@ mod tests {
              load                       23%\n\
              nodes ordered              none\n\
              failure of the last order  no such program\n\
-             classes                    big 00000000 -> gpu\n\
+             classes                    big 00000000 -> gpu (needs 3 places, 64 MiB, zone=a)\n\
              version                    101000000001\n"
         );
         let text = drawn(&one(&Shown::of(&small())));
@@ -347,9 +392,10 @@ mod tests {
             text,
             "{\"name\":\"small\",\"description\":\"for shops\",\"provisioner\":\"process\",\"places\":10,\
              \"load_limit\":0.75,\"policy\":\"spread\",\"min_nodes\":1,\"max_nodes\":9,\"warm_places\":0,\
-             \"namespaces\":[],\"version\":101000000001,\"nodes\":3,\"ready_nodes\":2,\"used_places\":7,\
+             \"namespaces\":[],\"labels\":{},\"version\":101000000001,\"nodes\":3,\"ready_nodes\":2,\"used_places\":7,\
              \"all_places\":30,\"ordered\":[\"small-1-0\",\"small-1-1\"],\"failure\":null,\
-             \"warning\":null,\"classes\":{\"big\":{\"digest\":\"00000000000000ff\",\"pool\":\"gpu\"}},\
+             \"warning\":null,\"classes\":{\"big\":{\"digest\":\"00000000000000ff\",\"pool\":\"gpu\",\
+             \"weight\":3,\"cpu_millis\":0,\"memory_mib\":64,\"labels\":{\"zone\":\"a\"}}},\
              \"described\":true}"
         );
         let names: serde_json::Value = serde_json::from_str(&text).unwrap();

@@ -13,6 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// How long an ended session is kept at least, where nothing else is said.
 const TOMBSTONE_US: u64 = 600_000_000;
+/// How many calls of an id an error shows at most, the last ones.
+const ASKED: usize = 200;
 
 /// Checks a run: every id's history is linearizable, each life was created by one open and has one
 /// address, no two executions of an id overlap, and nothing ended that nobody closed; or its node was lost
@@ -39,7 +41,8 @@ pub fn judge(
     }
     for (id, calls) in by_id {
         let of_id = by_key.get(&key_of(id)).map_or(&[][..], Vec::as_slice);
-        of_one(&calls, of_id, outages).map_err(|text| format!("{id}: {text}"))?;
+        of_one(&calls, of_id, outages)
+            .map_err(|text| format!("{id}: {text}; it was asked for so: {}", asked(&calls)))?;
     }
     let by_itself = |it: &&Execution| {
         it.instance.to.is_some_and(|(_, why)| why != EndCause::Destroyed)
@@ -50,6 +53,12 @@ pub fn judge(
         Some(it) => Err(format!("it ended, and nobody closed it: {:?}", it.instance)),
         None => Ok(()),
     }
+}
+
+/// The calls of an id in their order, a line each, for whoever has only the test's output.
+fn asked(calls: &[&Recorded]) -> String {
+    let last = calls.len().saturating_sub(ASKED);
+    calls[last..].iter().map(|it| format!("\n  {it:?}")).collect()
 }
 
 fn of_one(

@@ -3,7 +3,7 @@
 use rota_client::v1;
 use rota_model::Retry;
 use rota_tests::sessions::{CALL, open, opened};
-use rota_tests::{Cluster, PATIENCE, TestFolder, eventually};
+use rota_tests::{Cluster, PATIENCE, TestFolder, classes_of, eventually};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -169,5 +169,65 @@ async fn a_class_that_names_its_pool_goes_there_also_when_no_node_is_left() {
     let named = v1::OpenRequest { pool: "default".to_owned(), ..open("b", "big") };
     let error = cluster.client().open(named, CALL).await.unwrap_err();
     assert!(error.to_string().contains("no pool \"default\""), "{error}");
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_class_needs_decides_which_node_takes_it_and_how_many_are_started() {
+    let folder = TestFolder::new();
+    let machine = |name: &str, needs: &str| {
+        format!(
+            "name = {name:?}\nkind = \"machine\"\nstates = [\"a\"]\ninitial = \"a\"\n[needs]\n{needs}\n"
+        )
+    };
+    let heavy = machine("heavy", "weight = 6\nmemory_mib = 1\nlabels = { zone = \"a\" }");
+    let classes = [
+        ("heavy.toml", heavy),
+        ("huge.toml", machine("huge", "weight = 11")),
+        ("away.toml", machine("away", "labels = { zone = \"b\" }")),
+    ];
+    let classes = classes.each_ref().map(|(name, text)| (*name, text.as_str()));
+    let classes = classes_of(&folder, &classes);
+    let cluster = Cluster::start(&folder, &["--nodes", "0", "--classes", &classes]).await;
+    let create = ["pool", "create", "default", "--provisioner", "process", "--places", "10"];
+    let more = ["--min-nodes", "1", "--max-nodes", "3", "--label", "zone=a", "-o", "json"];
+    let created = cluster.ringctl(&[&create[..], &more].concat()).await.json();
+    assert_eq!(created["labels"], json!({"zone": "a"}));
+    let known = ["away", "heavy", "huge"];
+    eventually("the pool knows its classes", PATIENCE, async || {
+        let found = shown(&cluster, "default").await;
+        let names: Vec<&String> = found["classes"].as_object().expect("a table").keys().collect();
+        if names == known { Ok(()) } else { Err(found.to_string()) }
+    })
+    .await;
+    let heavy = &shown(&cluster, "default").await["classes"]["heavy"];
+    assert_eq!((&heavy["weight"], &heavy["labels"]), (&json!(6), &json!({"zone": "a"})));
+
+    let client = cluster.client();
+    for id in ["a", "b"] {
+        opened(&client, id, "heavy").await;
+    }
+    assert_eq!(nodes(&cluster), 2, "a second one of six places does not fit beside the first");
+    for (id, class, text) in [
+        ("c", "huge", "11 places, and the largest has 10"),
+        ("d", "away", "needs a node with the labels zone=b"),
+    ] {
+        let error = client.open(open(id, class), CALL).await.unwrap_err();
+        assert_eq!((error.reason(), error.retry()), ("NO_CAPACITY", Retry::WhenChanged));
+        assert!(error.to_string().contains(text), "{error}");
+    }
+    eventually("managers know what is in use", PATIENCE, async || {
+        let list = cluster.ringctl(&["node", "list", "-o", "json"]).await.json();
+        let listed = list["nodes"].as_array().expect("a list").iter();
+        let used = listed.map(|it| (it["used"].clone(), it["used_memory_mib"].clone()));
+        let is_right = used.clone().all(|it| it == (json!(6), json!(1))) && used.count() == 2;
+        if is_right { Ok(()) } else { Err(list.to_string()) }
+    })
+    .await;
+    let list = cluster.ringctl(&["node", "list", "-o", "json"]).await.json();
+    assert_eq!(list["nodes"][0]["labels"], json!({"zone": "a"}));
+    assert_eq!(list["nodes"][0]["load"], json!(0.6), "{list}");
+    assert!(list["nodes"][0]["cpu_millis"].as_u64().is_some_and(|it| it >= 1_000), "{list}");
+    assert_eq!(nodes(&cluster), 2);
     cluster.end().await;
 }

@@ -4,17 +4,22 @@ use super::source::{ClassMistake, Fields, Mistakes, text_of};
 use super::{Class, ClassKind, MachineClass, program};
 use rota_model::text::misleads;
 use rota_model::{
-    ATTRIBUTES_BYTES_MAX, ClassDigest, ClassFacts, ClassName, ClassText, NAME_BYTES_MAX, PoolName,
+    ATTRIBUTES_BYTES_MAX, ClassDigest, ClassFacts, ClassName, ClassText, LABELS_MAX, LabelName,
+    LabelValue, Labels, NAME_BYTES_MAX, Needs, PLACES_MAX, PoolName,
 };
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use toml::Value;
 
 /// Most states of a machine, and most events.
 pub(super) const STATES_MAX: usize = 1_000;
 
-const COMMON_FIELDS: [&str; 4] = ["name", "kind", "attributes", "pool"];
+/// How much CPU or memory a class may ask for.
+const AMOUNT: RangeInclusive<u32> = 1..=1_000_000_000;
+
+const COMMON_FIELDS: [&str; 5] = ["name", "kind", "attributes", "pool", "needs"];
 const MACHINE_FIELDS: [&str; 6] =
     ["states", "initial", "final", "events", "transitions", "report_states"];
 
@@ -109,7 +114,36 @@ fn read_class(
 fn read_facts(fields: &mut Fields, mistakes: &mut Mistakes) -> ClassFacts {
     let pool = fields.optional_text("pool", mistakes);
     let pool = pool.and_then(|it| mistakes.checked("pool", PoolName::parse_new(&it)));
-    ClassFacts { pool }
+    ClassFacts { pool, needs: read_needs(fields, mistakes) }
+}
+
+/// What a session needs of its node.
+fn read_needs(fields: &mut Fields, mistakes: &mut Mistakes) -> Needs {
+    let Some(mut table) = fields.optional_table("needs", mistakes) else {
+        return Needs::default();
+    };
+    let needs = Needs {
+        weight: table.optional_number("weight", 1..=PLACES_MAX, mistakes).unwrap_or(1),
+        cpu_millis: table.optional_number("cpu_millis", AMOUNT, mistakes).unwrap_or(0),
+        memory_mib: table.optional_number("memory_mib", AMOUNT, mistakes).unwrap_or(0),
+        labels: read_labels(&mut table, mistakes),
+    };
+    table.finish("weight, cpu_millis, memory_mib, labels", mistakes);
+    needs
+}
+
+fn read_labels(table: &mut Fields, mistakes: &mut Mistakes) -> Labels {
+    let path = table.path("labels");
+    let texts = table.optional_text_table("labels", mistakes);
+    if texts.len() > LABELS_MAX {
+        mistakes.add(&path, format!("are {}; the limit is {LABELS_MAX}", texts.len()));
+    }
+    let texts = texts.into_iter().filter_map(|(name, value)| {
+        let field = format!("{path}.{name}");
+        let name = mistakes.checked(&field, LabelName::parse_new(&name))?;
+        Some((name, mistakes.checked(&field, LabelValue::parse_new(&value))?))
+    });
+    texts.collect()
 }
 
 fn digest_of(text: &str) -> ClassDigest {

@@ -2,6 +2,7 @@
 
 use rota_model::FieldError;
 use std::fmt;
+use std::ops::RangeInclusive;
 use toml::{Table, Value};
 
 /// One mistake in a class file.
@@ -109,6 +110,25 @@ impl Fields {
             mistakes.add(self.path(name), problem);
         }
         value.as_bool()
+    }
+
+    /// A whole number that may be there.
+    pub(super) fn optional_number(
+        &mut self,
+        name: &str,
+        bounds: RangeInclusive<u32>,
+        mistakes: &mut Mistakes,
+    ) -> Option<u32> {
+        let value = self.take(name)?;
+        let number = value.as_integer().and_then(|it| u32::try_from(it).ok());
+        let number = number.filter(|it| bounds.contains(it));
+        if number.is_none() {
+            let is = value.as_integer().map_or_else(|| a(&value).to_owned(), |it| it.to_string());
+            let problem =
+                format!("is {is}; it must be a number from {} to {}", bounds.start(), bounds.end());
+            mistakes.add(self.path(name), problem);
+        }
+        number
     }
 
     /// A list that may be there.

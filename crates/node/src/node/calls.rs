@@ -109,6 +109,7 @@ impl Node {
                 remark: String::new(),
                 spec: spec.clone(),
                 life,
+                takes: self.takes(&spec.class),
                 machine: None,
                 destroyed_by: None,
                 waiters: VecDeque::new(),
@@ -168,10 +169,7 @@ impl Node {
                 format!("node {node} does not know class {}", spec.class),
             );
         }
-        let load = self.load();
-        let loaded =
-            u64::from(load.used) * 1_000 >= u64::from(self.load_limit) * u64::from(load.places);
-        if load.used >= load.places || loaded {
+        if !self.load().has_room(self.load_limit, self.takes(&spec.class)) {
             return Some(NodeAnswer::Full);
         }
         // Its load would not show that.

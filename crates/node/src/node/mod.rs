@@ -16,7 +16,8 @@ use crate::live::{Live, LiveSessions};
 use crate::outbox::{Outbox, Sender};
 use rota_model::node_msg::{DeadToken, NodeLoad, Register, Renew};
 use rota_model::{
-    ClassName, ClassText, Epoch, ManagerNumber, NodeState, PoolName, SessionKey, SlotId, Token,
+    ClassName, ClassText, Epoch, LoadLimit, ManagerNumber, NodeState, PoolName, Resources,
+    SessionKey, SlotId, Token,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,7 +36,7 @@ pub struct Node {
     /// Why it takes no session now, if so.
     takes_none: Option<String>,
     /// T in thousandths: as its pool says, or as it was started.
-    load_limit: u32,
+    load_limit: LoadLimit,
     /// Epoch of the View that the managers' addresses are from.
     epoch: Epoch,
     managers: Vec<(ManagerNumber, String)>,
@@ -94,7 +95,7 @@ impl Node {
     /// A node at its start, with nothing running. Nothing of an earlier boot may run any more.
     pub fn new(config: NodeConfig) -> Self {
         Self {
-            load_limit: config.load_limit_permille,
+            load_limit: config.load_limit,
             config: Arc::new(config),
             fences: None,
             live: LiveSessions::default(),
@@ -192,7 +193,8 @@ impl Node {
             ended_boots: self.config.ended_boots.clone(),
             address,
             pool,
-            places: self.config.places,
+            offers: self.config.offers,
+            labels: self.config.labels.clone(),
             classes: texts.keys().cloned().collect(),
             digests: texts.iter().map(|(name, it)| (name.clone(), it.digest)).collect(),
             facts: texts
@@ -227,10 +229,15 @@ impl Node {
         self.lease.deadlines(&self.config.timing)
     }
 
-    /// Places in use, and places there are. A session uses its place until nothing of it runs.
+    /// What is in use, and what there is. A session takes its share until nothing of it runs.
     pub fn load(&self) -> NodeLoad {
-        let used = u32::try_from(self.live.len()).unwrap_or(u32::MAX);
-        NodeLoad { used, places: self.config.places }
+        NodeLoad { used: self.live.taken(), offered: self.config.offers }
+    }
+
+    /// What a session of a class takes here.
+    fn takes(&self, class: &ClassName) -> Resources {
+        let text = self.config.classes.get(class);
+        text.map_or(Resources::of_places(1), |it| it.facts.needs.takes())
     }
 
     /// Sessions that live, in order of key.

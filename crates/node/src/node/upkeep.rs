@@ -57,8 +57,8 @@ impl Node {
             Renewed::Granted { epoch, managers, load_limit } => {
                 self.load_limit = match load_limit {
                     ToldLimit::Nothing => self.load_limit,
-                    ToldLimit::AsStarted => self.config.load_limit_permille,
-                    ToldLimit::Of(limit) => limit.permille(),
+                    ToldLimit::AsStarted => self.config.load_limit,
+                    ToldLimit::Of(limit) => limit,
                 };
                 self.learn_managers(epoch, managers);
                 self.grant(now, sent_ms);

@@ -4,7 +4,10 @@ use crate::world::*;
 use rota_model::node_msg::{
     Blame, DeadToken, NodeAnswer, ReportEvent, ScanFate, ScanItem, ToNode, ToldLimit,
 };
-use rota_model::{BootId, Epoch, Exit, LoadLimit, Reason, SlotId};
+use rota_model::{
+    BootId, ClassDigest, ClassFacts, ClassText, Epoch, Exit, LoadLimit, Needs, Reason, Resources,
+    SlotId,
+};
 use rota_node::{NodeEffect, NodeInput, Phase, StopHow};
 
 #[test]
@@ -23,7 +26,7 @@ fn a_create_starts_a_session_once_and_answers_when_it_runs() {
         remark: "said of a".into(),
     };
     assert_eq!(answer(&effects), expected);
-    assert_eq!(full_answers(&effects)[0].load.used, 1);
+    assert_eq!(full_answers(&effects)[0].load.used.places, 1);
 }
 
 #[test]
@@ -40,7 +43,7 @@ fn a_repeated_create_of_the_live_token_is_answered_with_its_present_readiness() 
         NodeAnswer::Running { address: "x:1".into(), ready: true, remark: "said of a".into() }
     );
     assert_eq!(starts(&again), 0);
-    assert_eq!(world.node.load().used, 1);
+    assert_eq!(world.node.load().used.places, 1);
 }
 
 #[test]
@@ -166,7 +169,7 @@ fn another_live_token_is_named_and_the_refused_one_never_runs() {
 #[test]
 fn full_is_remembered_when_room_comes() {
     let mut small = config();
-    small.places = 1;
+    small.offers.places = 1;
     let mut world = World::with(small);
     world.run("a", token(1, 1));
     assert_eq!(answer(&world.create("b", token(1, 2))), NodeAnswer::Full);
@@ -182,7 +185,7 @@ fn full_is_remembered_when_room_comes() {
 #[test]
 fn the_load_limit_counts_what_is_used_before_the_newcomer() {
     let mut limited = config();
-    limited.load_limit_permille = 250;
+    limited.load_limit = LoadLimit::of_permille(250).unwrap();
     let mut world = World::with(limited);
     for (at, id) in ["a", "b", "c"].iter().enumerate() {
         assert_eq!(starts(&world.create(id, token(1, at as u64 + 1))), 1, "{id}");
@@ -192,9 +195,25 @@ fn the_load_limit_counts_what_is_used_before_the_newcomer() {
 }
 
 #[test]
+fn a_heavy_session_takes_its_weight_and_nothing_that_is_not_there() {
+    let mut heavy = config();
+    let needs = Needs { weight: 6, memory_mib: 100, ..Needs::default() };
+    let facts = ClassFacts { pool: None, needs };
+    heavy.classes.insert(spec("heavy").class, ClassText { digest: ClassDigest(2), facts });
+    heavy.offers.memory_mib = 250;
+    let mut world = World::with(heavy);
+    assert_eq!(starts(&world.create_of("a", token(1, 1), "heavy")), 1);
+    assert_eq!(world.node.load().used, Resources { places: 6, cpu_millis: 0, memory_mib: 100 });
+    // 6 of 10 places are in use.
+    assert_eq!(answer(&world.create_of("b", token(1, 2), "heavy")), NodeAnswer::Full);
+    assert_eq!(starts(&world.create("c", token(1, 3))), 1);
+    assert_eq!(world.node.load().used.places, 7);
+}
+
+#[test]
 fn the_limit_of_the_pool_comes_with_renewals_and_goes_with_them() {
     let mut limited = config();
-    limited.load_limit_permille = 100;
+    limited.load_limit = LoadLimit::of_permille(100).unwrap();
     let mut world = World::with(limited);
     let refused = |world: &mut World, id: &str, seq: u64| {
         let effects = world.create(id, token(1, seq));
@@ -220,7 +239,7 @@ fn the_limit_of_the_pool_comes_with_renewals_and_goes_with_them() {
 #[test]
 fn a_stopping_session_keeps_its_place_until_it_is_gone() {
     let mut small = config();
-    small.places = 1;
+    small.offers.places = 1;
     let mut world = World::with(small);
     world.run("a", token(1, 1));
     world.destroy("a", token(1, 1));

@@ -30,7 +30,7 @@ fn a_registration_starts_the_lease_and_the_renewals() {
     let NodeEffect::Renew { sent_mono_ms: 1_000, renew, managers } = &effects[1] else {
         panic!("{effects:?}");
     };
-    assert_eq!((renew.boot, renew.load.places, managers.len()), (BOOT, 10, 2));
+    assert_eq!((renew.boot, renew.load.offered.places, managers.len()), (BOOT, 10, 2));
     assert_eq!(world.node.lease(), LeaseState::Valid);
 }
 

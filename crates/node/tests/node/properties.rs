@@ -135,7 +135,7 @@ impl Witness {
             }
         }
         let load = world.node.load();
-        assert!(load.used <= load.places, "used {} of {}", load.used, load.places);
+        assert!(load.used.places <= load.offered.places, "used {load:?}");
         let live: BTreeMap<_, _> = world.node.live().map(|it| (it.key.clone(), it.token)).collect();
         assert_eq!(live, self.running, "the node's table is the process table");
     }
@@ -307,7 +307,7 @@ fn history() -> impl Strategy<Value = Vec<Step>> {
 
 fn live_through(places: u32, steps: Vec<Step>, ends: bool, bug: Bug) {
     let mut small = config();
-    small.places = places;
+    small.offers.places = places;
     let mut world = World::with(small);
     let mut witness = Witness { bug, ..Witness::default() };
     for step in steps {
@@ -399,7 +399,7 @@ proptest! {
             give(&mut world, &mut witness, NodeInput::ReportsAcked { ids });
         }
         prop_assert_eq!(world.node.outbox_sessions(), 0);
-        prop_assert_eq!(world.node.load().used, 0);
+        prop_assert_eq!(world.node.load().used, rota_model::Resources::default());
         let tombstone_ms = world.node.config().timing.tombstone_ms;
         world.pass(tombstone_ms * 2, true);
         prop_assert_eq!(world.node.dead_count(), 0);

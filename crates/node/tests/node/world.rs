@@ -52,8 +52,9 @@ pub fn config() -> NodeConfig {
         ended_boots: Vec::new(),
         node: NodeId::parse("n0").expect("a valid id"),
         boot: BOOT,
-        places: 10,
-        load_limit_permille: 1_000,
+        offers: Resources::of_places(10),
+        labels: Labels::new(),
+        load_limit: LoadLimit::FULL,
         classes: BTreeMap::from([(spec("builtin").class, ClassDigest(1).into())]),
         timing: NodeTiming::default(),
         bounds: NodeBounds::default(),
@@ -146,6 +147,14 @@ impl World {
 
     pub fn create(&mut self, id: &str, token: Token) -> Vec<NodeEffect> {
         let message = self.create_message(id, token, 1);
+        self.call(message)
+    }
+
+    pub fn create_of(&mut self, id: &str, token: Token, class: &str) -> Vec<NodeEffect> {
+        let mut message = self.create_message(id, token, 1);
+        if let ToNode::Create { spec: asked, .. } = &mut message {
+            *asked = spec(class);
+        }
         self.call(message)
     }
 

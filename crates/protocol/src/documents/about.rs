@@ -182,6 +182,7 @@ macro_rules! pool_settings {
         "min_nodes": {"type": ["integer", "null"], "description": "So many nodes are kept."},
         "max_nodes": {"type": ["integer", "null"], "description": "More nodes are not started."},
         "warm_places": {"type": ["integer", "null"], "description": "So many places are kept free."},
+        "labels": {"type": ["object", "null"], "additionalProperties": {"type": "string"}, "description": "Labels of each node that is started."},
         "namespaces": {"type": ["array", "null"], "items": {"type": "string"},
           "description": "Namespaces whose sessions may run there; none: all. At most 64."}}}}
 "#
@@ -203,7 +204,8 @@ pub(crate) const POOL_CREATE: About = About {
         "}"
     ),
     example: r#"{"name": "small", "settings": {"description": "For shops", "provisioner": "process",
-  "places": 10, "load_limit": 0.8, "policy": "pack", "min_nodes": 1, "max_nodes": 5, "warm_places": 4, "namespaces": ["shop"]}}"#,
+  "places": 10, "load_limit": 0.8, "policy": "pack", "min_nodes": 1, "max_nodes": 5, "warm_places": 4, "namespaces": ["shop"],
+  "labels": {"zone": "a"}}}"#,
 };
 
 pub(crate) const POOL_SET: About = About {
@@ -223,7 +225,8 @@ pub(crate) const POOL_SET: About = About {
         "}"
     ),
     example: r#"{"name": "small", "allow_missing": true, "settings": {"description": null, "provisioner": "process",
-  "places": 10, "load_limit": 0.8, "policy": "spread", "min_nodes": 1, "max_nodes": 5, "warm_places": 4, "namespaces": ["shop"]}}"#,
+  "places": 10, "load_limit": 0.8, "policy": "spread", "min_nodes": 1, "max_nodes": 5, "warm_places": 4, "namespaces": ["shop"],
+  "labels": {"zone": "a"}}}"#,
 };
 
 pub(crate) const POOL_REMOVE: About = About {

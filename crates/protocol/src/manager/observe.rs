@@ -12,8 +12,7 @@ use crate::sessions::placements::placements;
 use rota_docstore::Spaces;
 use rota_messages::placements::{Placements, PlacementsAsk};
 use rota_messages::{PartitionStats, Stats};
-use rota_model::node_msg::NodeLoad;
-use rota_model::{MemberId, NodeId};
+use rota_model::{MemberId, NodeId, NodeLoad, Resources};
 use rota_ring::{ClaimRefused, NodeReg, View};
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
@@ -32,9 +31,11 @@ impl Manager {
         let shown = self.env.nodes.reg.values().filter(|it| !it.is_forgotten());
         let nodes = shown.map(|reg| {
             // What was last heard of a boot that is over says nothing.
-            let used = if reg.state.is_gone() { 0 } else { self.env.nodes.used(&reg.node) };
+            let load = self.env.nodes.load(reg);
+            let is_gone = reg.state.is_gone();
+            let used = if is_gone { Resources::default() } else { load.used };
             let state = self.env.nodes.state(reg, self.env.now.mono_ms);
-            (NodeReg { state, ..reg.clone() }, NodeLoad { used, places: reg.places })
+            (NodeReg { state, ..reg.clone() }, NodeLoad { used, ..load })
         });
         let mut parts: Vec<_> = self.parts.all().map(|part| of_part(&self.env, part)).collect();
         parts.sort_by_key(|it| it.part);

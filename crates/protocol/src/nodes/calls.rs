@@ -1,6 +1,6 @@
 //! Calls to nodes that wait for an answer, and nodes that are wanted.
 
-use rota_model::{BootId, Epoch, ManagerNumber, NodeId, PoolName, SessionKey, Token};
+use rota_model::{BootId, Epoch, ManagerNumber, NodeId, PoolName, Resources, SessionKey, Token};
 use std::collections::BTreeMap;
 
 /// What a call to a node was for.
@@ -32,8 +32,8 @@ pub(crate) enum CallWhat {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct NodesWanted {
     pub pool: PoolName,
-    /// How many places are missing.
-    pub waiting: u32,
+    /// Sessions that found no room: what each takes, and how many there are.
+    pub waiting: Vec<(Resources, u32)>,
     /// Index of the newest state of the config store that was known when they were counted.
     pub index: u64,
     /// Who asks.

@@ -1,11 +1,9 @@
-//! Nodes as a manager knows them: the registry, loads, and the choice of a node.
+//! Nodes as a manager knows them: the registry, and loads. The choice of a node stands in `choice`.
 
-use rota_model::node_msg::NodeLoad;
 use rota_model::{
-    BootId, ClassName, LoadLimit, NodeContact, NodeId, NodeState, OpenOp, PoolName, PoolSettings,
-    PoolsByName, SessionSpec, Token,
+    BootId, ClassName, LoadLimit, NodeContact, NodeId, NodeLoad, NodeState, OpenOp, PoolName,
+    PoolSettings, PoolsByName, Resources, Token,
 };
-use rota_placement::{Candidate, has_room};
 use rota_ring::NodeReg;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,13 +31,40 @@ const UNABLE_MS: u64 = 1_000;
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Known {
     pub boot: Option<BootId>,
-    pub used: u32,
-    /// Places that this manager asked for and has no answer about yet.
-    pub asked: BTreeMap<Token, u64>,
+    pub used: Resources,
+    /// What this manager asked for and has no answer about yet.
+    asked: Asked,
     pub silence: Silence,
     pub contact: Contact,
     /// It takes nothing: it is not chosen until then.
     unable_until_ms: u64,
+}
+
+/// What was asked of a node and is not answered: until when it counts, and what it takes.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+struct Asked {
+    by_token: BTreeMap<Token, (u64, Resources)>,
+    sum: Resources,
+}
+
+impl Asked {
+    fn add(&mut self, token: Token, until_ms: u64, takes: Resources) {
+        self.remove(token);
+        self.by_token.insert(token, (until_ms, takes));
+        self.sum = self.sum.plus(takes);
+    }
+
+    fn remove(&mut self, token: Token) {
+        if let Some((_, takes)) = self.by_token.remove(&token) {
+            self.sum = self.sum.minus(takes);
+        }
+    }
+
+    fn forget(&mut self, now_ms: u64) {
+        self.by_token.retain(|_, (until_ms, _)| *until_ms > now_ms);
+        self.sum =
+            self.by_token.values().fold(Resources::default(), |sum, (_, takes)| sum.plus(*takes));
+    }
 }
 
 /// When a node was heard, by a renewal (every manager gets those), a report or an answer; and whether its port
@@ -106,29 +131,6 @@ pub(crate) struct FailedOrder {
     pub why: String,
     /// Nobody is told after that.
     pub until_ms: u64,
-}
-
-/// A chosen node.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Chosen {
-    pub node: NodeId,
-    pub boot: BootId,
-}
-
-/// Why no node was chosen.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum NoNode {
-    /// Nodes of the pool run, and none offers the class.
-    UnknownClass,
-    /// Every node of the pool is full, or the pool has none.
-    NoRoom {
-        /// Nodes of the pool that are not gone.
-        nodes: u32,
-        /// How many of them take nothing because operators want it so.
-        cordoned: u32,
-    },
-    /// Some node has room, and takes nothing for the moment.
-    Unable,
 }
 
 impl Nodes {
@@ -208,17 +210,17 @@ impl Nodes {
 
     /// A node's load as far as this manager knows.
     pub fn load(&self, reg: &NodeReg) -> NodeLoad {
-        NodeLoad { used: self.used(&reg.node), places: reg.places }
+        NodeLoad { used: self.used(&reg.node), offered: reg.offers() }
     }
 
-    /// How many more sessions the nodes of a pool take. One that is out of reach counts until it is declared
+    /// How many more sessions of one place the nodes of a pool take. One that is out of reach counts until it is declared
     /// lost: a network that fails must not fill the pool with nodes.
     pub fn free(&self, pool: &PoolName) -> u32 {
         let limit = self.limit(pool);
-        let rooms = self.of_pool(pool).filter(|reg| reg.state == NodeState::Ready).map(|reg| {
-            let NodeLoad { used, places } = self.load(reg);
-            limit.room(places).saturating_sub(used)
-        });
+        let rooms = self
+            .of_pool(pool)
+            .filter(|reg| reg.state == NodeState::Ready)
+            .map(|reg| self.load(reg).room(limit, Resources::of_places(1)));
         rooms.fold(0, u32::saturating_add)
     }
 
@@ -295,7 +297,8 @@ impl Nodes {
         }
         // What was asked for before the first news of that boot stays asked for.
         known.boot = Some(boot);
-        if load.used < known.used {
+        // Something has ended.
+        if known.used.minus(load.used) != Resources::default() {
             self.news += 1;
         }
         known.used = load.used;
@@ -321,36 +324,37 @@ impl Nodes {
         known.unable_until_ms = now_ms + UNABLE_MS;
     }
 
-    fn is_unable(&self, node: &NodeId, now_ms: u64) -> bool {
+    pub(crate) fn is_unable(&self, node: &NodeId, now_ms: u64) -> bool {
         self.known.get(node).is_some_and(|it| now_ms < it.unable_until_ms)
     }
 
-    fn is_avoided(&self, node: &NodeId, now_ms: u64) -> bool {
+    pub(crate) fn is_avoided(&self, node: &NodeId, now_ms: u64) -> bool {
         self.known.get(node).is_some_and(|it| now_ms < it.silence.avoided_until_ms)
     }
 
     /// Until when each place counts as asked for.
     pub fn asked_until(&self) -> impl Iterator<Item = u64> {
-        self.known.values().flat_map(|it| it.asked.values().copied())
+        self.known.values().flat_map(|it| it.asked.by_token.values().map(|(until, _)| *until))
     }
 
-    /// Counts a place as asked for.
-    pub fn ask(&mut self, node: &NodeId, token: Token, now_ms: u64) {
+    /// Counts what a session of a class takes as asked for.
+    pub fn ask(&mut self, node: &NodeId, class: &ClassName, token: Token, now_ms: u64) {
+        let takes = self.reg.get(node).map_or(Resources::of_places(1), |it| it.takes(class));
         let known = self.known.entry(node.clone()).or_default();
-        known.asked.insert(token, now_ms + ASKED_MS);
+        known.asked.add(token, now_ms + ASKED_MS, takes);
     }
 
     /// The node answered about a place that was asked for.
     pub fn asked_done(&mut self, node: &NodeId, token: Token) {
         if let Some(known) = self.known.get_mut(node) {
-            known.asked.remove(&token);
+            known.asked.remove(token);
         }
     }
 
     /// Forgets what was asked for too long ago.
     pub fn on_tick(&mut self, now_ms: u64) {
         for known in self.known.values_mut() {
-            known.asked.retain(|_, until| *until > now_ms);
+            known.asked.forget(now_ms);
             known.silence.on_tick(now_ms);
         }
     }
@@ -360,55 +364,15 @@ impl Nodes {
         self.of_pool(pool).filter_map(|it| self.seen.get(&it.node).copied()).max().unwrap_or(0)
     }
 
-    /// Load of a node: used places, and those asked for.
-    pub fn used(&self, node: &NodeId) -> u32 {
-        let asked = |known: &Known| u32::try_from(known.asked.len()).unwrap_or(u32::MAX);
-        self.known.get(node).map_or(0, |known| known.used.saturating_add(asked(known)))
+    /// What is in use of a node, and what was asked for.
+    pub fn used(&self, node: &NodeId) -> Resources {
+        self.known.get(node).map_or(Resources::default(), |it| it.used.plus(it.asked.sum))
     }
 
     /// Nodes of which everything that runs there is to be closed.
     pub fn to_close(&self, wall_ms: u64) -> BTreeSet<NodeId> {
         let due = self.reg.values().filter(|it| it.is_to_close(wall_ms));
         due.map(|it| it.node.clone()).collect()
-    }
-
-    /// The node for a session: READY, of its pool, with its class, with room, as the pool's policy says. One
-    /// that is out of reach, or leaves calls unanswered, only when there is no other.
-    pub fn choose(
-        &self,
-        spec: &SessionSpec,
-        refused: &[NodeId],
-        now_ms: u64,
-    ) -> Result<Chosen, NoNode> {
-        let limit = self.limit(&spec.pool);
-        let policy = self.settings(&spec.pool).map(|it| it.policy).unwrap_or_default();
-        let (mut nodes, mut offering, mut unable, mut cordoned) = (0, 0, 0, 0);
-        let candidates = self.of_pool(&spec.pool).filter_map(|reg| {
-            nodes += 1;
-            cordoned += u32::from(!reg.wish.is_none());
-            if !reg.classes.contains(&spec.class) {
-                return None;
-            }
-            offering += 1;
-            let load = self.load(reg);
-            let takes = reg.state == NodeState::Ready && !refused.contains(&reg.node);
-            if !(takes && has_room(load, limit)) {
-                return None;
-            }
-            if self.is_unable(&reg.node, now_ms) {
-                unable += 1;
-                return None;
-            }
-            let is_doubtful =
-                self.is_avoided(&reg.node, now_ms) || self.is_unreachable(&reg.node, now_ms);
-            Some(Candidate { node: reg, load, is_doubtful })
-        });
-        match rota_placement::choose(policy, limit, candidates) {
-            Some(reg) => Ok(Chosen { node: reg.node.clone(), boot: reg.boot }),
-            None if nodes > 0 && offering == 0 => Err(NoNode::UnknownClass),
-            None if unable > 0 => Err(NoNode::Unable),
-            None => Err(NoNode::NoRoom { nodes, cordoned }),
-        }
     }
 
     /// Whether that boot of a node is known to be over: a later boot is registered (which proved that

@@ -99,7 +99,7 @@ impl Pools {
             let message = Message::NodesFailed { pool: pool.clone(), why: why.to_owned() };
             led.env.send(*from, message);
         }
-        self.note_wanted(pool, *from, (*waiting, *index), now);
+        self.note_wanted(pool, *from, (waiting.clone(), *index), now);
         self.order(led, pool, Cause::Asked);
     }
 
@@ -118,12 +118,14 @@ impl Pools {
             ordered: count(orders.ordered.iter()),
             overdue: count(orders.overdue.iter()),
             free: led.env.nodes.free(pool),
-            waiting: match cause {
-                Cause::Asked => self.waiting(pool, seen_all, led.env.now.mono_ms),
-                Cause::Time => 0,
-            },
         };
-        let count = nodes_to_start(&settings, led.env.nodes.limit(pool), nodes);
+        let waiting = match cause {
+            Cause::Asked => self.waiting(pool, seen_all, led.env.now.mono_ms),
+            Cause::Time => Vec::new(),
+        };
+        let offers = led.env.nodes.offers_of_new(pool, &settings);
+        let limit = led.env.nodes.limit(pool);
+        let count = nodes_to_start(&settings, limit, offers, nodes, &waiting);
         if count == 0 {
             return;
         }
@@ -199,7 +201,8 @@ fn told(env: &Env, pool: &PoolName, settings: &PoolSettings) -> Option<NewNodes>
     let provisioner = settings.provisioner.clone()?;
     // Not the pool's own limit, which may change: nodes hear of it with their renewals.
     let (places, load_limit) = (settings.places, env.config.load_limit);
-    Some(NewNodes { pool: pool.clone(), provisioner, places, load_limit })
+    let labels = settings.labels.clone();
+    Some(NewNodes { pool: pool.clone(), provisioner, places, labels, load_limit })
 }
 
 impl Env {

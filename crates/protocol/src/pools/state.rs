@@ -1,6 +1,6 @@
 //! What a pool's owner has beside its log.
 
-use rota_model::{LogPos, ManagerNumber, PoolName};
+use rota_model::{LogPos, ManagerNumber, PoolName, Resources};
 use std::collections::BTreeMap;
 
 /// How long it counts that an owner of sessions found no room. It asks again every 250 ms. Longer: what has found
@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 const WANTED_MS: u64 = 400;
 
 /// What an owner of sessions wants.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Wanted {
-    /// Sessions that wait for a place.
-    waiting: u32,
+    /// Sessions that found no room: what each takes, and how many there are.
+    waiting: Vec<(Resources, u32)>,
     /// Index of the newest state of the config store that it knew when it counted them.
     index: u64,
     at_ms: u64,
@@ -34,20 +34,25 @@ impl Pools {
         &mut self,
         pool: &PoolName,
         from: ManagerNumber,
-        (waiting, index): (u32, u64),
+        (waiting, index): (Vec<(Resources, u32)>, u64),
         at_ms: u64,
     ) {
         let wanted = Wanted { waiting, index, at_ms };
         self.wanted.entry(pool.clone()).or_default().insert(from, wanted);
     }
 
-    /// How many sessions wait for a place in a pool. Who asks does so again and again, and does not know of
+    /// Which sessions wait for room in a pool: what each takes, and how many there are. Who asks does so again and again, and does not know of
     /// nodes that have come meanwhile: it is heard only when it has seen all that are known here, since it
     /// then found no room in them either.
-    pub fn waiting(&self, pool: &PoolName, seen_all: u64, now_ms: u64) -> u32 {
+    pub fn waiting(&self, pool: &PoolName, seen_all: u64, now_ms: u64) -> Vec<(Resources, u32)> {
         let wanted = self.wanted.get(pool).into_iter().flat_map(BTreeMap::values);
         let heard = wanted.filter(|it| it.index >= seen_all && now_ms < it.at_ms + WANTED_MS);
-        heard.map(|it| it.waiting).fold(0, u32::saturating_add)
+        let mut all: BTreeMap<Resources, u32> = BTreeMap::new();
+        for (takes, count) in heard.flat_map(|it| &it.waiting) {
+            let sum = all.entry(*takes).or_default();
+            *sum = sum.saturating_add(*count);
+        }
+        all.into_iter().collect()
     }
 
     /// Forgets who wants nothing any more.

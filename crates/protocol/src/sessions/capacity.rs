@@ -4,9 +4,11 @@ use crate::log::at::At;
 use crate::log::env::Env;
 use crate::log::origin::Origin;
 use crate::nodes::calls::NodesWanted;
-use crate::nodes::registry::NoNode;
-use rota_messages::{Message, Op};
-use rota_model::{FieldError, OpenOp, PoolName, Refusal, RefusalKind, Retry, SessionSpec};
+use crate::nodes::choice::{NoNode, Unfit};
+use rota_messages::{Message, Op, WAITING_KINDS_MAX};
+use rota_model::{
+    FieldError, OpenOp, PoolName, Refusal, RefusalKind, Resources, Retry, SessionSpec, label_text,
+};
 use rota_ring::slot_of_pool;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -83,6 +85,45 @@ pub(crate) fn unknown_class(env: &Env, spec: &SessionSpec) -> Refusal {
     Refusal::new(RefusalKind::UnknownClass, Retry::WhenChanged, text)
 }
 
+/// No node of the pool could take the session if it were empty, and no new one will.
+pub(crate) fn unfit(env: &Env, spec: &SessionSpec, why: Unfit) -> Refusal {
+    let SessionSpec { class, pool, .. } = spec;
+    let text = match why {
+        Unfit::Labels => {
+            let needs = env.nodes.needs(pool, class);
+            let labels: Vec<String> = needs.labels.iter().map(label_text).collect();
+            let labels: BTreeSet<&str> = labels.iter().map(String::as_str).collect();
+            format!(
+                "class {class:?} needs a node with the labels {}, and no node of pool {pool:?} has them all",
+                listed(&labels)
+            )
+        }
+        Unfit::Size { takes, offers } => {
+            let amounts = amounts_beyond(takes, offers);
+            format!(
+                "a session of class {class:?} needs more than any node of pool {pool:?} has: {amounts}"
+            )
+        }
+    };
+    Refusal::new(RefusalKind::NoCapacity, Retry::WhenChanged, text)
+}
+
+/// Each amount of which more is needed than offered.
+fn amounts_beyond(takes: Resources, offers: Resources) -> String {
+    let amounts = [
+        ("places", takes.places, offers.places, true),
+        ("thousandths of a processor", takes.cpu_millis, offers.cpu_millis, false),
+        ("MiB of memory", takes.memory_mib, offers.memory_mib, false),
+    ];
+    let beyond = amounts
+        .into_iter()
+        .filter(|(_, takes, offers, is_always)| takes > offers && (*offers > 0 || *is_always));
+    let texts: Vec<String> = beyond
+        .map(|(name, takes, offers, _)| format!("{takes} {name}, and the largest has {offers}"))
+        .collect();
+    texts.join("; ")
+}
+
 /// No node was ever in that pool, as far as the registry knows, and nobody described it.
 fn unknown_pool(env: &Env, pool: &PoolName) -> Refusal {
     let nodes = env.nodes.reg.values().map(|it| it.pool.as_str());
@@ -149,6 +190,7 @@ pub(crate) fn no_room_yet(env: &Env, open: &OpenOp) -> Refusal {
             let text = format!("the nodes of pool {pool:?} that have room take nothing just now");
             Some(Refusal::new(RefusalKind::NoCapacity, retry, text))
         }
+        Err(NoNode::Unfit(why)) => Some(unfit(env, &spec, why)),
         Err(NoNode::UnknownClass) | Ok(_) => None,
     }
     .unwrap_or_else(|| {
@@ -205,11 +247,22 @@ impl AwaitingCapacity {
     }
 }
 
+/// The largest kinds; those beyond the bound count as the smallest of these.
+fn kinds(waiting: BTreeMap<Resources, u32>) -> Vec<(Resources, u32)> {
+    let mut kinds: Vec<(Resources, u32)> = waiting.into_iter().rev().collect();
+    let beyond: u32 = kinds.iter().skip(WAITING_KINDS_MAX).map(|(_, count)| count).sum();
+    kinds.truncate(WAITING_KINDS_MAX);
+    if let Some((_, count)) = kinds.last_mut() {
+        *count += beyond;
+    }
+    kinds
+}
+
 /// Tells the owners of pools how many opens wait there for a node.
 pub(crate) fn tell_pool_owners(led: &mut At<'_>, waiting: &VecDeque<Origin>) {
     // What waits for anything else than room is nothing that a new node would end.
     let mut lacks = BTreeMap::new();
-    let mut missing: BTreeMap<PoolName, u32> = BTreeMap::new();
+    let mut missing: BTreeMap<PoolName, BTreeMap<Resources, u32>> = BTreeMap::new();
     let waiting = waiting.iter().filter_map(|it| led.inbox.live.get(it));
     for open in waiting.filter_map(|it| open_in(&it.op)) {
         let nodes = &led.env.nodes;
@@ -220,12 +273,14 @@ pub(crate) fn tell_pool_owners(led: &mut At<'_>, waiting: &VecDeque<Origin>) {
                 matches!(choice, Err(NoNode::NoRoom { .. }))
             });
         if *lacks_room {
-            *missing.entry(spec.pool.clone()).or_default() += 1;
+            let takes = nodes.needs(&spec.pool, &spec.class).takes();
+            *missing.entry(spec.pool.clone()).or_default().entry(takes).or_default() += 1;
         }
     }
     // Whoever has not seen the newest nodes is not heard.
     led.env.store.refresh |= !missing.is_empty();
     for (pool, waiting) in missing {
+        let waiting = kinds(waiting);
         let index = led.env.nodes.index;
         let owner = led.env.view().owner_of(slot_of_pool(&pool, led.env.view().m));
         if owner == led.env.me.number {

@@ -6,10 +6,10 @@
 use crate::log::at::At;
 use crate::log::origin::Origin;
 use crate::log::resident::RequestHandler;
-use crate::nodes::registry::{Chosen, NoNode};
+use crate::nodes::choice::{Chosen, NoNode};
 use crate::ports::note::Transition;
 use crate::sessions::capacity::{
-    full_for_good, refused_by_pool, refused_unheard, refuses_for_room, unknown_class,
+    full_for_good, refused_by_pool, refused_unheard, refuses_for_room, unfit, unknown_class,
 };
 use crate::sessions::read::{key_of, view_at_node, visible};
 use crate::sessions::refusals::start_failed;
@@ -215,6 +215,10 @@ impl Sessions {
                 let refusal = unknown_class(led.env, &op.spec);
                 self.reply(led, origin, Err(refusal));
             }
+            Err(NoNode::Unfit(why)) => {
+                let refusal = unfit(led.env, &op.spec, why);
+                self.reply(led, origin, Err(refusal));
+            }
             Err(full) => match full_for_good(led.env, &op.spec.pool, full) {
                 Some(refusal) => self.reply(led, origin, Err(refusal)),
                 None => self.capacity.waiting.push_back(origin),
@@ -233,7 +237,7 @@ impl Sessions {
     ) {
         let pe = led.lead.pe;
         let token = Token(led.log.replica.next_pos(pe));
-        led.env.nodes.ask(&chosen.node, token, led.env.now.mono_ms);
+        led.env.nodes.ask(&chosen.node, &record.spec.class, token, led.env.now.mono_ms);
         self.work.entry(record.key.clone()).or_default().begin(token);
         let Chosen { node, boot } = chosen;
         record.version = next_version(led.env, led.log, &record);

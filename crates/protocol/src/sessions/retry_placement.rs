@@ -2,7 +2,7 @@
 
 use crate::log::at::At;
 use crate::log::origin::{Ending, Origin};
-use crate::nodes::registry::NoNode;
+use crate::nodes::choice::NoNode;
 use crate::ports::note::Transition;
 use crate::sessions::remembered::write_session;
 use crate::sessions::request_ids::fail_opens;
@@ -51,7 +51,10 @@ impl Sessions {
             Ok(chosen) if !tired && record.state == SessionState::Pending => {
                 self.write_pending(led, key, record, chosen, None);
             }
-            Ok(_) | Err(NoNode::UnknownClass | NoNode::NoRoom { .. } | NoNode::Unable) => {
+            Ok(_)
+            | Err(
+                NoNode::UnknownClass | NoNode::NoRoom { .. } | NoNode::Unable | NoNode::Unfit(_),
+            ) => {
                 let from = record.state;
                 let mut failed = record;
                 failed.version = next_version(led.env, led.log, &failed);

@@ -4,7 +4,7 @@ use super::Table;
 use rota_model::node_msg::{
     Alive, FromNode, NodeAnswer, NodeLoad, Renew, Renewed, ScanFate, ScanItem, SlotRange, ToNode,
 };
-use rota_model::{LogPos, NodeId, SessionKey, Token};
+use rota_model::{LogPos, NodeId, Resources, SessionKey, Token};
 use rota_protocol::Input;
 
 impl Table {
@@ -13,7 +13,7 @@ impl Table {
         self.renewed = None;
         let node = NodeId::parse(node).unwrap();
         let boot = self.config.nodes[&node].boot;
-        let load = NodeLoad { used: 0, places: self.places };
+        let load = NodeLoad::of_places(0, self.places);
         self.input(n, Input::NodeRenew { call: 3, renew: Renew { node, boot, load } });
         self.renewed.take()
     }
@@ -63,10 +63,12 @@ impl Table {
 
     pub fn node_says(&mut self, n: u32, node: &str, call: u64, answer: NodeAnswer) {
         let here = self.live.values().filter(|(at, ..)| at == node);
-        let used = u32::try_from(here.count()).unwrap();
-        let load = NodeLoad { used, places: self.places };
         let node = NodeId::parse(node).unwrap();
-        let boot = self.config.nodes[&node].boot;
+        let reg = &self.config.nodes[&node];
+        let taken = here.map(|(_, _, alive)| reg.takes(&alive.spec.class));
+        let used = taken.fold(Resources::default(), Resources::plus);
+        let load = NodeLoad { used, offered: Resources::of_places(self.places) };
+        let boot = reg.boot;
         self.queue.push_back((n, Input::Node(FromNode { call, node, boot, load, answer })));
     }
 }

@@ -70,7 +70,7 @@ pub enum Flying {
         /// On the node's clock.
         sent_mono_ms: u64,
         /// The boot.
-        register: Register,
+        register: Box<Register>,
     },
     /// Manager to node.
     Registered {

@@ -548,8 +548,9 @@ fn node_config(bounds: &Bounds, index: usize, boot: BootId) -> NodeConfig {
         ended_boots: Vec::new(),
         node: node_id(index),
         boot,
-        places: bounds.places,
-        load_limit_permille: 1_000,
+        offers: rota_model::Resources::of_places(bounds.places),
+        labels: rota_model::Labels::new(),
+        load_limit: LoadLimit::FULL,
         classes: BTreeMap::from([(
             ClassName::parse(CLASS).expect("a short name"),
             ClassDigest(1).into(),

@@ -463,7 +463,7 @@ impl Room {
         let any = any.map(|it| self.manager(state, it).name());
         Some(match to_any {
             ToAny::Register(sent_mono_ms, register) => {
-                let (sent_mono_ms, register) = (*sent_mono_ms, (**register).clone());
+                let (sent_mono_ms, register) = (*sent_mono_ms, register.clone());
                 Flying::Register { to: any?, node, sent_mono_ms, register }
             }
             ToAny::Report(id, item) => {
@@ -493,7 +493,7 @@ fn input_of(host: &mut ManagerHost, message: &Flying) -> Option<Input> {
         Flying::Register { node, sent_mono_ms, register, .. } => {
             let call = name(1, *node, *sent_mono_ms);
             host.callers.insert(call, Caller::Register((*node, register.boot), *sent_mono_ms));
-            Input::NodeRegister { call, register: register.clone() }
+            Input::NodeRegister { call, register: (**register).clone() }
         }
         Flying::Renew { node, sent_mono_ms, renew, .. } => {
             let call = name(2, *node, *sent_mono_ms);

@@ -90,7 +90,19 @@ pub fn boot() -> Any<BootId> {
 }
 
 pub fn load() -> Any<NodeLoad> {
-    (any::<u32>(), any::<u32>()).prop_map(|(used, places)| NodeLoad { used, places }).boxed()
+    (resources(), resources()).prop_map(|(used, offered)| NodeLoad { used, offered }).boxed()
+}
+
+pub fn resources() -> Any<Resources> {
+    any::<(u32, u32, u32)>()
+        .prop_map(|(places, cpu_millis, memory_mib)| Resources { places, cpu_millis, memory_mib })
+        .boxed()
+}
+
+pub fn labels() -> Any<Labels> {
+    // No equals sign, as in any name of a label.
+    let names = "[a-z0-9.-]{1,8}".prop_map(|it| LabelName::parse(&it).expect("a valid name"));
+    proptest::collection::btree_map(names, name(LabelValue::parse), 0..3).boxed()
 }
 
 pub fn slot_range() -> Any<SlotRange> {

@@ -107,6 +107,17 @@ pub fn cluster() -> ClusterName {
     ClusterName::parse("c").unwrap()
 }
 
+fn needs() -> Any<Needs> {
+    (1..=PLACES_MAX, any::<u32>(), any::<u32>(), labels())
+        .prop_map(|(weight, cpu_millis, memory_mib, labels)| Needs {
+            weight,
+            cpu_millis,
+            memory_mib,
+            labels,
+        })
+        .boxed()
+}
+
 pub fn register() -> Any<Register> {
     let state = select(vec![NodeState::Ready, NodeState::Removed]);
     let classes = vec(name(ClassName::parse), 0..3);
@@ -120,15 +131,16 @@ pub fn register() -> Any<Register> {
     });
     let sandbox = select(&[None, Some(Sandbox::None), Some(Sandbox::Basic)][..]);
     let times = (lease, any::<u64>(), sandbox);
-    (who, name(PoolName::parse), any::<u32>(), classes, state, times)
-        .prop_map(|((node, (boot, ended_boots), address), pool, places, classes, state, times)| {
+    let has = (resources(), labels(), needs());
+    (who, name(PoolName::parse), has, classes, state, times)
+        .prop_map(|((node, (boot, ended_boots), address), pool, has, classes, state, times)| {
             let (lease, tombstone_ms, sandbox) = times;
+            let (offers, labels, needs) = has;
             let digests = classes.iter().zip(1..).map(|(it, at)| (it.clone(), ClassDigest(at)));
             let digests = digests.collect();
-            let facts = classes
-                .iter()
-                .take(1)
-                .map(|it| (it.clone(), ClassFacts { pool: Some(pool.clone()) }));
+            let facts = classes.iter().take(1).map(|it| {
+                (it.clone(), ClassFacts { pool: Some(pool.clone()), needs: needs.clone() })
+            });
             let facts = facts.collect();
             Register {
                 node,
@@ -136,7 +148,8 @@ pub fn register() -> Any<Register> {
                 ended_boots,
                 address,
                 pool,
-                places,
+                offers,
+                labels,
                 classes,
                 digests,
                 facts,

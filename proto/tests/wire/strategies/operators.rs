@@ -99,6 +99,55 @@ pub fn ring_view() -> Any<View> {
         .boxed()
 }
 
+fn node() -> Any<(NodeReg, NodeLoad)> {
+    let times = proptest::option::of(any::<u64>());
+    let wish = (0..4, times).prop_map(|(kind, closes_at_ms)| match kind {
+        0 => NodeWish::Serves,
+        1 => NodeWish::Cordoned,
+        2 => NodeWish::Forgotten,
+        _ => NodeWish::Drained { closes_at_ms },
+    });
+    let node = (register(), select(NodeState::ALL), wish, resources());
+    node.prop_map(|(it, state, wish, used)| {
+        let load = NodeLoad { used, offered: it.offers };
+        let Register {
+            node,
+            boot,
+            address,
+            pool,
+            offers,
+            labels,
+            classes,
+            digests,
+            facts,
+            sandbox,
+            ..
+        } = it;
+        (
+            NodeReg {
+                node,
+                boot,
+                address,
+                pool,
+                places: offers.places,
+                cpu_millis: offers.cpu_millis,
+                memory_mib: offers.memory_mib,
+                labels,
+                classes,
+                digests,
+                facts,
+                sandbox,
+                renew_ms: 0,
+                state,
+                wish,
+                revision: 0,
+            },
+            load,
+        )
+    })
+    .boxed()
+}
+
 pub fn stats() -> Any<Stats> {
     let sessions = btree_map(state(), any::<u64>(), 0..4);
     let lag =
@@ -121,39 +170,7 @@ pub fn stats() -> Any<Stats> {
             marks,
         },
     );
-    let times = proptest::option::of(any::<u64>());
-    let wish = (0..4, times).prop_map(|(kind, closes_at_ms)| match kind {
-        0 => NodeWish::Serves,
-        1 => NodeWish::Cordoned,
-        2 => NodeWish::Forgotten,
-        _ => NodeWish::Drained { closes_at_ms },
-    });
-    let node = (register(), select(NodeState::ALL), wish, any::<u32>());
-    let node = node.prop_map(|(it, state, wish, used)| {
-        let load = NodeLoad { used, places: it.places };
-        let Register {
-            node, boot, address, pool, places, classes, digests, facts, sandbox, ..
-        } = it;
-        (
-            NodeReg {
-                node,
-                boot,
-                address,
-                pool,
-                places,
-                classes,
-                digests,
-                facts,
-                sandbox,
-                renew_ms: 0,
-                state,
-                wish,
-                revision: 0,
-            },
-            load,
-        )
-    });
-    (vec(part, 0..3), vec(node, 0..3), any::<u32>())
+    (vec(part, 0..3), vec(node(), 0..3), any::<u32>())
         .prop_map(|(parts, nodes, waiting)| Stats {
             parts,
             nodes,

@@ -79,7 +79,7 @@ pub fn message() -> Any<Message> {
         1 => "[a-z0-9.:]{0,20}".prop_map(|reply_to| Message::Probe { reply_to }),
         1 => (any::<u64>().prop_map(Incarnation), any::<bool>())
             .prop_map(|(incarnation, runs)| Message::Probed { incarnation, runs }),
-        1 => (name(PoolName::parse), any::<u32>(), any::<u64>())
+        1 => (name(PoolName::parse), vec((resources(), any::<u32>()), 0..4), any::<u64>())
             .prop_map(|(pool, waiting, index)| Message::NodeWanted { pool, waiting, index }),
         1 => (name(PoolName::parse), ".{0,40}")
             .prop_map(|(pool, why)| Message::NodesFailed { pool, why }),
