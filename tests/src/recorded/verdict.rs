@@ -147,6 +147,23 @@ fn may_have_been_overtaken(open: &Recorded, life: Stamp, calls: &[&Recorded]) ->
     stamp(shown.life) > life && closes(life, calls).any(|close| close.sent_us < *came_us)
 }
 
+/// Whether an open may have begun that life, which no node took, and then the one that it tells.
+fn may_have_begun_anew(
+    open: &Recorded,
+    life: Stamp,
+    ran: &[&&Execution],
+    calls: &[&Recorded],
+) -> bool {
+    let Some((_, Told::Shown(told))) = &open.end else { return false };
+    let no_capacity = Reason::NoCapacity.as_str_name();
+    let is_untaken = |it: &Shown| match Seen::of(life, it.state) {
+        Seen::Opening(_) => true,
+        Seen::Absent | Seen::Begun(_) | Seen::Live(_) | Seen::Ended(_) => it.reason == no_capacity,
+    };
+    let mut of_life = calls.iter().filter_map(|it| shown(it)).filter(|it| stamp(it.life) == life);
+    stamp(told.life) > life && ran.is_empty() && of_life.all(is_untaken)
+}
+
 /// Whether it ended with its node, or since nobody renewed that one's lease.
 fn is_lost(shown: &Shown) -> bool {
     [Reason::NodeLost, Reason::LeaseNotRenewed].iter().any(|it| shown.reason == it.as_str_name())
@@ -231,6 +248,7 @@ fn bounds(
         let begun = may_have_happened(it)
             || may_have_lost(it, life, &ran, outages)
             || may_have_been_overtaken(it, life, calls)
+            || may_have_begun_anew(it, life, &ran, calls)
             || (unplaced && matches!(it.end, Some((_, Told::Unchanged(_)))));
         it.wish == Wish::Open && begun
     });
@@ -390,13 +408,38 @@ mod tests {
         for seen in [first(SessionState::Pending, Reason::Unspecified), lost.clone()] {
             let calls = [call(Wish::Get, 40, 50, seen), open.clone()];
             assert_eq!(judge(&calls, &runs, &[outage(30, false)]), Ok(()));
-            assert!(error(&calls, &runs).contains("no moment fits"));
-            let later = Outage { from_us: 120, ..outage(130, false) };
-            assert!(judge(&calls, &runs, &[later]).unwrap_err().contains("no moment fits"));
         }
+        let calls = [call(Wish::Get, 40, 50, lost.clone()), open.clone()];
+        assert!(error(&calls, &runs).contains("no moment fits"));
+        let later = Outage { from_us: 120, ..outage(130, false) };
+        assert!(judge(&calls, &runs, &[later]).unwrap_err().contains("no moment fits"));
         let early = [call(Wish::Get, 1, 5, lost), open];
         let outages = [Outage { from_us: 0, ..outage(2, false) }];
         assert!(judge(&early, &runs, &outages).unwrap_err().contains("no moment fits"));
+    }
+
+    #[test]
+    fn an_open_may_have_begun_a_life_that_no_node_took_before_the_one_that_it_tells() {
+        let first = |state, reason| {
+            let mut told = shown_as(state, reason, "", false);
+            if let Told::Shown(shown) = &mut told {
+                shown.life = LIFE - 1;
+            }
+            told
+        };
+        let open = call(Wish::Open, 10, 100, told(Ready, true));
+        let runs = [ran(1, 60, None)];
+        let untaken = first(SessionState::Failed, Reason::NoCapacity);
+        for seen in [first(SessionState::Pending, Reason::Unspecified), untaken.clone()] {
+            let calls = [call(Wish::Get, 40, 50, seen), open.clone()];
+            assert_eq!(judged(&calls, &runs), Ok(()));
+        }
+        // Another end of a life is told to the open that began it, and no open begins a life before it is sent.
+        let failed = first(SessionState::Failed, Reason::StartTimeout);
+        let calls = [call(Wish::Get, 40, 50, failed), open.clone()];
+        assert!(error(&calls, &runs).contains("no moment fits"));
+        let early = [call(Wish::Get, 1, 5, untaken), open];
+        assert!(error(&early, &runs).contains("no moment fits"));
     }
 
     #[test]
