@@ -1,6 +1,7 @@
 //! What a process takes over from the one that started it, and what of that is given up: in one place,
 //! for Rota's own processes and for programs. `docs/program-environment.md` has the whole list.
 
+use crate::limits::Bounds;
 use rota_daemon::private::keep_private;
 use rota_daemon::unblock_signals;
 use rustix::process::{
@@ -32,16 +33,17 @@ pub fn shut_memory() {
     }
 }
 
-/// Of a process that is about to become a program. `open_files` is the limit that the node itself was
+/// Of a process that is about to become a program. Its limit of open files is the one that the node itself was
 /// started with: programs that wait with `select` break with large descriptors.
 ///
 /// # Errors
 /// What could not be given up. Nothing runs then.
-pub fn for_program(open_files: Option<u64>) -> Result<(), String> {
+pub fn for_program(bounds: &Bounds) -> Result<(), String> {
     // Again: something may have been opened since the start.
     at_start();
     take_signals_back().map_err(|error| format!("ignored signals stay ignored: {error}"))?;
-    if let Some(limit) = open_files {
+    be_bound(bounds)?;
+    if let Some(limit) = bounds.open_files {
         let now = getrlimit(Resource::Nofile);
         // As it is now is the second best.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(limit), maximum: now.maximum });
@@ -51,6 +53,26 @@ pub fn for_program(open_files: Option<u64>) -> Result<(), String> {
     be_no_favourite();
     // Fails only for the leader of a process group, and the process was just started in another's.
     setsid().map_err(|error| format!("no session of its own: {error}"))?;
+    Ok(())
+}
+
+/// Enters the control groups of its session, and takes the limits that no group holds.
+fn be_bound(bounds: &Bounds) -> Result<(), String> {
+    for group in &bounds.groups {
+        let file = group.join("cgroup.procs");
+        // Zero is this process, whatever its pid is called where the group was made.
+        fs::write(&file, "0")
+            .map_err(|error| format!("cannot enter {}: {error}", file.display()))?;
+    }
+    let limits = [
+        (Resource::As, bounds.memory_bytes, "memory"),
+        (Resource::Nproc, bounds.processes, "processes"),
+    ];
+    for (resource, limit, name) in limits {
+        let Some(limit) = limit else { continue };
+        setrlimit(resource, Rlimit { current: Some(limit), maximum: Some(limit) })
+            .map_err(|error| format!("its limit of {name} cannot be set: {error}"))?;
+    }
     Ok(())
 }
 

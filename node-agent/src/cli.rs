@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::limits::Bounds;
 use clap::{Args, Parser, Subcommand};
 use rota_daemon::LogArguments;
 use std::ffi::OsString;
@@ -156,9 +157,9 @@ pub struct FirstArgs {
     /// Uid and gid of the program.
     #[arg(long)]
     pub user: Option<u32>,
-    /// Limit of open files to set.
-    #[arg(long)]
-    pub open_files: Option<u64>,
+    /// What it is bound by.
+    #[command(flatten)]
+    pub bounds: Bounds,
     /// Program and arguments.
     #[arg(last = true)]
     pub argv: Vec<OsString>,
@@ -173,9 +174,9 @@ pub struct ExecArgs {
     /// Uid and gid to take.
     #[arg(long)]
     pub user: Option<u32>,
-    /// Limit of open files to set.
-    #[arg(long)]
-    pub open_files: Option<u64>,
+    /// What it is bound by.
+    #[command(flatten)]
+    pub bounds: Bounds,
     /// Program and arguments.
     #[arg(last = true, required = true)]
     pub argv: Vec<OsString>,

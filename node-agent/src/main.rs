@@ -21,6 +21,7 @@ mod guardian;
 mod keeper;
 mod lease;
 mod leftovers;
+mod limits;
 mod looking;
 mod machine;
 mod mailbox;
@@ -44,6 +45,7 @@ use data_folder::DataFolder;
 use discovery::Discovery;
 use disk_reserve::DiskReserve;
 use guardian::GuardianLink;
+use limits::Limiter;
 use mailbox::{Event, Mailbox};
 use rota_daemon::{
     HangUp, LogArguments, LogFormat, Stop, announce, outlive_stop_signals, raise_open_files,
@@ -218,6 +220,7 @@ async fn serve(
         env_pass: settings.env_pass,
         sandboxes,
         open_files,
+        limiter: Limiter::look(folder.path()),
         keepers,
         log: settings.log,
     };

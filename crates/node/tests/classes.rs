@@ -5,7 +5,7 @@ use rota_model::{
     Attributes, ClassName, Namespace, Resources, Sandbox, SessionId, SessionKey, parse_label,
 };
 use rota_node::class::{
-    Class, ClassKind, KillMode, MachineClass, ProgramClass, ReadyWhen, StopSignal, Values,
+    Class, ClassKind, KillMode, Limits, MachineClass, ProgramClass, ReadyWhen, StopSignal, Values,
     parse_classes,
 };
 use rota_node::machine::{Machine, SendError};
@@ -68,6 +68,28 @@ fn a_class_may_name_its_pool() {
     assert_eq!(named.as_str(), "gpu");
     let mistakes = pool(&format!("pool = \"a\\u0000\"\n{text}")).unwrap_err();
     assert_eq!((mistakes.len(), mistakes[0].field.as_str()), (1, "pool"));
+}
+
+#[test]
+fn a_program_may_have_limits() {
+    let text = "name = \"c\"\nkind = \"program\"\nargv = [\"sleep\"]\n";
+    let limits = |more: &str| match Class::parse("c.toml", &format!("{text}{more}"))?.kind {
+        ClassKind::Program(program) => Ok(program.limits),
+        ClassKind::Machine(_) => panic!("it is a program"),
+    };
+    assert_eq!(limits(""), Ok(Limits::default()));
+    let said = limits("[limits]\nmemory_mib = 64\ncpu_millis = 500\nprocesses = 9").unwrap();
+    let all = Limits { memory_mib: Some(64), cpu_millis: Some(500), processes: Some(9) };
+    assert_eq!(said, all);
+    for (wrong, problem) in [
+        ("[limits]\nmemory_mib = 0", "limits.memory_mib is 0; it must be a number from 1 to"),
+        ("[limits]\ncpu_millis = 9", "limits.cpu_millis is 9; it must be a number from 10 to"),
+        ("[limits]\nfiles = 9", "limits.files is not a field; known are memory_mib, cpu_millis"),
+    ] {
+        let mistakes: Vec<rota_node::class::ClassMistake> = limits(wrong).unwrap_err();
+        let said = mistakes.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert!(said.len() == 1 && said[0].contains(problem), "{wrong}: {said:?}");
+    }
 }
 
 #[test]
@@ -293,7 +315,7 @@ attributes = { x = 1 }
          (100ms to 10m)",
         "c.toml: grace is \"6m\"; it must be 0s to 5m",
         "c.toml: memory is not a field; known are name, kind, attributes, pool, needs, argv, env, port, ports, ready, \
-         start_timeout, grace, stop_signal, kill_mode, options, sandbox",
+         start_timeout, grace, stop_signal, kill_mode, options, sandbox, limits",
     ];
     assert_eq!(list, expected);
 }

@@ -15,6 +15,7 @@
 use super::launch::{discard, free_standard_input, shim, start_shim};
 use super::order::Stop;
 use crate::cli::FirstArgs;
+use crate::limits::Bounds;
 use crate::{clean, sandbox::namespace};
 use rota_daemon::processes;
 use rota_model::Exit;
@@ -66,10 +67,10 @@ pub struct First {
 }
 
 /// The command line of a first process.
-pub fn command(user: u32, open_files: Option<u64>, argv: &[String]) -> Command {
+pub fn command(user: u32, bounds: &Bounds, argv: &[String]) -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.arg0("rota-node-agent").arg("first").arg(format!("--user={user}"));
-    command.args(open_files.map(|limit| format!("--open-files={limit}")));
+    command.args(bounds.flags());
     command.arg("--").args(argv);
     command
 }
@@ -199,7 +200,7 @@ fn begin(control: &UnixStream, args: &FirstArgs) -> Result<i32, String> {
     setsid().map_err(|error| format!("no session of its own: {error}"))?;
     namespace::show_only_this().map_err(|error| format!("no /proc of its own: {error}"))?;
     let argv: Vec<OsString> = args.argv.clone();
-    let child = start_shim(shim(args.user, args.open_files, &argv))?;
+    let child = start_shim(shim(args.user, &args.bounds, &argv))?;
     // The outputs are the program's alone: their ends are seen by the keeper.
     let null = File::options().write(true).open("/dev/null");
     let let_go = null.and_then(|null| {

@@ -15,6 +15,7 @@ use super::first::{self, First};
 use super::order::Order;
 use crate::clean;
 use crate::cli::ExecArgs;
+use crate::limits::Bounds;
 use crate::sandbox::{DEFAULT_PATH, program_barrier};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -50,25 +51,25 @@ pub fn launch(order: &Order) -> Result<Launched, String> {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
     };
     if let Some(own) = order.own.filter(|it| it.pid_namespace) {
-        let mut command = first::command(own.user, order.open_files, &order.argv);
+        let mut command = first::command(own.user, &order.bounds, &order.argv);
         of_order(&mut command);
         let (child, first) = first::start(command)?;
         return Ok(Launched { child, first: Some(first) });
     }
     let user = order.own.map(|it| it.user);
     let argv: Vec<OsString> = order.argv.iter().map(OsString::from).collect();
-    let mut command = shim(user, order.open_files, &argv);
+    let mut command = shim(user, &order.bounds, &argv);
     of_order(&mut command);
     Ok(Launched { child: start_shim(command)?, first: None })
 }
 
 /// The command line of a shim whose parent is this process.
-pub fn shim(user: Option<u32>, open_files: Option<u64>, argv: &[OsString]) -> Command {
+pub fn shim(user: Option<u32>, bounds: &Bounds, argv: &[OsString]) -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.arg0("rota-node-agent").arg("exec");
     command.arg(format!("--parent={}", std::process::id()));
     command.args(user.map(|user| format!("--user={user}")));
-    command.args(open_files.map(|limit| format!("--open-files={limit}")));
+    command.args(bounds.flags());
     command.arg("--").args(argv);
     command
 }
@@ -140,7 +141,7 @@ fn prepare_and_exec(args: &ExecArgs) -> Result<Infallible, String> {
     let Some((program, arguments)) = args.argv.split_first() else {
         return Err("argv is empty".to_owned());
     };
-    clean::for_program(args.open_files)?;
+    clean::for_program(&args.bounds)?;
     if let Some(user) = args.user {
         take_user(user).map_err(|error| format!("cannot become uid {user}: {error}"))?;
     }

@@ -2,6 +2,7 @@
 //! keeper's standard input, first an [`Order`], then [`Command`]s; the keeper writes [`News`] to
 //! its standard output.
 
+use crate::limits::Bounds;
 use rota_daemon::processes::{self, Process};
 use rota_model::{Exit, RequestId, SessionKey, Token};
 use rota_node::class::{KillMode, ProgramClass, StopSignal};
@@ -49,8 +50,8 @@ pub struct Order {
     pub ready_line: Option<String>,
     /// Pid of the agent. A keeper whose agent died before it was written down starts nothing.
     pub agent: i32,
-    /// The program's own limit of open files, where the agent raised its own.
-    pub open_files: Option<u64>,
+    /// What its processes are bound by.
+    pub bounds: Bounds,
     /// What it has of its own; `None`: it is the node's user.
     pub own: Option<Own>,
     /// A lease that goes further than so many milliseconds was not written by the node: no node's does.

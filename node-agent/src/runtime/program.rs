@@ -8,6 +8,7 @@ use super::orphans::Keepers;
 use super::surroundings::{self, Facts, make_folders};
 use crate::keeper::order::{Cause, News, Order, Own, Stop};
 use crate::lease::boottime_ms;
+use crate::limits::{Bounds, Limited, Limiter};
 use crate::mailbox::Mailbox;
 use crate::ports::{Port, PortRange, Ports};
 use crate::sandbox::{Sandboxes, User};
@@ -67,6 +68,8 @@ pub struct ProgramSettings {
     pub sandboxes: Sandboxes,
     /// Limit of open files that the agent itself was started with.
     pub open_files: Option<u64>,
+    /// What this machine can hold programs to.
+    pub limiter: Limiter,
     /// Keepers that run.
     pub keepers: Keepers,
     /// The node's log, which keepers share.
@@ -133,6 +136,8 @@ struct Running {
     ports: Ports,
     /// Held as long, for the same reason.
     user: Option<User>,
+    /// Holds its processes; its groups go when nothing of it runs.
+    limited: Limited,
     stage: Stage,
     /// The first process of the program, once it was started.
     pid: Option<i32>,
@@ -188,7 +193,8 @@ impl ProgramSession {
         }
         let ports = self.choose_ports().map_err(|error| format!("no port: {error}"))?;
         let user = self.choose_user().await?;
-        let order = self.order(&ports, user.as_ref().map(User::number))?;
+        let limited = self.settings.limiter.limit(&self.program.limits, user.is_some())?;
+        let order = self.order(&ports, user.as_ref().map(User::number), limited.bounds())?;
         make_folders(&order).map_err(|error| format!("no folder for it: {error}"))?;
         let link = KeeperLink::start(&order, &self.settings)
             .await
@@ -199,6 +205,7 @@ impl ProgramSession {
             link,
             ports,
             user,
+            limited,
             stage: Stage::Asked,
             pid: None,
             stranger: false,
@@ -217,7 +224,7 @@ impl ProgramSession {
         Ok(Ports { main, named: named.collect::<Result<_, String>>()? })
     }
 
-    fn order(&self, ports: &Ports, user: Option<u32>) -> Result<Order, String> {
+    fn order(&self, ports: &Ports, user: Option<u32>, limits: &Bounds) -> Result<Order, String> {
         let work = self.folder.join("work");
         let folder = work.to_str().ok_or("the path of its folder is not UTF-8")?;
         let (ip, attributes) = (self.settings.ip, &*self.attributes);
@@ -256,7 +263,7 @@ impl ProgramSession {
             disk_reserve_bytes: self.settings.disk_reserve_bytes,
             ready_line,
             agent: i32::try_from(std::process::id()).map_err(|_| "pid out of range")?,
-            open_files: self.settings.open_files,
+            bounds: Bounds { open_files: self.settings.open_files, ..limits.clone() },
             own: user.map(|user| Own { user, pid_namespace }),
             lease_ms_max: self.settings.lease_ms_max,
         })
@@ -272,7 +279,7 @@ impl Running {
             }
         };
         let course = self.course().await;
-        let Self { session, link, ports, user, .. } = self;
+        let Self { session, link, ports, user, limited, .. } = self;
         let end = match end {
             Some(end) => {
                 link.reap().await;
@@ -281,6 +288,8 @@ impl Running {
             None => End::KeeperDied(link.clear_up().await),
         };
         let news = session.news_of(end, &course);
+        // Nothing of it runs any more. The kernel may take a moment to let a group go.
+        drop(tokio::task::spawn_blocking(move || drop(limited)).await);
         session.mailbox.node(news).await;
         drop((ports, user));
     }
@@ -299,6 +308,7 @@ impl Running {
             port: self.ports.main.as_ref().map(Port::number),
             stranger,
             opened: self.opened.clone(),
+            limit: self.limited.broken(),
         }
     }
 
@@ -366,7 +376,10 @@ impl Running {
         self.pid = Some(pid);
         let (key, token) = (self.session.key.clone(), self.session.token);
         let address = self.address();
-        let remark = self.session.class.remark_on(&self.session.attributes);
+        let remarks =
+            [self.session.class.remark_on(&self.session.attributes), self.limited.remark()];
+        let remarks: Vec<String> = remarks.into_iter().filter(|it| !it.is_empty()).collect();
+        let remark = remarks.join("; ");
         let news = NodeInput::Started { key, token, address, ready: false, remark };
         self.session.mailbox.node(news).await;
     }
@@ -444,6 +457,14 @@ struct Course {
     stranger: Option<String>,
     /// Where it listened when its time to start was over.
     opened: Vec<SocketAddr>,
+    /// Which limit of its class it came up against.
+    limit: Option<String>,
+}
+
+impl Course {
+    fn limit(&self) -> String {
+        self.limit.as_ref().map(|it| format!("; {it}")).unwrap_or_default()
+    }
 }
 
 impl ProgramSession {
@@ -510,14 +531,18 @@ impl ProgramSession {
             Some(Cause::Own | Cause::Stop) if !course.was_ready => {
                 let taken = course.stranger.as_deref();
                 let taken = taken.map(|it| format!("; {it} has its port")).unwrap_or_default();
-                (Reason::Exited, format!("it ended before it was ready{taken}{}", words()))
+                (
+                    Reason::Exited,
+                    format!("it ended before it was ready{taken}{}{}", course.limit(), words()),
+                )
             }
             Some(Cause::Own | Cause::Stop) if exit == Some(&Exit::Code(0)) => {
                 (Reason::Exited, String::new())
             }
-            Some(Cause::Own | Cause::Stop) => {
-                (Reason::Exited, format!("it ended by itself after it was ready{}", words()))
-            }
+            Some(Cause::Own | Cause::Stop) => (
+                Reason::Exited,
+                format!("it ended by itself after it was ready{}{}", course.limit(), words()),
+            ),
         }
     }
 

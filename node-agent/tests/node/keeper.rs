@@ -54,7 +54,7 @@ impl Keeper {
             "folder": path, "argv": ["sh", "-c", script], "cwd": path,
             "env": { "PATH": std::env::var("PATH").unwrap() },
             "grace_ms": 200, "stop": { "signal": 15, "main_only": false }, "lease": path.join("lease"), "lease_ms_max": 100_000, "output_bytes_max": 1_000_000, "disk_reserve_bytes": 0,
-            "ready_line": null, "agent": std::process::id(), "open_files": null,
+            "ready_line": null, "agent": std::process::id(), "bounds": {"groups": []},
         });
         change(&mut order);
         let mut keeper = Self::without_order(folder, log);

@@ -201,6 +201,19 @@ pub struct ProgramClass {
     pub kill_mode: KillMode,
     /// What it must be kept from, no more and no less; `None`: the best that its node can do.
     pub sandbox: Option<Sandbox>,
+    /// What it may use at most.
+    pub limits: Limits,
+}
+
+/// What the processes of a session may use at most; `None`: as much as they find.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Limits {
+    /// Memory, in MiB.
+    pub memory_mib: Option<u32>,
+    /// Processors, in thousandths.
+    pub cpu_millis: Option<u32>,
+    /// Processes and threads.
+    pub processes: Option<u32>,
 }
 
 macro_rules! words {

@@ -2,12 +2,14 @@
 
 use super::command::{Piece, Template};
 use super::given;
+use super::parse::AMOUNT;
 use super::source::{Fields, Mistakes, duration_ms};
-use super::{KillMode, ProgramClass, ReadyWhen, StopSignal};
+use super::{KillMode, Limits, ProgramClass, ReadyWhen, StopSignal};
 use rota_model::{GRACE_MS_MAX, Sandbox};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
-pub(super) const FIELDS: [&str; 11] = [
+pub(super) const FIELDS: [&str; 12] = [
     "argv",
     "env",
     "port",
@@ -19,7 +21,12 @@ pub(super) const FIELDS: [&str; 11] = [
     "kill_mode",
     "options",
     "sandbox",
+    "limits",
 ];
+
+/// Thousandths of a processor; the kernel gives out hundredths.
+const CPU_MILLIS: RangeInclusive<u32> = 10..=1_000_000;
+const PROCESSES: RangeInclusive<u32> = 1..=4_000_000;
 
 /// Most further ports.
 const PORTS_MAX: usize = 16;
@@ -54,6 +61,7 @@ pub(super) fn read_program(fields: &mut Fields, mistakes: &mut Mistakes) -> Opti
     let kill_mode = kill_mode.map_err(|problem| mistakes.add("kill_mode", problem));
     let options = fields.optional_bool("options", mistakes).unwrap_or(false);
     let sandbox = read_sandbox(fields, mistakes);
+    let limits = read_limits(fields, mistakes);
     let (ready, stop_signal, kill_mode) = (ready?, stop_signal?, kill_mode.ok()?);
     refuse_unlisted(&argv, &env, &ports, mistakes);
     let mentioned = argv.iter().chain(env.values()).any(|it| it.mentions(&Piece::Port));
@@ -75,7 +83,22 @@ pub(super) fn read_program(fields: &mut Fields, mistakes: &mut Mistakes) -> Opti
         kill_mode,
         options,
         sandbox,
+        limits,
     })
+}
+
+/// What the processes of a session may use at most.
+fn read_limits(fields: &mut Fields, mistakes: &mut Mistakes) -> Limits {
+    let Some(mut table) = fields.optional_table("limits", mistakes) else {
+        return Limits::default();
+    };
+    let limits = Limits {
+        memory_mib: table.optional_number("memory_mib", AMOUNT, mistakes),
+        cpu_millis: table.optional_number("cpu_millis", CPU_MILLIS, mistakes),
+        processes: table.optional_number("processes", PROCESSES, mistakes),
+    };
+    table.finish("memory_mib, cpu_millis, processes", mistakes);
+    limits
 }
 
 /// Names of the further ports; each becomes part of the name of a variable.

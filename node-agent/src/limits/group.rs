@@ -1,0 +1,170 @@
+//! What holds one program to its limits.
+
+use super::Bounds;
+use super::ways::{Hierarchy, Ways};
+use rota_node::class::Limits;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
+
+/// The kernel's usual period, in microseconds.
+const CPU_PERIOD_US: u64 = 100_000;
+
+const MIB: u64 = 1024 * 1024;
+
+/// How often a group whose processes have just ended is tried to be removed, and how long it is waited between.
+const REMOVALS: (u32, Duration) = (20, Duration::from_millis(5));
+
+/// What holds one program to its limits. Its groups go with it.
+#[derive(Debug)]
+pub struct Limited {
+    limits: Limits,
+    bounds: Bounds,
+    /// Groups that count what went beyond memory, and beyond the number of processes.
+    memory: Option<(PathBuf, u8)>,
+    pids: Option<PathBuf>,
+    /// Limits that nothing holds.
+    unheld: Vec<&'static str>,
+}
+
+impl Limited {
+    pub(super) fn make(
+        ways: &Ways,
+        limits: &Limits,
+        name: &str,
+        own_user: bool,
+    ) -> Result<Self, String> {
+        let mut made = Self {
+            limits: *limits,
+            bounds: Bounds::default(),
+            memory: None,
+            pids: None,
+            unheld: Vec::new(),
+        };
+        if let Some(mib) = limits.memory_mib {
+            made.hold_memory(ways.memory.as_ref(), name, u64::from(mib) * MIB)?;
+        }
+        match (limits.cpu_millis, &ways.cpu) {
+            (Some(millis), Some(way)) => {
+                let quota = u64::from(millis) * CPU_PERIOD_US / 1_000;
+                let group = made.enter(way, name)?;
+                match way.version {
+                    2 => set(&group, "cpu.max", &format!("{quota} {CPU_PERIOD_US}"))?,
+                    _ => {
+                        set(&group, "cpu.cfs_period_us", &CPU_PERIOD_US.to_string())?;
+                        set(&group, "cpu.cfs_quota_us", &quota.to_string())?;
+                    }
+                }
+            }
+            (Some(_), None) => made.unheld.push("limits.cpu_millis"),
+            (None, _) => {}
+        }
+        match (limits.processes, &ways.pids) {
+            (Some(most), Some(way)) => {
+                let group = made.enter(way, name)?;
+                set(&group, "pids.max", &most.to_string())?;
+                made.pids = Some(group);
+            }
+            (Some(most), None) if own_user => made.bounds.processes = Some(u64::from(most)),
+            (Some(_), None) => made.unheld.push("limits.processes"),
+            (None, _) => {}
+        }
+        Ok(made)
+    }
+
+    fn hold_memory(
+        &mut self,
+        way: Option<&Hierarchy>,
+        name: &str,
+        bytes: u64,
+    ) -> Result<(), String> {
+        let Some(way) = way else {
+            self.bounds.memory_bytes = Some(bytes);
+            return Ok(());
+        };
+        let group = self.enter(way, name)?;
+        let (memory, swap) = match way.version {
+            2 => (("memory.max", bytes), ("memory.swap.max", 0)),
+            _ => (("memory.limit_in_bytes", bytes), ("memory.memsw.limit_in_bytes", bytes)),
+        };
+        set(&group, memory.0, &memory.1.to_string())?;
+        // A kernel without swap has no such file.
+        drop(fs::write(group.join(swap.0), swap.1.to_string()));
+        self.memory = Some((group, way.version));
+        Ok(())
+    }
+
+    /// The session's group in a hierarchy.
+    fn enter(&mut self, way: &Hierarchy, name: &str) -> Result<PathBuf, String> {
+        let group = way.folder.join(name);
+        if !self.bounds.groups.contains(&group) {
+            fs::create_dir(&group).map_err(|error| wrong(&group, &error))?;
+            self.bounds.groups.push(group.clone());
+        }
+        Ok(group)
+    }
+
+    /// What the program's process is told.
+    pub fn bounds(&self) -> &Bounds {
+        &self.bounds
+    }
+
+    /// What its opener should know: which limits nothing holds. Empty: all are held.
+    pub fn remark(&self) -> String {
+        if self.unheld.is_empty() {
+            return String::new();
+        }
+        format!("this node cannot hold it to {}", self.unheld.join(", "))
+    }
+
+    /// Which limit it came up against, as far as its groups know.
+    pub fn broken(&self) -> Option<String> {
+        let memory = self.memory.as_ref().is_some_and(|(group, version)| {
+            let file = if *version == 2 { "memory.events" } else { "memory.oom_control" };
+            counted(&group.join(file), "oom_kill") > 0
+        });
+        if let (true, Some(mib)) = (memory, self.limits.memory_mib) {
+            return Some(format!("it went beyond its limit of memory ({mib} MiB)"));
+        }
+        let group = self.pids.as_ref().filter(|it| counted(&it.join("pids.events"), "max") > 0);
+        let most = group.and(self.limits.processes)?;
+        Some(format!("it reached its limit of processes ({most})"))
+    }
+}
+
+impl Drop for Limited {
+    fn drop(&mut self) {
+        for group in &self.bounds.groups {
+            let (times, pause) = REMOVALS;
+            let is_gone = (0..times).any(|_| match fs::remove_dir(group) {
+                // The kernel lets go of what has just ended.
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                    sleep(pause);
+                    false
+                }
+                Ok(()) | Err(_) => true,
+            });
+            if !is_gone {
+                tracing::warn!(group = %group.display(), "a control group is left: something is in it");
+            }
+        }
+    }
+}
+
+fn set(group: &Path, file: &str, value: &str) -> Result<(), String> {
+    let path = group.join(file);
+    fs::write(&path, value).map_err(|error| wrong(&path, &error))
+}
+
+fn wrong(path: &Path, error: &io::Error) -> String {
+    format!("no control group for its limits: {}: {error}", path.display())
+}
+
+/// A number behind a name, on a line of its own.
+fn counted(file: &Path, name: &str) -> u64 {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let line = text.lines().find_map(|it| it.strip_prefix(name)?.strip_prefix(' '));
+    line.and_then(|it| it.trim().parse().ok()).unwrap_or(0)
+}
