@@ -15,6 +15,8 @@ use std::sync::Arc;
 /// Rights of folders and of files.
 const FOLDER: u32 = 0o700;
 const FILE: u32 = 0o600;
+/// Ending of a file that is being written, until it gets its name.
+pub(crate) const NEW: &str = ".new";
 /// What a group and others may do.
 const OTHERS: u32 = 0o077;
 

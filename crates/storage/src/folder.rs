@@ -36,7 +36,7 @@ const LOCK: &str = "LOCK";
 
 /// What may stand in a folder without an owner: what a first start leaves that was cut short, and
 /// what a new file system begins with.
-const HARMLESS: [&str; 3] = [LOCK, "OWNER.new", "lost+found"];
+pub(crate) const HARMLESS: [&str; 3] = [LOCK, "OWNER.new", "lost+found"];
 
 /// Whose records a folder holds.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,5 +1,5 @@
 //! Durable documents: records in engines, the thread that commits to them in groups, the bodies of
-//! attachments, and the store of documents that ties them together.
+//! attachments, the store of documents that ties them together, and numbers that a person reads.
 //!
 //! ```text
 //!   DocumentStore ── documents (rota-docstore): what is valid, and its version
@@ -19,7 +19,8 @@
 //! * [`open`]: a folder that belongs to one manager of one cluster, locked while it is open.
 //! * [`attachments`]: bodies stored once per SHA-256, read in ranges, kept for a time of grace,
 //!   exported and imported.
-//! * [`Disk`]: the files under all of these, which are their user's alone; tests put one there that fails or
+//! * [`numbers`]: small numbers of resources, a file for each, as a person reads them.
+//! * [`Disk`]: the files under all of these but the numbers, which are their user's alone; tests put one there that fails or
 //!   forgets.
 //!
 //! # What is promised
@@ -66,6 +67,7 @@ mod folder;
 mod layout;
 mod log;
 mod marker;
+pub mod numbers;
 mod record;
 mod redb_engine;
 mod writer;

@@ -15,12 +15,14 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("rota-messages", &["rota-ring", "rota-docstore"]),
     // Which node, and how many.
     ("rota-placement", &[]),
+    // Numbers of resources that stay.
+    ("rota-ids", &[]),
     ("rota-protocol", &["rota-messages", "rota-placement", "rota-ring", "rota-docstore"]),
     // Its binary is the embedded config store.
     ("rota-membership", &["rota-ring", "rota-daemon"]),
     ("rota-docstore", &[]),
-    // The digest that names an attachment.
-    ("rota-storage", &["rota-docstore"]),
+    // The digest that names an attachment; numbers that a person reads.
+    ("rota-storage", &["rota-docstore", "rota-ids"]),
     // The one parser of the wire: it converts messages, documents and the View, so it must know their
     // types. It knows nothing that decides: clients, node-agents and `ringctl` link it.
     ("rota-proto", &["rota-messages", "rota-docstore", "rota-ring"]),

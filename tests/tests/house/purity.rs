@@ -11,6 +11,7 @@ const DECIDERS: &[(&str, &str)] = &[
     ("rota-node", "crates/node/"),
     ("rota-messages", "crates/messages/"),
     ("rota-placement", "crates/placement/"),
+    ("rota-ids", "crates/ids/"),
     ("rota-protocol", "crates/protocol/"),
     ("rota-docstore", "crates/docstore/"),
 ];
@@ -26,18 +27,34 @@ const COMMAND_LINE: &[&str] = &["crates/sim/src/main.rs", "crates/sim/src/search
 /// (`tokio-util`).
 const RIM: &[&str] = &["tokio", "tonic", "prost", "axum", "hyper", "mio", "h2", "socket2"];
 /// Packages that no deciding crate reaches either: files and randomness.
-const WORLD: &[&str] = &["redb", "rustix", "rand", "getrandom", "uuid", "tempfile"];
+const WORLD: &[&str] = &["redb", "rustix", "rand", "getrandom", "tempfile"];
+/// A package whose parts that draw or read the clock are features, which the rim turns on for the whole
+/// workspace. Deciding crates turn on no other feature than these, and [`WORLD_WORDS`] names what they never
+/// call.
+const NAMES_ONLY: (&str, &[&str]) = ("uuid", &["v5"]);
 
 /// Words of code that no pure crate has, tests included.
 const RIM_WORDS: &[&str] =
     &["HashMap", "HashSet", "Instant::now", "SystemTime", "std::net", "thread::", "RandomState"];
 /// Words of code that no deciding crate has either. Its tests may read the files that we ship.
-const WORLD_WORDS: &[&str] = &["std::fs", "std::io", "std::env", "std::process", "println!"];
+const WORLD_WORDS: &[&str] = &[
+    "std::fs",
+    "std::io",
+    "std::env",
+    "std::process",
+    "println!",
+    "Uuid::new_v1",
+    "Uuid::new_v4",
+    "Uuid::new_v6",
+    "Uuid::new_v7",
+    "Uuid::now_v",
+];
 
 /// Package name to the packages that it is built with.
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
-/// Every way from a package to a banned one, each as the chain of names.
+/// Every way from a package to a banned one, each as the chain of names. No way leads through the package
+/// of [`NAMES_ONLY`].
 fn ways_to(graph: &Graph, from: &str, banned: &[&str]) -> Vec<String> {
     let is_banned = |name: &str| {
         banned.iter().any(|it| {
@@ -53,7 +70,7 @@ fn ways_to(graph: &Graph, from: &str, banned: &[&str]) -> Vec<String> {
             let longer = [&way[..], &[next.as_str()]].concat();
             if is_banned(next) {
                 ways.push(longer.join(" -> "));
-            } else if seen.insert(next) {
+            } else if next != NAMES_ONLY.0 && seen.insert(next) {
                 open.push(longer);
             }
         }
@@ -83,6 +100,23 @@ fn graph() -> Graph {
     graph
 }
 
+/// Features of the package of [`NAMES_ONLY`] that a crate turns on beyond those that it may.
+fn features_too_many(name: &str, dependencies: &serde_json::Value) -> Vec<String> {
+    let list = |value: &serde_json::Value| value.as_array().cloned().unwrap_or_default();
+    let (package, may) = NAMES_ONLY;
+    let mut mistakes = Vec::new();
+    for dependency in list(dependencies).iter().filter(|it| it["name"] == package) {
+        if dependency["uses_default_features"] != false {
+            mistakes.push(format!("{name} takes the default features of {package}"));
+        }
+        let features = list(&dependency["features"]);
+        let features = features.iter().filter_map(|it| it.as_str());
+        let more = features.filter(|it| !may.contains(it));
+        mistakes.extend(more.map(|it| format!("{name} turns on {it} of {package}")));
+    }
+    mistakes
+}
+
 /// Lines of code (not of comments) that have one of the words.
 fn impure_lines(path: &str, code: &str, words: &[&str]) -> Vec<String> {
     let lines = code.lines().enumerate().filter(|(_, it)| !it.trim_start().starts_with("//"));
@@ -102,6 +136,34 @@ fn pure_crates_are_built_without_runtimes_sockets_files_and_randomness() {
         ways.extend(ways_to(&graph, name, WORLD));
     }
     expect_none(&ways);
+}
+
+#[test]
+fn deciding_crates_take_uuids_by_names_only() {
+    let metadata = metadata(&["--no-deps"]);
+    let packages = metadata["packages"].as_array().expect("metadata lists packages");
+    let decides = |it: &serde_json::Value| DECIDERS.iter().any(|(name, _)| it["name"] == *name);
+    let deciding = packages.iter().filter(|it| decides(it));
+    let mistakes = deciding.flat_map(|it| {
+        features_too_many(it["name"].as_str().unwrap_or_default(), &it["dependencies"])
+    });
+    expect_none(&mistakes.collect::<Vec<_>>());
+}
+
+#[test]
+fn a_crate_that_draws_uuids_by_chance_is_found() {
+    let of = |defaults: bool, features: &[&str]| {
+        let uuid = serde_json::json!({
+            "name": "uuid", "uses_default_features": defaults, "features": features,
+        });
+        features_too_many("rota-ring", &serde_json::json!([{ "name": "serde" }, uuid]))
+    };
+    assert_eq!(of(false, &["v5"]), Vec::<String>::new());
+    let expected =
+        ["rota-ring takes the default features of uuid", "rota-ring turns on v4 of uuid"];
+    assert_eq!(of(true, &["v4", "v5"]), expected);
+    let drawn = impure_lines("a.rs", "let it = Uuid::new_v4();\n", WORLD_WORDS);
+    assert_eq!(drawn, ["a.rs:1: Uuid::new_v4 in a pure crate"]);
 }
 
 #[test]

@@ -44,7 +44,7 @@ pub use rota_docstore::Digest;
 
 use self::body::{PieceReader, check_file};
 use self::index::Index;
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{Disk, DiskFile, NEW};
 use crate::error::EngineError;
 use crate::folder::{Held, Label, check_label, lock, read_label};
 use crate::layout::FORMAT;
@@ -59,8 +59,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const MARKER: Marker = Marker { title: "rota attachments", format: FORMAT };
 const OWNER: &str = "OWNER";
 const LOCK: &str = "LOCK";
-/// End of the names of files that are not whole yet.
-const NEW: &str = ".new";
 
 /// How [`Attachments`] works.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -7,6 +7,7 @@ mod documents;
 mod failing_disk;
 mod forgetful_disk;
 mod full_disk;
+mod numbers;
 mod ownership;
 mod power_cut;
 mod processes;
