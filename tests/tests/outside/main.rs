@@ -11,6 +11,7 @@ mod outside {
     mod files;
     mod full_disk;
     mod large_documents;
+    mod limits;
     mod memories;
     mod operators;
     mod place;
