@@ -171,11 +171,13 @@ fn run(
     }
     // A session takes about five descriptors.
     let open_files = raise_open_files();
+    // Before the guardian is started: in version 2, everything of the agent must be in the group below its own.
+    let limiter = Limiter::look(folder.path());
     let gone = runtime.block_on(async {
         let keepers = Keepers::default();
         let lease_ms_max = settings.config.timing.lease_kill_ms;
         let guardian = GuardianLink::start(folder.path(), lease_ms_max, &keepers, &settings.log)?;
-        let start = Start { folder: &folder, hang_up, open_files, keepers };
+        let start = Start { folder: &folder, hang_up, open_files, limiter, keepers };
         let gone = serve(settings, listener, start).await;
         guardian.leave().await;
         gone
@@ -191,6 +193,7 @@ struct Start<'a> {
     hang_up: HangUp,
     /// The limit of open files before it was raised.
     open_files: Option<u64>,
+    limiter: Limiter,
     keepers: Keepers,
 }
 
@@ -199,7 +202,7 @@ async fn serve(
     listener: TcpListener,
     start: Start<'_>,
 ) -> anyhow::Result<agent::Gone> {
-    let Start { folder, hang_up, open_files, keepers } = start;
+    let Start { folder, hang_up, open_files, limiter, keepers } = start;
     let port = listener.local_addr()?.port();
     let address = join(&settings.host, port);
     let timing = settings.config.timing;
@@ -220,7 +223,7 @@ async fn serve(
         env_pass: settings.env_pass,
         sandboxes,
         open_files,
-        limiter: Limiter::look(folder.path()),
+        limiter,
         keepers,
         log: settings.log,
     };

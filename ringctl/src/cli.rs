@@ -77,14 +77,17 @@ pub enum Command {
     Leave(LeaveArguments),
     /// Take back the join or the leave that is under way.
     Cancel(CancelArguments),
-    /// List nodes, with their classes.
+    /// List, show, cordon, drain, uncordon and forget nodes.
     #[command(subcommand)]
     Node(NodeCommand),
-    /// Place nothing more on a node; what runs there runs on. Stops a drain.
+    /// `node cordon`.
+    #[command(hide = true)]
     Cordon(NodeArguments),
-    /// Empty a node: place nothing more there, and close what runs there.
+    /// `node drain`.
+    #[command(hide = true)]
     Drain(DrainArguments),
-    /// Let a node take sessions again.
+    /// `node uncordon`.
+    #[command(hide = true)]
     Uncordon(NodeArguments),
     /// Tell every manager which of its peers look gone: the handler of a watch in Consul. It is a
     /// suspicion, never a verdict, and may be repeated.

@@ -1,10 +1,12 @@
-//! `ringctl node`: nodes, and which texts of classes they have; those that are gone are forgotten.
+//! `ringctl node`: nodes, and which texts of classes they have; what operators want of them stands in `drain`.
 
 use crate::connect;
-use crate::drain::{self, NodeArguments};
+use crate::drain::{self, DrainArguments, NodeArguments};
 use crate::inspect::{self, Node, Ring, short_digest};
-use crate::output::{Format, Out};
+use crate::output::{Format, Out, plain_table};
+use anyhow::Context;
 use clap::{Args, Subcommand};
+use comfy_table::Table;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,6 +17,14 @@ pub enum NodeCommand {
     /// List the nodes with state, load, address, and their classes with the digest of each text. Warns of
     /// nodes of one pool that have different texts of a class.
     List(ListArguments),
+    /// Show one node with all that is known of it.
+    Show(ShowArguments),
+    /// Place nothing more on a node; what runs there runs on. Stops a drain.
+    Cordon(NodeArguments),
+    /// Empty a node: place nothing more there, and close what runs there.
+    Drain(DrainArguments),
+    /// Let a node take sessions again.
+    Uncordon(NodeArguments),
     /// Show a node no more that is LOST or REMOVED, in `inspect` and here. Refused while it is there, or some
     /// session of it has not ended. Managers do so themselves an hour after they heard of it last. When the
     /// node comes back, it is a new one.
@@ -24,6 +34,17 @@ pub enum NodeCommand {
 /// `node list`.
 #[derive(Args, Debug)]
 pub struct ListArguments {
+    /// How long a manager may take to answer.
+    #[arg(long, default_value = "2s", value_parser = crate::length_of_time::length_of_time)]
+    timeout: Duration,
+}
+
+/// `node show`.
+#[derive(Args, Debug)]
+pub struct ShowArguments {
+    /// The node's id.
+    #[arg(value_name = "NODE")]
+    node: String,
     /// How long a manager may take to answer.
     #[arg(long, default_value = "2s", value_parser = crate::length_of_time::length_of_time)]
     timeout: Duration,
@@ -83,13 +104,75 @@ pub fn warning(it: &Differing) -> String {
 
 /// Runs a command.
 pub async fn run(command: &NodeCommand, endpoint: &str, out: &mut Out) -> anyhow::Result<()> {
-    let it = match command {
-        NodeCommand::List(it) => it,
-        NodeCommand::Forget(it) => return drain::forget(it, endpoint, out).await,
-    };
+    match command {
+        NodeCommand::List(it) => list(it, endpoint, out).await,
+        NodeCommand::Show(it) => show(it, endpoint, out).await,
+        NodeCommand::Cordon(it) => drain::cordon(it, endpoint, out).await,
+        NodeCommand::Drain(it) => drain::run(it, endpoint, out).await,
+        NodeCommand::Uncordon(it) => drain::uncordon(it, endpoint, out).await,
+        NodeCommand::Forget(it) => drain::forget(it, endpoint, out).await,
+    }
+}
+
+async fn ring(timeout: Duration, endpoint: &str, out: &Out) -> anyhow::Result<Ring> {
     let client = connect::client(endpoint, out.format())?;
-    let answers = connect::told(endpoint, inspect::ask(&client, it.timeout)).await?;
-    let Some(ring) = inspect::join(&answers) else { anyhow::bail!("the manager has no View yet") };
+    let answers = connect::told(endpoint, inspect::ask(&client, timeout)).await?;
+    inspect::join(&answers).context("the manager has no View yet")
+}
+
+async fn show(it: &ShowArguments, endpoint: &str, out: &mut Out) -> anyhow::Result<()> {
+    let ring = ring(it.timeout, endpoint, out).await?;
+    let Some(node) = ring.nodes.iter().find(|node| node.id == it.node) else {
+        let known: Vec<&str> = ring.nodes.iter().map(|it| it.id.as_str()).collect();
+        let known = if known.is_empty() { "there is none".to_owned() } else { known.join(", ") };
+        anyhow::bail!("node {} is not registered; nodes: {known}", it.node);
+    };
+    match out.format() {
+        Format::Json => out.json(node)?,
+        Format::Table => out.table(&one(node))?,
+    }
+    Ok(())
+}
+
+/// One node, a property a row.
+fn one(it: &Node) -> Table {
+    let mut table = plain_table(["NODE", &it.id]);
+    let amount = |used: u32, of: u32| match of {
+        0 => "not counted".to_owned(),
+        of => format!("{used} of {of}"),
+    };
+    let class = |name: &String| match it.digests.get(name) {
+        Some(digest) => format!("{name}@{}", short_digest(digest)),
+        None => name.clone(),
+    };
+    let classes: Vec<String> = it.classes.iter().map(class).collect();
+    let labels: Vec<String> =
+        it.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let closes = it.closes_at_ms.map(|it| format!("{it} ms since 1970"));
+    let rows = [
+        ("pool", it.pool.clone()),
+        ("state", it.state.clone()),
+        ("wanted", it.wish.clone()),
+        ("sessions are closed at", closes.unwrap_or_default()),
+        ("address", it.address.clone()),
+        ("boot", it.boot.clone()),
+        ("load", format!("{:.0}%", it.load * 100.0)),
+        ("places", amount(it.used, it.places)),
+        ("CPU in thousandths", amount(it.used_cpu_millis, it.cpu_millis)),
+        ("memory in MiB", amount(it.used_memory_mib, it.memory_mib)),
+        ("sessions", it.sessions.to_string()),
+        ("labels", labels.join(" ")),
+        ("sandbox", it.sandbox.clone()),
+        ("classes", classes.join(" ")),
+    ];
+    for (property, value) in rows.into_iter().filter(|(_, value)| !value.is_empty()) {
+        table.add_row([property.to_owned(), value]);
+    }
+    table
+}
+
+async fn list(it: &ListArguments, endpoint: &str, out: &mut Out) -> anyhow::Result<()> {
+    let ring = ring(it.timeout, endpoint, out).await?;
     let differing = differing(&ring);
     match out.format() {
         Format::Json => out.json(&List { nodes: &ring.nodes, differing })?,
@@ -115,6 +198,24 @@ mod tests {
             digests: BTreeMap::from([("http".to_owned(), digest.to_owned())]),
             ..Node::default()
         }
+    }
+
+    #[test]
+    fn a_node_is_shown_with_what_is_known_of_it_and_nothing_else() {
+        let node = Node {
+            used: 3,
+            places: 10,
+            used_memory_mib: 64,
+            memory_mib: 512,
+            load: 0.3,
+            labels: BTreeMap::from([("zone".to_owned(), "a".to_owned())]),
+            ..node("n1", "p", "READY", "0123456789abcdef")
+        };
+        let shown = one(&node).to_string();
+        for text in ["3 of 10", "64 of 512", "not counted", "30%", "zone=a", "http@01234567 old"] {
+            assert!(shown.contains(text), "{text}: {shown}");
+        }
+        assert!(!shown.contains("closed at") && !shown.contains("sandbox"), "{shown}");
     }
 
     #[test]

@@ -77,9 +77,7 @@ impl Ways {
 /// The group of this process in version 2, if its manager (systemd: `Delegate=`) left it to this process. This process
 /// goes into a group below: the kernel wants processes in leaves only.
 fn delegated(groups: &str) -> Option<Ways> {
-    let own = groups.lines().find_map(|it| it.strip_prefix("0::/"))?;
-    let own = own.strip_suffix(OWN).map_or(own, |it| it.trim_end_matches('/'));
-    let folder = Path::new(ROOT).join(own);
+    let folder = Path::new(ROOT).join(own_of_version_2(groups)?);
     let is_delegated = ["user.delegate", "trusted.delegate"].iter().any(|name| {
         let mut value = [0u8; 8];
         getxattr(&folder, *name, &mut value[..]).is_ok_and(|length| value[..length] == *b"1")
@@ -98,6 +96,13 @@ fn delegated(groups: &str) -> Option<Ways> {
             None
         }
     }
+}
+
+/// The group that was left to this process, which may be in the one below already.
+fn own_of_version_2(groups: &str) -> Option<&str> {
+    let own = groups.lines().find_map(|it| it.strip_prefix("0::/"))?;
+    let above = own.strip_suffix(OWN).and_then(|it| it.strip_suffix('/'));
+    Some(above.unwrap_or(own))
 }
 
 /// The group of this process in the hierarchy of a controller of version 1.
@@ -131,6 +136,15 @@ mod tests {
         let none = Ways::default();
         assert_eq!(none.hierarchies().len(), 0);
         assert!(none.shown().ends_with("; cpu_millis by nothing"), "{}", none.shown());
+    }
+
+    #[test]
+    fn the_group_of_an_agent_is_the_one_above_its_leaf() {
+        let own = |path: &str| own_of_version_2(&format!("0::{path}\n")).map(str::to_owned);
+        assert_eq!(own("/system.slice/node.service/agent").unwrap(), "system.slice/node.service");
+        assert_eq!(own("/system.slice/node.service").unwrap(), "system.slice/node.service");
+        assert_eq!(own("/my-agent").unwrap(), "my-agent");
+        assert_eq!(own_of_version_2("4:memory:/x\n"), None);
     }
 
     #[test]

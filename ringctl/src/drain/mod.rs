@@ -1,4 +1,4 @@
-//! Says what is wanted of a node: `ringctl cordon`, `ringctl drain`, `ringctl uncordon`, `ringctl node forget`.
+//! Says what is wanted of a node: `ringctl node cordon`, `ringctl node drain`, `ringctl node uncordon`, `ringctl node forget`.
 //!
 //! ```text
 //!   any manager ── OrderNode ──▶ the registry has it ──▶ every manager, again and again ──▶ empty
@@ -119,7 +119,7 @@ pub async fn cordon(it: &NodeArguments, endpoints: &str, out: &mut Out) -> anyho
     let client = connect::client(endpoints, out.format())?;
     let answer = give(&client, &it.node, Order::Cordon(Cordon {}), out).await?;
     let text = format!(
-        "node {0} is {1}: nothing more is placed there, and what runs there runs on, until `ringctl \
+        "node {0} is {1}: nothing more is placed there, and what runs there runs on, until `ringctl node \
          uncordon {0}`\n",
         answer.node, answer.state
     );
@@ -221,12 +221,12 @@ fn told(done: &Drained) -> String {
             format!("node {node} is {state}, and no session of it is left\n")
         }
         (true, _) => format!(
-            "node {node} is empty after {seconds:.1} s ({count} ended), and takes nothing until `ringctl \
+            "node {node} is empty after {seconds:.1} s ({count} ended), and takes nothing until `ringctl node \
              uncordon {node}`\n"
         ),
         (false, Some(_)) => format!(
             "node {node} is {state}{left}: nothing more is placed there, and what runs there when its time \
-             is over is closed; `ringctl drain {node} --wait` shows how far it is\n"
+             is over is closed; `ringctl node drain {node} --wait` shows how far it is\n"
         ),
         (false, None) => format!(
             "node {node} is {state}{left}: nothing more is placed there, and nothing is closed; `ringctl \
@@ -360,7 +360,7 @@ mod tests {
             seconds: 1.25,
         };
         assert!(told(&done).contains("empty after 1.2 s (3 sessions ended)"), "{}", told(&done));
-        assert!(told(&done).contains("`ringctl uncordon n1`"));
+        assert!(told(&done).contains("`ringctl node uncordon n1`"));
         done.empty = Some(false);
         assert!(told(&done).contains("is DRAINING (3 sessions there): nothing"), "{}", told(&done));
         (done.state, done.empty) = ("LOST".to_owned(), Some(true));

@@ -9,7 +9,7 @@ use rota_tests::{
     Cluster, Launched, PATIENCE, Ran, TestFolder, eventually, http_get, shipped_classes_and,
 };
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::process::Stdio;
 use std::time::Duration;
 use tokio::process::Command;
@@ -19,7 +19,7 @@ use v1::{Reason, SessionState};
 const TWO: [&str; 6] = ["--nodes", "2", "--places", "100", "--max-nodes", "2"];
 
 async fn at(cluster: &Cluster, command: &str, node: &str, more: &[&str]) -> Ran {
-    cluster.ringctl(&[&[command, node, "-o", "json"], more].concat()).await
+    cluster.ringctl(&[&["node", command, node, "-o", "json"], more].concat()).await
 }
 
 fn node(ring: &Value, id: &str) -> Value {
@@ -74,6 +74,11 @@ async fn a_drained_node_becomes_empty_and_the_others_sessions_run_on() {
     there.extend(fill(&cluster, 0, "program", "http", 3).await);
     let mut elsewhere = fill(&cluster, 1, "other", "counter", 5).await;
     elsewhere.extend(fill(&cluster, 1, "other program", "http", 1).await);
+    let shown = at(&cluster, "show", &first, &[]).await.json();
+    assert_eq!((&shown["id"], &shown["state"]), (&json!(first), &json!("READY")));
+    let missing = at(&cluster, "show", "nobody", &[]).await.error();
+    let text = format!("node nobody is not registered; nodes: {first}, {second}");
+    assert_eq!((&missing["reason"], &missing["message"]), (&json!("FAILED"), &json!(text)));
     let drained = at(&cluster, "drain", &first, &["--wait"]).await.json();
     assert_eq!((&drained["empty"], &drained["state"]), (&true.into(), &"DRAINING".into()));
     assert_eq!((&drained["changed"], drained["node"].as_str()), (&true.into(), Some(&*first)));
@@ -88,7 +93,7 @@ async fn a_drained_node_becomes_empty_and_the_others_sessions_run_on() {
     assert_eq!((&again["empty"], &again["changed"]), (&true.into(), &false.into()));
     let shown = node(&ring(&cluster.endpoints()).await.unwrap(), &first);
     assert_eq!((&shown["wish"], &shown["sessions"]), (&"drained".into(), &0.into()), "{shown}");
-    let told = cluster.ringctl(&["drain", &first, "--wait"]).await.expect_success();
+    let told = cluster.ringctl(&["node", "drain", &first, "--wait"]).await.expect_success();
     assert!(told.stdout.contains("is empty") && told.stdout.contains("uncordon"), "{told:?}");
     let table = cluster.ringctl(&["inspect", "--no-drawing"]).await.expect_success().stdout;
     assert!(table.contains("DRAINING (empty)"), "{table}");
@@ -190,7 +195,10 @@ async fn a_cordon_outlives_the_agent_and_what_cannot_be_ordered_is_told_why() {
     let refusal = client.open(rota_tests::sessions::open("new", "counter"), Duration::from_secs(3));
     let refusal = refusal.await.unwrap_err();
     assert_eq!(refusal.reason(), "NO_CAPACITY", "{refusal:?}");
-    assert!(refusal.to_string().contains("is cordoned or drained (ringctl uncordon"), "{refusal}");
+    assert!(
+        refusal.to_string().contains("is cordoned or drained (ringctl node uncordon"),
+        "{refusal}"
+    );
     all_run_on(&client, &[running]).await;
     let victim = process(cluster.document.nodes[0].pid).unwrap();
     victim.signal(Signal::KILL);

@@ -148,7 +148,7 @@ pub(crate) fn full_for_good(env: &Env, pool: &PoolName, full: NoNode) -> Option<
         return Some(unknown_pool(env, pool));
     }
     let limit = format!("(load limit {} of its places)", env.nodes.limit(pool));
-    let out = "cordoned or drained (ringctl uncordon ends that)";
+    let out = "cordoned or drained (ringctl node uncordon ends that)";
     let grows = match settings.filter(|it| it.provisioner.is_some()) {
         Some(it) => format!(
             "and its max_nodes is {} (ringctl pool set {pool} --max-nodes raises it)",
