@@ -415,8 +415,6 @@ fn write_sessions(text: &mut String, parts: &[PartitionStats]) -> std::fmt::Resu
     Ok(())
 }
 
-/// A node is told by the one manager that judges it, which serves the partition of its slot, for as long as
-/// it is not gone.
 /// Name, help, and what is told of a node.
 type NodeMetric = (&'static str, &'static str, fn(&NodeLoad) -> u32);
 
@@ -442,6 +440,8 @@ const NODE_METRICS: [NodeMetric; 6] = [
     }),
 ];
 
+/// A node is told by the one manager that judges it, which serves the partition of its slot, for as long as
+/// it is not gone.
 fn write_nodes(text: &mut String, look: &Look) -> std::fmt::Result {
     let is_served = |part| look.stats.parts.iter().any(|it| it.part == part && it.role == SERVING);
     let is_told = |reg: &NodeReg| {

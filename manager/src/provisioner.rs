@@ -210,6 +210,8 @@ fn spawn(
         .args(["--pool", new.pool.as_str()])
         .args(["--places", &new.places.to_string()])
         .args(new.labels.iter().map(|it| format!("--label={}", label_text(it))))
+        .args((new.cpu_millis > 0).then(|| format!("--cpu-millis={}", new.cpu_millis)))
+        .args((new.memory_mib > 0).then(|| format!("--memory-mib={}", new.memory_mib)))
         .args(["--load-limit", &new.load_limit.to_string()])
         .args(["--renew", &ms(timing.renew_ms)])
         .args(["--lease-term", &ms(timing.lease_term_ms)])
@@ -263,6 +265,8 @@ mod tests {
             provisioner: ProvisionerName::parse(provisioner).unwrap(),
             places: 5,
             labels: [parse_label("zone=a").unwrap()].into(),
+            cpu_millis: 0,
+            memory_mib: 64,
             load_limit: LoadLimit::parse(0.8).unwrap(),
         };
         Provisioner::new(process, mailbox).order(4, nodes, new, None);
@@ -282,7 +286,12 @@ mod tests {
         assert_eq!(order(Some(process), &["n1", "n2"]).await, None);
         let log = std::fs::read_to_string(folder.path().join("nodes/n2/agent.log")).unwrap();
         assert!(log.starts_with("run --data ") && log.contains("--id n2"), "{log}");
-        assert!(log.contains("--pool default --places 5 --label=zone=a --load-limit 0.8"), "{log}");
+        assert!(
+            log.contains(
+                "--pool default --places 5 --label=zone=a --memory-mib=64 --load-limit 0.8"
+            ),
+            "{log}"
+        );
         assert!(log.contains("--consul consul://h:1/p"), "{log}");
     }
 

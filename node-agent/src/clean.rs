@@ -10,6 +10,7 @@ use rustix::process::{
 };
 use std::fs;
 use std::io;
+use std::path::PathBuf;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// The first descriptor after standard input, output and error.
@@ -42,7 +43,7 @@ pub fn for_program(bounds: &Bounds) -> Result<(), String> {
     // Again: something may have been opened since the start.
     at_start();
     take_signals_back().map_err(|error| format!("ignored signals stay ignored: {error}"))?;
-    be_bound(bounds)?;
+    enter_groups(&bounds.groups)?;
     if let Some(limit) = bounds.open_files {
         let now = getrlimit(Resource::Nofile);
         // As it is now is the second best.
@@ -56,22 +57,30 @@ pub fn for_program(bounds: &Bounds) -> Result<(), String> {
     Ok(())
 }
 
-/// Enters the control groups of its session, and takes the limits that no group holds.
-fn be_bound(bounds: &Bounds) -> Result<(), String> {
-    for group in &bounds.groups {
-        let file = group.join("cgroup.procs");
-        // Zero is this process, whatever its pid is called where the group was made.
-        fs::write(&file, "0")
-            .map_err(|error| format!("cannot enter {}: {error}", file.display()))?;
-    }
+/// The limits that no group holds, at last: this process needs memory, too.
+///
+/// # Errors
+/// What could not be set. Nothing runs then.
+pub fn be_bound(bounds: &Bounds) -> Result<(), String> {
     let limits = [
-        (Resource::As, bounds.memory_bytes, "memory"),
         (Resource::Nproc, bounds.processes, "processes"),
+        (Resource::As, bounds.memory_bytes, "memory"),
     ];
     for (resource, limit, name) in limits {
         let Some(limit) = limit else { continue };
         setrlimit(resource, Rlimit { current: Some(limit), maximum: Some(limit) })
             .map_err(|error| format!("its limit of {name} cannot be set: {error}"))?;
+    }
+    Ok(())
+}
+
+/// Enters the control groups of its session.
+fn enter_groups(groups: &[PathBuf]) -> Result<(), String> {
+    for group in groups {
+        let file = group.join("cgroup.procs");
+        // Zero is this process, whatever its pid is called where the group was made.
+        fs::write(&file, "0")
+            .map_err(|error| format!("cannot enter {}: {error}", file.display()))?;
     }
     Ok(())
 }

@@ -118,6 +118,8 @@ fn settings(wire: v1::PoolSettings, mistakes: &mut Mistakes) -> PoolSettings {
         warm_places: wire.warm_places,
         namespaces: mistakes.namespaces("namespaces", &wire.namespaces),
         labels: mistakes.note(labels(&wire.labels)).unwrap_or_default(),
+        cpu_millis: wire.cpu_millis,
+        memory_mib: wire.memory_mib,
     }
 }
 
@@ -135,6 +137,8 @@ impl From<&PoolSettings> for v1::PoolSettings {
             warm_places: it.warm_places,
             namespaces: it.namespaces.iter().map(|it| it.as_str().to_owned()).collect(),
             labels: label_texts(&it.labels),
+            cpu_millis: it.cpu_millis,
+            memory_mib: it.memory_mib,
         }
     }
 }
@@ -232,6 +236,8 @@ mod tests {
             warm_places: 3,
             namespaces: vec![Namespace::parse("shop").unwrap()],
             labels: [rota_model::parse_label("zone=a").unwrap()].into(),
+            cpu_millis: 500,
+            memory_mib: 64,
         }
     }
 

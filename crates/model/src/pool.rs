@@ -158,6 +158,12 @@ pub struct PoolSettings {
     /// Labels of each node that is started.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: Labels,
+    /// Processors of each node that is started, in thousandths; 0: those of its machine.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub cpu_millis: u32,
+    /// Memory of each node that is started, in MiB; 0: that of its machine.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub memory_mib: u32,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
@@ -167,7 +173,7 @@ fn is_zero(number: &u32) -> bool {
 
 impl PoolSettings {
     /// Names of the fields, as they are written.
-    pub const FIELDS: [&'static str; 10] = [
+    pub const FIELDS: [&'static str; 12] = [
         "description",
         "provisioner",
         "places",
@@ -178,7 +184,13 @@ impl PoolSettings {
         "warm_places",
         "namespaces",
         "labels",
+        "cpu_millis",
+        "memory_mib",
     ];
+
+    /// Those that mean nothing without a provisioner.
+    pub const OF_GROWTH: [&'static str; 7] =
+        ["places", "min_nodes", "max_nodes", "warm_places", "labels", "cpu_millis", "memory_mib"];
 
     /// Every mistake, under the name of its field.
     pub fn mistakes(&self) -> Vec<FieldError> {
@@ -220,6 +232,8 @@ impl PoolSettings {
                     ("min_nodes", self.min_nodes),
                     ("max_nodes", self.max_nodes),
                     ("warm_places", self.warm_places),
+                    ("cpu_millis", self.cpu_millis),
+                    ("memory_mib", self.memory_mib),
                 ];
                 for (field, number) in of_growth {
                     if number > 0 {
@@ -275,6 +289,10 @@ pub struct NewNodes {
     pub places: u32,
     /// Labels of each.
     pub labels: Labels,
+    /// Processors of each in thousandths, and memory in MiB; 0: those of its machine.
+    pub cpu_millis: u32,
+    /// See `cpu_millis`.
+    pub memory_mib: u32,
     /// T until they are told that of the pool.
     pub load_limit: LoadLimit,
 }
@@ -376,6 +394,8 @@ mod tests {
             warm_places: 1,
             namespaces: vec![Namespace::default_space()],
             labels: [crate::resources::parse_label("gpu=yes").unwrap()].into(),
+            cpu_millis: 1,
+            memory_mib: 1,
             ..grown()
         };
         let written = serde_json::to_value(all).unwrap();

@@ -49,31 +49,39 @@ impl Resources {
     /// Both together.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
-        Self {
-            places: self.places.saturating_add(other.places),
-            cpu_millis: self.cpu_millis.saturating_add(other.cpu_millis),
-            memory_mib: self.memory_mib.saturating_add(other.memory_mib),
-        }
+        self.each(other, u32::saturating_add)
     }
 
     /// So many times that.
     #[must_use]
     pub fn times(self, count: u32) -> Self {
+        self.each(self, |amount, _| amount.saturating_mul(count))
+    }
+
+    /// Of each amount the larger one.
+    #[must_use]
+    pub fn most(self, other: Self) -> Self {
+        self.each(other, u32::max)
+    }
+
+    /// Of each amount the smaller one.
+    #[must_use]
+    pub fn least(self, other: Self) -> Self {
+        self.each(other, u32::min)
+    }
+
+    fn each(self, other: Self, of: impl Fn(u32, u32) -> u32) -> Self {
         Self {
-            places: self.places.saturating_mul(count),
-            cpu_millis: self.cpu_millis.saturating_mul(count),
-            memory_mib: self.memory_mib.saturating_mul(count),
+            places: of(self.places, other.places),
+            cpu_millis: of(self.cpu_millis, other.cpu_millis),
+            memory_mib: of(self.memory_mib, other.memory_mib),
         }
     }
 
     /// What is left of it.
     #[must_use]
     pub fn minus(self, other: Self) -> Self {
-        Self {
-            places: self.places.saturating_sub(other.places),
-            cpu_millis: self.cpu_millis.saturating_sub(other.cpu_millis),
-            memory_mib: self.memory_mib.saturating_sub(other.memory_mib),
-        }
+        self.each(other, u32::saturating_sub)
     }
 }
 

@@ -82,8 +82,11 @@ fn a_program_may_have_limits() {
     let all = Limits { memory_mib: Some(64), cpu_millis: Some(500), processes: Some(9) };
     assert_eq!(said, all);
     for (wrong, problem) in [
-        ("[limits]\nmemory_mib = 0", "limits.memory_mib is 0; it must be a number from 1 to"),
-        ("[limits]\ncpu_millis = 9", "limits.cpu_millis is 9; it must be a number from 10 to"),
+        ("[limits]\nmemory_mib = 7", "limits.memory_mib is 7; it must be a whole number from 8 to"),
+        (
+            "[limits]\ncpu_millis = 9",
+            "limits.cpu_millis is 9; it must be a whole number from 10 to",
+        ),
         ("[limits]\nfiles = 9", "limits.files is not a field; known are memory_mib, cpu_millis"),
     ] {
         let mistakes: Vec<rota_node::class::ClassMistake> = limits(wrong).unwrap_err();
@@ -104,9 +107,9 @@ fn a_class_says_what_it_needs_of_its_node() {
     assert_eq!(said.labels, [parse_label("gpu=yes").unwrap()].into());
     for (wrong, problem) in [
         ("needs = 3", "needs is a number; it must be a table"),
-        ("[needs]\nweight = 0", "needs.weight is 0; it must be a number from 1 to 1000000"),
-        ("[needs]\nweight = \"3\"", "needs.weight is a text; it must be a number from 1"),
-        ("[needs]\ncpu_millis = -1", "needs.cpu_millis is -1; it must be a number from 1"),
+        ("[needs]\nweight = 0", "needs.weight is 0; it must be a whole number from 1 to 1000000"),
+        ("[needs]\nweight = \"3\"", "needs.weight is a text; it must be a whole number from 1"),
+        ("[needs]\ncpu_millis = -1", "needs.cpu_millis is -1; it must be a whole number from 1"),
         ("[needs]\ncpu = 1", "needs.cpu is not a field; known are weight, cpu_millis, memory_mib"),
         ("[needs]\nlabels = { gpu = 1 }", "needs.labels.gpu is a number; it must be a text"),
         ("[needs]\nlabels = { gpu = \"\" }", "needs.labels.gpu must not be empty"),

@@ -79,7 +79,7 @@ pub fn nodes_to_start(
     let one_place = Resources::of_places(1);
     let missing = if waiting.iter().any(|(_, count)| *count > 0) {
         // Who waits found no room in any node that is there, and does not count on those that are overdue.
-        let kept_free = [(one_place, pool.warm_places)];
+        let kept_free = [(one_place, pool.warm_places.saturating_sub(nodes.free))];
         let all = [waiting, &kept_free].concat();
         empty_nodes_for(&all, limit, offers, pool.max_nodes).saturating_sub(nodes.ordered)
     } else {
@@ -198,6 +198,9 @@ mod tests {
         let waits = PoolNodes { there: 1, ..Default::default() };
         assert_eq!(started(&kept, waits, 8), 3);
         assert_eq!(started(&kept, PoolNodes { ordered: 3, ..waits }, 8), 0);
+        // Places that are free in pieces, too small for who waits, are kept free all the same.
+        let in_pieces = PoolNodes { there: 3, free: 10, ..Default::default() };
+        assert_eq!(started(&kept, in_pieces, 8), 1);
         // A node that takes long is not ordered again for what nobody waits for.
         assert_eq!(started(&kept, PoolNodes { overdue: 3, ..Default::default() }, 0), 0);
     }

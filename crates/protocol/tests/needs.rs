@@ -171,3 +171,46 @@ fn a_new_node_with_the_labels_that_are_needed_is_ordered() {
     comes(&mut table, node.as_str(), &needs, &["zone=a"]);
     assert_eq!(node_of(&mut table, call), node.as_str());
 }
+
+#[test]
+fn a_pool_orders_no_node_that_would_not_take_who_waits() {
+    let labels = [parse_label("zone=a").unwrap()].into();
+    let needs = Needs { labels, ..Needs::default() };
+    // Nodes that it starts have no label.
+    let mut table = growing(json!({}));
+    comes(&mut table, "n1", &Needs { weight: 10, ..needs.clone() }, &["zone=a"]);
+    comes(&mut table, "n2", &Needs { weight: 10, ..needs }, &[]);
+    table.pass(1_500);
+    let ids = names(&table, 2);
+    let first = asks(&mut table, &ids[0]);
+    assert_eq!(node_of(&mut table, first), "n1");
+    let refusal = refusal_of(&mut table, &ids[1]);
+    assert!(matches!(refusal.retry, Retry::AfterMs(_)), "it may end: {refusal}");
+    for text in ["1 could not take it if they were empty", "a new node would not take it"] {
+        assert!(refusal.message.contains(text), "{refusal}");
+    }
+    assert!(refusal.message.contains("needs 10 places, labels zone=a"), "{refusal}");
+    table.pass(5_000);
+    assert_eq!(table.ordered, [] as [NodeId; 0]);
+}
+
+#[test]
+fn a_class_whose_only_node_is_gone_for_a_moment_is_told_to_try_again() {
+    let labels = [parse_label("zone=a").unwrap()].into();
+    let needs = Needs { labels, ..Needs::default() };
+    let mut table = Table::laid();
+    table.start_all();
+    table.places = 10;
+    table.pass(500);
+    comes(&mut table, "n1", &needs, &["zone=a"]);
+    comes(&mut table, "n2", &needs, &[]);
+    table.pass(1_500);
+    table.register_as("n1", 1, 10, &[], |register| {
+        let labels = [parse_label("zone=a").expect("a label")].into();
+        Register { state: NodeState::Removed, labels, ..register }
+    });
+    table.pass(500);
+    let refusal = refusal_of(&mut table, "a");
+    assert!(refusal.message.contains("needs a node with the labels zone=a"), "{refusal}");
+    assert!(matches!(refusal.retry, Retry::AfterMs(_)), "n1 may come back: {refusal}");
+}

@@ -22,6 +22,7 @@ use crate::clean;
 use crate::data_folder::LEASE_FILE;
 use crate::lease::{Lease, boottime_ms};
 use crate::leftovers::{DATA_VARIABLE, session_folders};
+use crate::limits::remove_groups_of;
 use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs;
@@ -52,6 +53,7 @@ pub fn run() -> anyhow::Result<()> {
     // Nothing is ever written: the pipe's end is the agent's.
     io::copy(&mut io::stdin().lock(), &mut io::sink()).context("cannot read from the agent")?;
     guard(&data, lease_ms_max)?;
+    remove_groups_of(&data);
     tracing::debug!("nothing is left to guard");
     Ok(())
 }

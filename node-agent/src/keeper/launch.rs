@@ -152,6 +152,7 @@ fn prepare_and_exec(args: &ExecArgs) -> Result<Infallible, String> {
     if rustix::process::getppid() != Pid::from_raw(args.parent) {
         return Err("its keeper is gone".to_owned());
     }
+    clean::be_bound(&args.bounds)?;
     let error = Command::new(program).args(arguments).exec();
     let denied = args.user.is_some() && error.kind() == io::ErrorKind::PermissionDenied;
     let barrier = denied.then(|| {

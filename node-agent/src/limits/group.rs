@@ -54,7 +54,7 @@ impl Limited {
                     2 => set(&group, "cpu.max", &format!("{quota} {CPU_PERIOD_US}"))?,
                     _ => {
                         set(&group, "cpu.cfs_period_us", &CPU_PERIOD_US.to_string())?;
-                        set(&group, "cpu.cfs_quota_us", &quota.to_string())?;
+                        set_below(&group, "cpu.cfs_quota_us", quota)?;
                     }
                 }
             }
@@ -119,43 +119,61 @@ impl Limited {
         format!("this node cannot hold it to {}", self.unheld.join(", "))
     }
 
-    /// Which limit it came up against, as far as its groups know.
-    pub fn broken(&self) -> Option<String> {
+    /// Which limit it came up against while it ran, as far as its groups know. `was_killed`: its first process was
+    /// ended by KILL.
+    pub fn broken(&self, was_killed: bool) -> Option<String> {
         let memory = self.memory.as_ref().is_some_and(|(group, version)| {
             let file = if *version == 2 { "memory.events" } else { "memory.oom_control" };
             counted(&group.join(file), "oom_kill") > 0
         });
         if let (true, Some(mib)) = (memory, self.limits.memory_mib) {
-            return Some(format!("it went beyond its limit of memory ({mib} MiB)"));
+            return Some(match was_killed {
+                true => format!("it went beyond its limit of memory ({mib} MiB)"),
+                false => {
+                    format!("a process of it had been ended at its limit of memory ({mib} MiB)")
+                }
+            });
         }
         let group = self.pids.as_ref().filter(|it| counted(&it.join("pids.events"), "max") > 0);
         let most = group.and(self.limits.processes)?;
-        Some(format!("it reached its limit of processes ({most})"))
+        Some(format!("it had reached its limit of processes ({most})"))
     }
 }
 
 impl Drop for Limited {
     fn drop(&mut self) {
-        for group in &self.bounds.groups {
-            let (times, pause) = REMOVALS;
-            let is_gone = (0..times).any(|_| match fs::remove_dir(group) {
-                // The kernel lets go of what has just ended.
-                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
-                    sleep(pause);
-                    false
-                }
-                Ok(()) | Err(_) => true,
-            });
-            if !is_gone {
-                tracing::warn!(group = %group.display(), "a control group is left: something is in it");
-            }
+        self.bounds.groups.iter().for_each(|it| remove(it));
+    }
+}
+
+/// Removes a group whose processes have ended.
+pub(super) fn remove(group: &Path) {
+    let (times, pause) = REMOVALS;
+    let is_gone = (0..times).any(|_| match fs::remove_dir(group) {
+        // The kernel lets go of what has just ended.
+        Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+            sleep(pause);
+            false
         }
+        Ok(()) | Err(_) => true,
+    });
+    if !is_gone {
+        tracing::warn!(group = %group.display(), "a control group is left: something is in it");
     }
 }
 
 fn set(group: &Path, file: &str, value: &str) -> Result<(), String> {
     let path = group.join(file);
     fs::write(&path, value).map_err(|error| wrong(&path, &error))
+}
+
+/// The kernel refuses more than the group above has; then that holds.
+fn set_below(group: &Path, file: &str, value: u64) -> Result<(), String> {
+    let path = group.join(file);
+    match fs::write(&path, value.to_string()) {
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+        done => done.map_err(|error| wrong(&path, &error)),
+    }
 }
 
 fn wrong(path: &Path, error: &io::Error) -> String {

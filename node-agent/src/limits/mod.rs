@@ -12,13 +12,16 @@ mod ways;
 
 pub use group::Limited;
 
-use crate::limits::ways::{Hierarchy, Ways};
+use crate::limits::ways::Ways;
 use rota_node::class::Limits;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use xxhash_rust::xxh3::xxh3_64;
+
+/// The file of a data folder that says where the groups of its programs are.
+const GROUPS_FILE: &str = "groups.json";
 
 /// What a process is told to be bound by before it becomes a program.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, clap::Args)]
@@ -72,8 +75,14 @@ impl Limiter {
     fn of(ways: Ways, data: &Path) -> Self {
         let data = fs::canonicalize(data).unwrap_or_else(|_| data.to_owned());
         let prefix = format!("rota-{:016x}-", xxh3_64(data.as_os_str().as_encoded_bytes()));
-        for hierarchy in ways.hierarchies() {
-            remove_left(hierarchy, &prefix);
+        let folders: Vec<PathBuf> =
+            ways.hierarchies().into_iter().map(|it| it.folder.clone()).collect();
+        folders.iter().for_each(|it| remove_left(it, &prefix));
+        let written = Written { prefix: prefix.clone(), folders };
+        if let Ok(text) = serde_json::to_vec(&written)
+            && let Err(error) = fs::write(data.join(GROUPS_FILE), text)
+        {
+            tracing::warn!(%error, "control groups stay where this agent is killed");
         }
         Self { ways, prefix, count: AtomicU64::new(0) }
     }
@@ -83,17 +92,37 @@ impl Limiter {
     /// # Errors
     /// A group that could not be made. Nothing is to run then.
     pub fn limit(&self, limits: &Limits, own_user: bool) -> Result<Limited, String> {
-        let count = self.count.fetch_add(1, Ordering::Relaxed);
-        let name = format!("{}{}-{count}", self.prefix, std::process::id());
-        Limited::make(&self.ways, limits, &name, own_user)
+        // The count may be that of a group that an earlier process with this pid left.
+        let is_free = |name: &String| {
+            let all = self.ways.hierarchies();
+            all.iter().all(|it| !it.folder.join(name).exists())
+        };
+        let name = std::iter::repeat_with(|| self.count.fetch_add(1, Ordering::Relaxed))
+            .map(|count| format!("{}{}-{count}", self.prefix, std::process::id()))
+            .find(is_free);
+        Limited::make(&self.ways, limits, &name.unwrap_or_default(), own_user)
     }
 }
 
+/// Where the groups of a data folder's programs are, for whoever outlives the agent.
+#[derive(Serialize, Deserialize)]
+struct Written {
+    prefix: String,
+    folders: Vec<PathBuf>,
+}
+
+/// Removes the groups of programs that an agent of that data folder left: what was in them has ended.
+pub fn remove_groups_of(data: &Path) {
+    let text = fs::read(data.join(GROUPS_FILE)).unwrap_or_default();
+    let Ok(written) = serde_json::from_slice::<Written>(&text) else { return };
+    written.folders.iter().for_each(|it| remove_left(it, &written.prefix));
+}
+
 /// Groups whose processes are gone. One that holds some stays: the kernel refuses.
-fn remove_left(hierarchy: &Hierarchy, prefix: &str) {
-    let entries = fs::read_dir(&hierarchy.folder).into_iter().flatten().flatten();
+fn remove_left(folder: &Path, prefix: &str) {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let left = entries.filter(|it| it.file_name().to_string_lossy().starts_with(prefix));
-    left.for_each(|it| drop(fs::remove_dir(it.path())));
+    left.for_each(|it| group::remove(&it.path()));
 }
 
 #[cfg(test)]
@@ -136,12 +165,14 @@ mod tests {
         assert_eq!(read("cpu.max"), "150000 100000");
         assert_eq!((limited.bounds().memory_bytes, limited.bounds().processes), (None, None));
         assert_eq!(limited.remark(), "");
-        assert_eq!(limited.broken(), None);
+        assert_eq!(limited.broken(true), None);
         fs::write(group.join("memory.events"), "low 0\noom 1\noom_kill 2\n").unwrap();
-        assert_eq!(limited.broken().unwrap(), "it went beyond its limit of memory (64 MiB)");
+        assert_eq!(limited.broken(true).unwrap(), "it went beyond its limit of memory (64 MiB)");
+        let child = "a process of it had been ended at its limit of memory (64 MiB)";
+        assert_eq!(limited.broken(false).unwrap(), child);
         fs::write(group.join("memory.events"), "oom_kill 0\n").unwrap();
         fs::write(group.join("pids.events"), "max 1\n").unwrap();
-        assert_eq!(limited.broken().unwrap(), "it reached its limit of processes (9)");
+        assert_eq!(limited.broken(false).unwrap(), "it had reached its limit of processes (9)");
         // Files of a real group are no files of their folder.
         for entry in fs::read_dir(group).unwrap() {
             fs::remove_file(entry.unwrap().path()).unwrap();
@@ -163,6 +194,9 @@ mod tests {
         fs::remove_file(group.join("pids.max")).unwrap();
         drop(Limiter::of(ways(), Path::new("/nowhere")));
         assert!(group.exists());
+        remove_groups_of(data.path());
+        assert!(!group.exists());
+        fs::create_dir(&group).unwrap();
         drop(Limiter::of(ways(), data.path()));
         assert!(!group.exists());
     }

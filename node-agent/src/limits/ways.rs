@@ -46,6 +46,7 @@ impl Ways {
     }
 
     /// All three by groups of version 2 below that folder.
+    #[cfg(test)]
     pub fn of_version_2(folder: PathBuf) -> Self {
         let all = Some(Hierarchy { folder, version: 2 });
         Self { memory: all.clone(), pids: all.clone(), cpu: all }
@@ -88,14 +89,17 @@ fn delegated(groups: &str) -> Option<Ways> {
     let leaf = folder.join(OWN);
     fs::create_dir_all(&leaf).ok()?;
     fs::write(leaf.join("cgroup.procs"), "0").ok()?;
-    let all = CONTROLLERS.map(|it| format!("+{it}")).join(" ");
-    match fs::write(folder.join("cgroup.subtree_control"), all) {
-        Ok(()) => Some(Ways::of_version_2(folder)),
-        Err(error) => {
-            tracing::warn!(%error, group = %folder.display(), "control groups of version 2 cannot be used");
-            None
+    let there = fs::read_to_string(folder.join("cgroup.controllers")).ok()?;
+    let [memory, pids, cpu] = CONTROLLERS.map(|name| {
+        let is_there = there.split_whitespace().any(|it| it == name);
+        let given = is_there.then(|| fs::write(folder.join("cgroup.subtree_control"), format!("+{name}")));
+        if let Some(Err(error)) = &given {
+            tracing::warn!(%error, controller = name, group = %folder.display(), "cannot be given on");
         }
-    }
+        let is_given = given.is_some_and(|it| it.is_ok());
+        is_given.then(|| Hierarchy { folder: folder.clone(), version: 2 })
+    });
+    Some(Ways { memory, pids, cpu })
 }
 
 /// The group that was left to this process, which may be in the one below already.

@@ -278,7 +278,10 @@ impl Running {
                 break end;
             }
         };
-        let course = self.course().await;
+        let killed = |it: &End| {
+            matches!(it, End::Told(Exit::Signal(KILL), _) | End::Told(Exit::Code(137), _))
+        };
+        let course = self.course(end.as_ref().is_some_and(killed)).await;
         let Self { session, link, ports, user, limited, .. } = self;
         let end = match end {
             Some(end) => {
@@ -294,7 +297,7 @@ impl Running {
         drop((ports, user));
     }
 
-    async fn course(&self) -> Course {
+    async fn course(&self, was_killed: bool) -> Course {
         // It looks at every process of the machine.
         let stranger = match self.awaited().filter(|_| self.stranger) {
             Some(awaited) => tokio::task::spawn_blocking(move || awaited.stranger_is()).await.ok(),
@@ -308,7 +311,7 @@ impl Running {
             port: self.ports.main.as_ref().map(Port::number),
             stranger,
             opened: self.opened.clone(),
-            limit: self.limited.broken(),
+            limit: self.limited.broken(was_killed),
         }
     }
 

@@ -52,9 +52,16 @@ pub struct SettingFlags {
     /// namespaces.
     #[arg(long = "namespace", value_name = "NAMESPACE|none", value_parser = namespace)]
     namespaces: Vec<OrNone<Namespace>>,
-    /// A label of each node that is started; may be given several times. With `none`, they have none.
+    /// A label of each node that is started; may be given several times. Those that are given are all: others go.
+    /// With `none`, nodes have none.
     #[arg(long = "label", value_name = "NAME=VALUE|none", value_parser = label)]
     labels: Vec<OrNone<(LabelName, LabelValue)>>,
+    /// Processors of each node that is started, in thousandths. With `none`, those of its machine.
+    #[arg(long, value_name = "COUNT|none", value_parser = number)]
+    cpu_millis: Option<u32>,
+    /// Memory of each node that is started, in MiB. With `none`, that of its machine.
+    #[arg(long, value_name = "COUNT|none", value_parser = number)]
+    memory_mib: Option<u32>,
 }
 
 fn or_none<T>(
@@ -111,6 +118,8 @@ impl SettingFlags {
             warm_places: self.warm_places.unwrap_or_default(),
             namespaces: self.namespaces.iter().filter_map(|it| it.0.clone()).collect(),
             labels: self.labels.iter().filter_map(|it| it.0.clone()).collect(),
+            cpu_millis: self.cpu_millis.unwrap_or_default(),
+            memory_mib: self.memory_mib.unwrap_or_default(),
         }
     }
 
@@ -127,10 +136,12 @@ impl SettingFlags {
             ("warm_places", self.warm_places.is_some()),
             ("namespaces", !self.namespaces.is_empty()),
             ("labels", !self.labels.is_empty()),
+            ("cpu_millis", self.cpu_millis.is_some()),
+            ("memory_mib", self.memory_mib.is_some()),
         ];
         // What means nothing without a provisioner goes with it.
         let goes = self.provisioner.as_ref().is_some_and(|it| it.0.is_none());
-        let of_growth = ["places", "min_nodes", "max_nodes", "warm_places", "labels"];
+        let of_growth = PoolSettings::OF_GROWTH;
         let given = given.into_iter().filter(|it| it.1 || (goes && of_growth.contains(&it.0)));
         given.map(|it| it.0.to_owned()).collect()
     }
@@ -143,7 +154,10 @@ impl SettingFlags {
             let problem = format!("is `{NONE}` and a {noun}; give one or the other");
             FieldError::new(field, problem)
         };
-        namespaces.into_iter().chain(labels).map(mistake).collect()
+        let names = || self.labels.iter().filter_map(|it| it.0.as_ref()).map(|(name, _)| name);
+        let twice = names().find(|name| names().filter(|it| it == name).count() > 1);
+        let twice = twice.map(|it| FieldError::new("labels", format!("gives {it} twice")));
+        namespaces.into_iter().chain(labels).map(mistake).chain(twice).collect()
     }
 }
 
@@ -216,7 +230,7 @@ mod tests {
         set(&it.one, &it.flags)
     }
 
-    const ALL: [&str; 24] = [
+    const ALL: [&str; 28] = [
         "--description",
         "for shops",
         "--provisioner",
@@ -241,6 +255,10 @@ mod tests {
         "zone=a",
         "--label",
         "gpu=yes",
+        "--cpu-millis",
+        "500",
+        "--memory-mib",
+        "64",
     ];
 
     #[test]
@@ -257,6 +275,8 @@ mod tests {
             warm_places: 3,
             namespaces: ["shop", "lab"].map(|it| Namespace::parse(it).unwrap()).to_vec(),
             labels: ["gpu=yes", "zone=a"].map(|it| parse_label(it).unwrap()).into(),
+            cpu_millis: 500,
+            memory_mib: 64,
         };
         assert_eq!((name.as_str(), settings), ("small", expected));
         assert_eq!(created(&[]).unwrap().settings, PoolSettings::default());
@@ -296,6 +316,8 @@ mod tests {
         assert!(told.0.starts_with("--namespace is"), "{told}");
         let told = changed(&["--label", "none", "--label", "a=b"]).unwrap_err();
         assert_eq!(told.0, "--label is `none` and a label; give one or the other");
+        let told = changed(&["--label", "a=b", "--label", "a=c"]).unwrap_err();
+        assert_eq!(told.0, "--label gives a twice");
     }
 
     #[test]

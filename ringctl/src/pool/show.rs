@@ -30,6 +30,9 @@ pub struct Shown {
     pub namespaces: Vec<String>,
     /// Of each node that is started.
     pub labels: BTreeMap<String, String>,
+    /// Of each node that is started; 0: as its machine has.
+    pub cpu_millis: u32,
+    pub memory_mib: u32,
     /// Of its description; none when nobody described it.
     pub version: Option<u64>,
     /// Nodes that are not gone.
@@ -96,6 +99,8 @@ impl Shown {
             warm_places: it.warm_places,
             namespaces: it.namespaces.iter().map(|it| it.as_str().to_owned()).collect(),
             labels: texts(&it.labels),
+            cpu_millis: it.cpu_millis,
+            memory_mib: it.memory_mib,
             version: state.version.map(Stamp::as_u64),
             nodes: load.nodes,
             ready_nodes: load.ready_nodes,
@@ -232,6 +237,11 @@ fn needs(it: &ShownClass) -> String {
     if all.is_empty() { String::new() } else { format!(" (needs {})", all.join(", ")) }
 }
 
+/// Empty for none.
+fn amount(number: u32, unit: &str) -> String {
+    if number > 0 { format!("{number} {unit}") } else { String::new() }
+}
+
 fn texts(labels: &Labels) -> BTreeMap<String, String> {
     labels.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect()
 }
@@ -256,6 +266,8 @@ pub fn one(it: &Shown) -> Table {
         ("warm places", number(it.warm_places)),
         ("namespaces", names(&it.namespaces, "all")),
         ("labels of a new node", names(&labels, "")),
+        ("CPU of a new node", amount(it.cpu_millis, "thousandths")),
+        ("memory of a new node", amount(it.memory_mib, "MiB")),
         ("nodes", format!("{}, of which {} READY", it.nodes, it.ready_nodes)),
         ("places used", format!("{} of {}", it.used_places, it.all_places)),
         ("load", load(it)),
@@ -392,7 +404,7 @@ mod tests {
             text,
             "{\"name\":\"small\",\"description\":\"for shops\",\"provisioner\":\"process\",\"places\":10,\
              \"load_limit\":0.75,\"policy\":\"spread\",\"min_nodes\":1,\"max_nodes\":9,\"warm_places\":0,\
-             \"namespaces\":[],\"labels\":{},\"version\":101000000001,\"nodes\":3,\"ready_nodes\":2,\"used_places\":7,\
+             \"namespaces\":[],\"labels\":{},\"cpu_millis\":0,\"memory_mib\":0,\"version\":101000000001,\"nodes\":3,\"ready_nodes\":2,\"used_places\":7,\
              \"all_places\":30,\"ordered\":[\"small-1-0\",\"small-1-1\"],\"failure\":null,\
              \"warning\":null,\"classes\":{\"big\":{\"digest\":\"00000000000000ff\",\"pool\":\"gpu\",\
              \"weight\":3,\"cpu_millis\":0,\"memory_mib\":64,\"labels\":{\"zone\":\"a\"}}},\

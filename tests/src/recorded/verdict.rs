@@ -243,7 +243,11 @@ fn bounds(
     let ran: Vec<&&Execution> = executions.iter().filter(|it| it.life == life).collect();
     let no_capacity = Reason::NoCapacity.as_str_name();
     let unplaced = ran.is_empty()
-        && calls.iter().filter_map(|it| shown(it)).any(|it| is_its(it) && it.reason == no_capacity);
+        && (calls
+            .iter()
+            .filter_map(|it| shown(it))
+            .any(|it| is_its(it) && it.reason == no_capacity)
+            || calls.iter().any(|it| may_have_begun_anew(it, life, &ran, calls)));
     let unknown = calls.iter().filter(|it| {
         let begun = may_have_happened(it)
             || may_have_lost(it, life, &ran, outages)

@@ -54,7 +54,7 @@ async fn a_program_is_held_to_its_limits_and_the_end_says_which_it_came_up_again
         let session = ended(&cluster, "b").await;
         assert!(session.detail.contains("fork"), "{}", session.detail);
         if held.contains("processes by control groups") {
-            let text = "it reached its limit of processes (5)";
+            let text = "it had reached its limit of processes (5)";
             assert!(session.detail.contains(text), "{}", session.detail);
         }
     }

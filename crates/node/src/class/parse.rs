@@ -17,7 +17,7 @@ use toml::Value;
 pub(super) const STATES_MAX: usize = 1_000;
 
 /// How much CPU or memory a class may name.
-pub(super) const AMOUNT: RangeInclusive<u32> = 1..=1_000_000_000;
+const AMOUNT: RangeInclusive<u32> = 1..=1_000_000_000;
 
 const COMMON_FIELDS: [&str; 5] = ["name", "kind", "attributes", "pool", "needs"];
 const MACHINE_FIELDS: [&str; 6] =

@@ -2,7 +2,6 @@
 
 use super::command::{Piece, Template};
 use super::given;
-use super::parse::AMOUNT;
 use super::source::{Fields, Mistakes, duration_ms};
 use super::{KillMode, Limits, ProgramClass, ReadyWhen, StopSignal};
 use rota_model::{GRACE_MS_MAX, Sandbox};
@@ -26,6 +25,8 @@ pub(super) const FIELDS: [&str; 12] = [
 
 /// Thousandths of a processor; the kernel gives out hundredths.
 const CPU_MILLIS: RangeInclusive<u32> = 10..=1_000_000;
+/// With less, hardly any program comes up.
+const MEMORY_MIB: RangeInclusive<u32> = 8..=1_000_000_000;
 const PROCESSES: RangeInclusive<u32> = 1..=4_000_000;
 
 /// Most further ports.
@@ -93,7 +94,7 @@ fn read_limits(fields: &mut Fields, mistakes: &mut Mistakes) -> Limits {
         return Limits::default();
     };
     let limits = Limits {
-        memory_mib: table.optional_number("memory_mib", AMOUNT, mistakes),
+        memory_mib: table.optional_number("memory_mib", MEMORY_MIB, mistakes),
         cpu_millis: table.optional_number("cpu_millis", CPU_MILLIS, mistakes),
         processes: table.optional_number("processes", PROCESSES, mistakes),
     };

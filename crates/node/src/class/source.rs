@@ -124,8 +124,11 @@ impl Fields {
         let number = number.filter(|it| bounds.contains(it));
         if number.is_none() {
             let is = value.as_integer().map_or_else(|| a(&value).to_owned(), |it| it.to_string());
-            let problem =
-                format!("is {is}; it must be a number from {} to {}", bounds.start(), bounds.end());
+            let problem = format!(
+                "is {is}; it must be a whole number from {} to {}",
+                bounds.start(),
+                bounds.end()
+            );
             mistakes.add(self.path(name), problem);
         }
         number

@@ -183,6 +183,8 @@ macro_rules! pool_settings {
         "max_nodes": {"type": ["integer", "null"], "description": "More nodes are not started."},
         "warm_places": {"type": ["integer", "null"], "description": "So many places are kept free."},
         "labels": {"type": ["object", "null"], "additionalProperties": {"type": "string"}, "description": "Labels of each node that is started."},
+        "cpu_millis": {"type": ["integer", "null"], "description": "Processors of each node that is started, in thousandths."},
+        "memory_mib": {"type": ["integer", "null"], "description": "Memory of each node that is started, in MiB."},
         "namespaces": {"type": ["array", "null"], "items": {"type": "string"},
           "description": "Namespaces whose sessions may run there; none: all. At most 64."}}}}
 "#
@@ -205,7 +207,7 @@ pub(crate) const POOL_CREATE: About = About {
     ),
     example: r#"{"name": "small", "settings": {"description": "For shops", "provisioner": "process",
   "places": 10, "load_limit": 0.8, "policy": "pack", "min_nodes": 1, "max_nodes": 5, "warm_places": 4, "namespaces": ["shop"],
-  "labels": {"zone": "a"}}}"#,
+  "labels": {"zone": "a"}, "cpu_millis": 2000, "memory_mib": 512}}"#,
 };
 
 pub(crate) const POOL_SET: About = About {
@@ -226,7 +228,7 @@ pub(crate) const POOL_SET: About = About {
     ),
     example: r#"{"name": "small", "allow_missing": true, "settings": {"description": null, "provisioner": "process",
   "places": 10, "load_limit": 0.8, "policy": "spread", "min_nodes": 1, "max_nodes": 5, "warm_places": 4, "namespaces": ["shop"],
-  "labels": {"zone": "a"}}}"#,
+  "labels": {"zone": "a"}, "cpu_millis": 2000, "memory_mib": 512}}"#,
 };
 
 pub(crate) const POOL_REMOVE: About = About {

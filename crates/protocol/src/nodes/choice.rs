@@ -16,30 +16,40 @@ pub(crate) struct Chosen {
 }
 
 /// Why no node was chosen.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum NoNode {
     /// Nodes of the pool run, and none offers the class.
     UnknownClass,
-    /// Every node of the pool is full, or the pool has none.
-    NoRoom {
-        /// Nodes of the pool that are not gone.
-        nodes: u32,
-        /// How many of them take nothing because operators want it so.
-        cordoned: u32,
-    },
+    /// Every node of the pool that could take it is full, or the pool has none.
+    NoRoom(NoRoom),
     /// Some node has room, and takes nothing for the moment.
     Unable,
     /// No node of the pool could take such a session if it were empty, and no new one will.
     Unfit(Unfit),
 }
 
-/// Why no node of a pool could take a session, also if it were empty.
+/// Nodes of a pool in which a session finds no room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Unfit {
-    /// None has the labels that the class needs.
-    Labels,
-    /// The class needs more than the largest one has: what it takes, and what that one offers.
-    Size { takes: Resources, offers: Resources },
+pub(crate) struct NoRoom {
+    /// Nodes of the pool that are not gone.
+    pub nodes: u32,
+    /// How many of them take nothing because operators want it so.
+    pub cordoned: u32,
+    /// How many of the others lack labels, or could not take it if they were empty.
+    pub unfit: u32,
+    /// A node that is started would take it.
+    pub new_fits: bool,
+}
+
+/// No node of a pool could take a session, also if it were empty.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Unfit {
+    /// What it needs.
+    pub needs: Needs,
+    /// Of each amount the most that a node with the labels has; `None`: no node has them.
+    pub offers: Option<Resources>,
+    /// A node that is gone could take it if it came back.
+    pub may_return: bool,
 }
 
 /// What was seen of the nodes of a pool while one was looked for.
@@ -51,8 +61,10 @@ struct Seen {
     cordoned: u32,
     /// How many have the class.
     offering: u32,
-    /// The largest one of those with the labels that the class needs, and what a session takes there.
-    largest: Option<(Resources, Resources)>,
+    /// How many lack labels, or could not take it if they were empty, and are not cordoned.
+    unfit: u32,
+    /// Of each amount the most that a node with the labels has.
+    offers: Option<Resources>,
     /// Some node with the class and its labels would take it if it were empty.
     fits: bool,
     /// How many have room, and take nothing for the moment.
@@ -78,12 +90,16 @@ impl Nodes {
                 return None;
             }
             seen.offering += 1;
-            if !reg.fits(&spec.class) {
+            let (load, takes) = (self.load(reg), reg.takes(&spec.class));
+            let has_labels = reg.fits(&spec.class);
+            if has_labels {
+                seen.offers = Some(seen.offers.unwrap_or_default().most(load.offered));
+            }
+            if !(has_labels && is_large_enough(load.offered, limit, takes)) {
+                seen.unfit += u32::from(reg.wish.is_none());
                 return None;
             }
-            let (load, takes) = (self.load(reg), reg.takes(&spec.class));
-            seen.largest = seen.largest.max(Some((reg.offers(), takes)));
-            seen.fits |= NodeLoad { used: Resources::default(), ..load }.has_room(limit, takes);
+            seen.fits = true;
             let is_open = reg.state == NodeState::Ready && !refused.contains(&reg.node);
             if !(is_open && load.has_room(limit, takes)) {
                 return None;
@@ -103,7 +119,7 @@ impl Nodes {
     }
 
     fn why_none(&self, spec: &SessionSpec, limit: LoadLimit, seen: &Seen) -> NoNode {
-        let &Seen { nodes, cordoned, offering, largest, fits, unable } = seen;
+        let &Seen { nodes, cordoned, offering, unfit, offers, fits, unable } = seen;
         if nodes > 0 && offering == 0 {
             return NoNode::UnknownClass;
         }
@@ -114,17 +130,19 @@ impl Nodes {
         let needs = self.needs(&spec.pool, &spec.class);
         let new = grows.map(|it| (self.offers_of_new(&spec.pool, it), needs.fits(&it.labels)));
         let new_fits = new.is_some_and(|(offered, has_labels)| {
-            has_labels && NodeLoad { offered, ..NodeLoad::default() }.has_room(limit, needs.takes())
+            has_labels && is_large_enough(offered, limit, needs.takes())
         });
         let is_empty = nodes == 0 && grows.is_none();
         if fits || new_fits || is_empty {
-            return NoNode::NoRoom { nodes, cordoned };
+            return NoNode::NoRoom(NoRoom { nodes, cordoned, unfit, new_fits });
         }
-        let new = new.filter(|(_, has_labels)| *has_labels).map(|(it, _)| (it, needs.takes()));
-        NoNode::Unfit(match largest.max(new) {
-            Some((offers, takes)) => Unfit::Size { takes, offers },
-            None => Unfit::Labels,
-        })
+        let new = new.filter(|(_, has_labels)| *has_labels).map(|(offered, _)| offered);
+        let offers = offers.into_iter().chain(new).reduce(Resources::most);
+        let may_return = self.reg.values().any(|reg| {
+            let could = reg.state.is_gone() && reg.pool == spec.pool && !reg.is_forgotten();
+            could && needs.fits(&reg.labels) && is_large_enough(reg.offers(), limit, needs.takes())
+        });
+        NoNode::Unfit(Unfit { needs, offers, may_return })
     }
 
     /// What a class needs by the text that counts in a pool; where none is kept there, by what a node says.
@@ -134,16 +152,22 @@ impl Nodes {
         kept.or_else(told).map(|it| it.needs.clone()).unwrap_or_default()
     }
 
-    /// What a new node of a pool has: places as the pool says, and CPU and memory as the largest that is there.
+    /// What a new node of a pool has: as the pool says. Where that says nothing of CPU or memory, as the least of
+    /// the nodes that the pool ordered; as long as there is none, these are not counted.
     pub fn offers_of_new(&self, pool: &PoolName, settings: &PoolSettings) -> Resources {
-        let largest =
-            self.of_pool(pool).map(NodeReg::offers).fold(Resources::default(), |largest, it| {
-                Resources {
-                    places: 0,
-                    cpu_millis: largest.cpu_millis.max(it.cpu_millis),
-                    memory_mib: largest.memory_mib.max(it.memory_mib),
-                }
-            });
-        Resources { places: settings.places, ..largest }
+        let ordered = format!("{pool}-");
+        let ordered = self.of_pool(pool).filter(|it| it.node.as_str().starts_with(&ordered));
+        let least = ordered.map(NodeReg::offers).reduce(Resources::least).unwrap_or_default();
+        let said = |said: u32, least: u32| if said > 0 { said } else { least };
+        Resources {
+            places: settings.places,
+            cpu_millis: said(settings.cpu_millis, least.cpu_millis),
+            memory_mib: said(settings.memory_mib, least.memory_mib),
+        }
     }
+}
+
+/// Whether a node that has so much takes such a session while it is empty.
+fn is_large_enough(offered: Resources, limit: LoadLimit, takes: Resources) -> bool {
+    NodeLoad { used: Resources::default(), offered }.has_room(limit, takes)
 }

@@ -201,8 +201,15 @@ fn told(env: &Env, pool: &PoolName, settings: &PoolSettings) -> Option<NewNodes>
     let provisioner = settings.provisioner.clone()?;
     // Not the pool's own limit, which may change: nodes hear of it with their renewals.
     let (places, load_limit) = (settings.places, env.config.load_limit);
-    let labels = settings.labels.clone();
-    Some(NewNodes { pool: pool.clone(), provisioner, places, labels, load_limit })
+    Some(NewNodes {
+        pool: pool.clone(),
+        provisioner,
+        places,
+        labels: settings.labels.clone(),
+        cpu_millis: settings.cpu_millis,
+        memory_mib: settings.memory_mib,
+        load_limit,
+    })
 }
 
 impl Env {

@@ -4,10 +4,11 @@ use crate::log::at::At;
 use crate::log::env::Env;
 use crate::log::origin::Origin;
 use crate::nodes::calls::NodesWanted;
-use crate::nodes::choice::{NoNode, Unfit};
+use crate::nodes::choice::{NoNode, NoRoom, Unfit};
 use rota_messages::{Message, Op, WAITING_KINDS_MAX};
 use rota_model::{
-    FieldError, OpenOp, PoolName, Refusal, RefusalKind, Resources, Retry, SessionSpec, label_text,
+    FieldError, Needs, OpenOp, PoolName, Refusal, RefusalKind, Resources, Retry, SessionSpec,
+    label_text,
 };
 use rota_ring::slot_of_pool;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -86,29 +87,38 @@ pub(crate) fn unknown_class(env: &Env, spec: &SessionSpec) -> Refusal {
 }
 
 /// No node of the pool could take the session if it were empty, and no new one will.
-pub(crate) fn unfit(env: &Env, spec: &SessionSpec, why: Unfit) -> Refusal {
+pub(crate) fn unfit(env: &Env, spec: &SessionSpec, why: &Unfit) -> Refusal {
     let SessionSpec { class, pool, .. } = spec;
-    let text = match why {
-        Unfit::Labels => {
-            let needs = env.nodes.needs(pool, class);
-            let labels: Vec<String> = needs.labels.iter().map(label_text).collect();
-            let labels: BTreeSet<&str> = labels.iter().map(String::as_str).collect();
-            format!(
-                "class {class:?} needs a node with the labels {}, and no node of pool {pool:?} has them all",
-                listed(&labels)
-            )
-        }
-        Unfit::Size { takes, offers } => {
-            let amounts = amounts_beyond(takes, offers);
-            format!(
-                "a session of class {class:?} needs more than any node of pool {pool:?} has: {amounts}"
-            )
-        }
+    let grows = env.nodes.settings(pool).is_some_and(|it| it.provisioner.is_some());
+    let advice = |flag: &str| match grows {
+        true => format!(" (ringctl pool set {pool} {flag} gives it to new nodes)"),
+        false => String::new(),
     };
-    Refusal::new(RefusalKind::NoCapacity, Retry::WhenChanged, text)
+    let text = match why.offers {
+        None => format!(
+            "class {class:?} needs a node with the labels {}, and no node of pool {pool:?} has them all{}",
+            labels_text(&why.needs),
+            advice("--label")
+        ),
+        Some(offers) => format!(
+            "a session of class {class:?} needs more than any node of pool {pool:?} has: {}{}",
+            amounts_beyond(why.needs.takes(), offers),
+            advice("--places, --cpu-millis or --memory-mib")
+        ),
+    };
+    let retry = match why.may_return {
+        true => Retry::AfterMs(env.config.timing.retry_ms * 5),
+        false => Retry::WhenChanged,
+    };
+    Refusal::new(RefusalKind::NoCapacity, retry, text)
 }
 
-/// Each amount of which more is needed than offered.
+fn labels_text(needs: &Needs) -> String {
+    let labels: Vec<String> = needs.labels.iter().map(label_text).collect();
+    listed(&labels.iter().map(String::as_str).collect())
+}
+
+/// Each amount of which more is needed than the most that a node has.
 fn amounts_beyond(takes: Resources, offers: Resources) -> String {
     let amounts = [
         ("places", takes.places, offers.places, true),
@@ -121,7 +131,24 @@ fn amounts_beyond(takes: Resources, offers: Resources) -> String {
     let texts: Vec<String> = beyond
         .map(|(name, takes, offers, _)| format!("{takes} {name}, and the largest has {offers}"))
         .collect();
-    texts.join("; ")
+    if texts.is_empty() { "no single one has all of it".to_owned() } else { texts.join("; ") }
+}
+
+/// What a session needs beyond one place, for people.
+fn needs_text(needs: &Needs) -> String {
+    let takes = needs.takes();
+    let amounts = [
+        (takes.places, 1, "places"),
+        (takes.cpu_millis, 0, "thousandths of a processor"),
+        (takes.memory_mib, 0, "MiB of memory"),
+    ];
+    let amounts = amounts.into_iter().filter(|(amount, usual, _)| amount > usual);
+    let mut all: Vec<String> =
+        amounts.map(|(amount, _, unit)| format!("{amount} {unit}")).collect();
+    if !needs.labels.is_empty() {
+        all.push(format!("labels {}", labels_text(needs)));
+    }
+    all.join(", ")
 }
 
 /// No node was ever in that pool, as far as the registry knows, and nobody described it.
@@ -136,47 +163,63 @@ fn unknown_pool(env: &Env, pool: &PoolName) -> Refusal {
     Refusal::new(RefusalKind::NoCapacity, Retry::WhenChanged, text)
 }
 
-/// Why an open finds no room in a pool whose nodes are all full; `None` while it may get more.
-pub(crate) fn full_for_good(env: &Env, pool: &PoolName, full: NoNode) -> Option<Refusal> {
-    let NoNode::NoRoom { nodes, cordoned } = full else { return None };
-    let settings = env.nodes.settings(pool);
-    if settings.is_some_and(|it| it.provisioner.is_some() && nodes < it.max_nodes) {
+/// Why an open finds no room in a pool whose nodes are all full; `None` while it may get one that would take it.
+pub(crate) fn full_for_good(env: &Env, spec: &SessionSpec, full: &NoNode) -> Option<Refusal> {
+    let NoNode::NoRoom(NoRoom { nodes, new_fits, .. }) = full else { return None };
+    let pool = &spec.pool;
+    let settings = env.nodes.settings(pool).filter(|it| it.provisioner.is_some());
+    if *new_fits && settings.is_some_and(|it| *nodes < it.max_nodes) {
         return None;
     }
     let is_known = env.nodes.pools.contains_key(pool);
     if !is_known && env.nodes.reg.values().all(|it| it.pool != *pool) {
         return Some(unknown_pool(env, pool));
     }
-    let limit = format!("(load limit {} of its places)", env.nodes.limit(pool));
-    let out = "cordoned or drained (ringctl node uncordon ends that)";
-    let grows = match settings.filter(|it| it.provisioner.is_some()) {
+    let grows = match settings {
+        Some(_) if !new_fits => "and a new node would not take it".to_owned(),
         Some(it) => format!(
             "and its max_nodes is {} (ringctl pool set {pool} --max-nodes raises it)",
             it.max_nodes
         ),
         None => "and it may not grow".to_owned(),
     };
-    let text = match nodes {
-        0 => format!("pool {pool:?} has no node, {grows}"),
-        1 if cordoned == 1 => {
-            format!("the only node of pool {pool:?} is {out}, {grows}")
-        }
-        more if cordoned == more => {
-            format!("each of the {more} nodes of pool {pool:?} is {out}, {grows}")
-        }
-        more if cordoned > 0 => {
-            format!(
-                "of the {more} nodes of pool {pool:?} {cordoned} are {out} and the others full \
-                 {limit}, {grows}"
-            )
-        }
-        1 => format!("the only node of pool {pool:?} is full {limit}, {grows}"),
-        more => {
-            format!("each of the {more} nodes of pool {pool:?} is full {limit}, {grows}")
-        }
-    };
+    let NoNode::NoRoom(full) = full else { return None };
+    let text = format!("{}, {grows}", full_text(env, spec, *full));
     let retry = Retry::AfterMs(env.config.timing.retry_ms * 5);
     Some(Refusal::new(RefusalKind::NoCapacity, retry, text))
+}
+
+/// Which nodes of a pool do not take a session, and why.
+fn full_text(env: &Env, spec: &SessionSpec, full: NoRoom) -> String {
+    let NoRoom { nodes, cordoned, unfit, .. } = full;
+    let SessionSpec { class, pool, .. } = spec;
+    let needs = needs_text(&env.nodes.needs(pool, class));
+    let limit = env.nodes.limit(pool);
+    let limit = match needs.is_empty() {
+        true => format!("(load limit {limit} of its places)"),
+        false => format!("(load limit {limit}; a session of class {class:?} needs {needs})"),
+    };
+    let out = "cordoned or drained (ringctl node uncordon ends that)";
+    let mut parts = Vec::new();
+    if cordoned > 0 {
+        parts.push(format!("{cordoned} are {out}"));
+    }
+    if unfit > 0 {
+        parts.push(format!("{unfit} could not take it if they were empty"));
+    }
+    match nodes {
+        0 => format!("pool {pool:?} has no node"),
+        1 if cordoned == 1 => format!("the only node of pool {pool:?} is {out}"),
+        all if cordoned == all => format!("each of the {all} nodes of pool {pool:?} is {out}"),
+        1 => format!("the only node of pool {pool:?} is full {limit}"),
+        all if parts.is_empty() => {
+            format!("each of the {all} nodes of pool {pool:?} is full {limit}")
+        }
+        all => format!(
+            "of the {all} nodes of pool {pool:?} {} and the others full {limit}",
+            parts.join(", ")
+        ),
+    }
 }
 
 /// What an open is told that waited for room, or for news of nodes, until its deadline.
@@ -185,12 +228,12 @@ pub(crate) fn no_room_yet(env: &Env, open: &OpenOp) -> Refusal {
     let pool = &spec.pool;
     let retry = Retry::AfterMs(env.config.timing.retry_ms * 5);
     match env.nodes.choose(&spec, &[], env.now.mono_ms) {
-        Err(full @ NoNode::NoRoom { .. }) => full_for_good(env, pool, full),
+        Err(full @ NoNode::NoRoom(_)) => full_for_good(env, &spec, &full),
         Err(NoNode::Unable) => {
             let text = format!("the nodes of pool {pool:?} that have room take nothing just now");
             Some(Refusal::new(RefusalKind::NoCapacity, retry, text))
         }
-        Err(NoNode::Unfit(why)) => Some(unfit(env, &spec, why)),
+        Err(NoNode::Unfit(why)) => Some(unfit(env, &spec, &why)),
         Err(NoNode::UnknownClass) | Ok(_) => None,
     }
     .unwrap_or_else(|| {
@@ -247,13 +290,14 @@ impl AwaitingCapacity {
     }
 }
 
-/// The largest kinds; those beyond the bound count as the smallest of these.
+/// The largest kinds. Those beyond the bound count as the smallest: too few nodes are ordered then, and more
+/// a moment later.
 fn kinds(waiting: BTreeMap<Resources, u32>) -> Vec<(Resources, u32)> {
     let mut kinds: Vec<(Resources, u32)> = waiting.into_iter().rev().collect();
-    let beyond: u32 = kinds.iter().skip(WAITING_KINDS_MAX).map(|(_, count)| count).sum();
-    kinds.truncate(WAITING_KINDS_MAX);
-    if let Some((_, count)) = kinds.last_mut() {
-        *count += beyond;
+    if let Some(smallest) = kinds.last().filter(|_| kinds.len() > WAITING_KINDS_MAX) {
+        let smallest = smallest.0;
+        let beyond = kinds.split_off(WAITING_KINDS_MAX - 1);
+        kinds.push((smallest, beyond.iter().map(|(_, count)| count).sum()));
     }
     kinds
 }
@@ -270,7 +314,7 @@ pub(crate) fn tell_pool_owners(led: &mut At<'_>, waiting: &VecDeque<Origin>) {
         let lacks_room =
             lacks.entry((spec.pool.clone(), spec.class.clone())).or_insert_with(|| {
                 let choice = nodes.choose(&spec, &[], led.env.now.mono_ms);
-                matches!(choice, Err(NoNode::NoRoom { .. }))
+                matches!(choice, Err(NoNode::NoRoom(NoRoom { new_fits: true, .. })))
             });
         if *lacks_room {
             let takes = nodes.needs(&spec.pool, &spec.class).takes();
@@ -288,5 +332,22 @@ pub(crate) fn tell_pool_owners(led: &mut At<'_>, waiting: &VecDeque<Origin>) {
         } else {
             led.env.send(owner, Message::NodeWanted { pool, waiting, index });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn beyond_the_bound_the_smallest_sessions_are_counted_together() {
+        let places = |count: u32| Resources::of_places(count);
+        let all: BTreeMap<Resources, u32> = (1..=40).map(|it| (places(it), it)).collect();
+        let told = kinds(all.clone());
+        assert_eq!(told.len(), WAITING_KINDS_MAX);
+        assert_eq!((told[0], told[30]), ((places(40), 40), (places(10), 10)));
+        assert_eq!(told[31], (places(1), (1..=9).sum()));
+        let few: BTreeMap<Resources, u32> = all.into_iter().take(WAITING_KINDS_MAX).collect();
+        assert_eq!(kinds(few).last(), Some(&(places(1), 1)));
     }
 }

@@ -216,10 +216,10 @@ impl Sessions {
                 self.reply(led, origin, Err(refusal));
             }
             Err(NoNode::Unfit(why)) => {
-                let refusal = unfit(led.env, &op.spec, why);
+                let refusal = unfit(led.env, &op.spec, &why);
                 self.reply(led, origin, Err(refusal));
             }
-            Err(full) => match full_for_good(led.env, &op.spec.pool, full) {
+            Err(full) => match full_for_good(led.env, &op.spec, &full) {
                 Some(refusal) => self.reply(led, origin, Err(refusal)),
                 None => self.capacity.waiting.push_back(origin),
             },

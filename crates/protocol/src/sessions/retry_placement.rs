@@ -52,9 +52,7 @@ impl Sessions {
                 self.write_pending(led, key, record, chosen, None);
             }
             Ok(_)
-            | Err(
-                NoNode::UnknownClass | NoNode::NoRoom { .. } | NoNode::Unable | NoNode::Unfit(_),
-            ) => {
+            | Err(NoNode::UnknownClass | NoNode::NoRoom(_) | NoNode::Unable | NoNode::Unfit(_)) => {
                 let from = record.state;
                 let mut failed = record;
                 failed.version = next_version(led.env, led.log, &failed);
