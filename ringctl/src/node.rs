@@ -2,8 +2,8 @@
 
 use crate::connect;
 use crate::drain::{self, DrainArguments, NodeArguments};
-use crate::inspect::{self, Node, Ring, short_digest};
-use crate::output::{Format, Out, plain_table};
+use crate::inspect::{self, Node, Ring, class_texts, short_digest};
+use crate::output::{Format, Out, pairs, plain_table};
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use comfy_table::Table;
@@ -141,13 +141,6 @@ fn one(it: &Node) -> Table {
         0 => "not counted".to_owned(),
         of => format!("{used} of {of}"),
     };
-    let class = |name: &String| match it.digests.get(name) {
-        Some(digest) => format!("{name}@{}", short_digest(digest)),
-        None => name.clone(),
-    };
-    let classes: Vec<String> = it.classes.iter().map(class).collect();
-    let labels: Vec<String> =
-        it.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let closes = it.closes_at_ms.map(|it| format!("{it} ms since 1970"));
     let rows = [
         ("pool", it.pool.clone()),
@@ -161,9 +154,9 @@ fn one(it: &Node) -> Table {
         ("CPU in thousandths", amount(it.used_cpu_millis, it.cpu_millis)),
         ("memory in MiB", amount(it.used_memory_mib, it.memory_mib)),
         ("sessions", it.sessions.to_string()),
-        ("labels", labels.join(" ")),
+        ("labels", pairs(&it.labels).join(" ")),
         ("sandbox", it.sandbox.clone()),
-        ("classes", classes.join(" ")),
+        ("classes", class_texts(it)),
     ];
     for (property, value) in rows.into_iter().filter(|(_, value)| !value.is_empty()) {
         table.add_row([property.to_owned(), value]);

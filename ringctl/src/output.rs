@@ -5,6 +5,7 @@ use comfy_table::{ContentArrangement, Table, presets};
 use rota_model::text::misleads;
 use serde::Serialize;
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::BorrowedFd;
@@ -155,6 +156,11 @@ pub fn plain_table<'a>(header: impl IntoIterator<Item = &'a str>) -> Table {
         column.set_padding((0, 2));
     }
     table
+}
+
+/// Names and values as operators write them: `zone=a`.
+pub fn pairs(all: &BTreeMap<String, String>) -> Vec<String> {
+    all.iter().map(|(name, value)| format!("{name}={value}")).collect()
 }
 
 /// "1 node", "2 nodes", "3 copies".

@@ -18,7 +18,7 @@ const MIB: u64 = 1024 * 1024;
 const REMOVALS: (u32, Duration) = (20, Duration::from_millis(5));
 
 /// What holds one program to its limits. Its groups go with it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Limited {
     limits: Limits,
     bounds: Bounds,

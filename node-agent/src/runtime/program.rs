@@ -292,7 +292,9 @@ impl Running {
         };
         let news = session.news_of(end, &course);
         // Nothing of it runs any more. The kernel may take a moment to let a group go.
-        drop(tokio::task::spawn_blocking(move || drop(limited)).await);
+        if !limited.bounds().groups.is_empty() {
+            drop(tokio::task::spawn_blocking(move || drop(limited)).await);
+        }
         session.mailbox.node(news).await;
         drop((ports, user));
     }

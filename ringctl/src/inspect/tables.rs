@@ -1,7 +1,7 @@
 //! Tables of the ring for people.
 
 use super::join::{Copy, Node, Partition, Ring, without_config_store};
-use crate::output::{Style, counted, plain_table};
+use crate::output::{Style, counted, pairs, plain_table};
 use comfy_table::Table;
 
 /// The ring in one sentence.
@@ -116,14 +116,7 @@ pub fn node_table(ring: &Ring, style: Style) -> Table {
     header.extend(has_labels.then_some("LABELS"));
     let mut table = plain_table(header);
     for it in &ring.nodes {
-        let class = |name: &String| match it.digests.get(name) {
-            Some(digest) => format!("{name}@{}", short_digest(digest)),
-            None => name.clone(),
-        };
-        let classes: Vec<String> = it.classes.iter().map(class).collect();
         let empty = if it.state == "DRAINING" && it.sessions == 0 { " (empty)" } else { "" };
-        let labels: Vec<String> =
-            it.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let mut row = vec![
             it.id.clone(),
             it.pool.clone(),
@@ -132,12 +125,21 @@ pub fn node_table(ring: &Ring, style: Style) -> Table {
             used(it),
             if it.sandbox.is_empty() { "?".to_owned() } else { it.sandbox.clone() },
             it.address.clone(),
-            classes.join(" "),
+            class_texts(it),
         ];
-        row.extend(has_labels.then(|| labels.join(" ")));
+        row.extend(has_labels.then(|| pairs(&it.labels).join(" ")));
         table.add_row(row);
     }
     table
+}
+
+/// The classes of a node, each with the digest of its text.
+pub fn class_texts(it: &Node) -> String {
+    let class = |name: &String| match it.digests.get(name) {
+        Some(digest) => format!("{name}@{}", short_digest(digest)),
+        None => name.clone(),
+    };
+    it.classes.iter().map(class).collect::<Vec<_>>().join(" ")
 }
 
 /// Places, and what else is in use.

@@ -1,7 +1,7 @@
 //! Pools as they are shown.
 
 use crate::inspect::short_digest;
-use crate::output::plain_table;
+use crate::output::{pairs, plain_table};
 use comfy_table::Table;
 use rota_client::pools::PoolState;
 use rota_model::{ClassText, Labels, LoadLimit, Stamp};
@@ -232,8 +232,7 @@ fn needs(it: &ShownClass) -> String {
         [(it.weight, 1, "places"), (it.cpu_millis, 0, "cpu_millis"), (it.memory_mib, 0, "MiB")];
     let amounts = amounts.into_iter().filter(|(amount, usual, _)| amount > usual);
     let amounts = amounts.map(|(amount, _, unit)| format!("{amount} {unit}"));
-    let labels = it.labels.iter().map(|(name, value)| format!("{name}={value}"));
-    let all: Vec<String> = amounts.chain(labels).collect();
+    let all: Vec<String> = amounts.chain(pairs(&it.labels)).collect();
     if all.is_empty() { String::new() } else { format!(" (needs {})", all.join(", ")) }
 }
 
@@ -253,8 +252,6 @@ pub fn one(it: &Shown) -> Table {
     let limit = it.load_limit.map(|it| it.to_string());
     let ordered = it.ordered.as_ref().map(|it| names(it, "none"));
     let version = it.version.map(|it| it.to_string());
-    let labels = it.labels.iter().map(|(name, value)| format!("{name}={value}"));
-    let labels: Vec<String> = labels.collect();
     let rows = [
         ("description", it.description.clone()),
         ("provisioner", provisioner.unwrap_or_else(|| "none: nodes come by themselves".to_owned())),
@@ -265,7 +262,7 @@ pub fn one(it: &Shown) -> Table {
         ("max nodes", number(it.max_nodes)),
         ("warm places", number(it.warm_places)),
         ("namespaces", names(&it.namespaces, "all")),
-        ("labels of a new node", names(&labels, "")),
+        ("labels of a new node", names(&pairs(&it.labels), "")),
         ("CPU of a new node", amount(it.cpu_millis, "thousandths")),
         ("memory of a new node", amount(it.memory_mib, "MiB")),
         ("nodes", format!("{}, of which {} READY", it.nodes, it.ready_nodes)),

@@ -1,6 +1,6 @@
 //! Sessions as they are shown.
 
-use crate::output::plain_table;
+use crate::output::{pairs, plain_table};
 use comfy_table::Table;
 use rota_client::v1;
 use rota_model::SessionState;
@@ -309,8 +309,7 @@ impl Shown {
 /// A table of one session: a line per field.
 pub fn one(shown: &Shown) -> Table {
     let mut table = plain_table(["FIELD", "VALUE"]);
-    let mut attributes: Vec<String> =
-        shown.attributes.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let mut attributes = pairs(&shown.attributes);
     if !shown.attributes_digest.is_empty() {
         attributes.push(format!("not kept; digest {}", shown.attributes_digest));
     }

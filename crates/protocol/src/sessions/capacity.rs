@@ -165,10 +165,11 @@ fn unknown_pool(env: &Env, pool: &PoolName) -> Refusal {
 
 /// Why an open finds no room in a pool whose nodes are all full; `None` while it may get one that would take it.
 pub(crate) fn full_for_good(env: &Env, spec: &SessionSpec, full: &NoNode) -> Option<Refusal> {
-    let NoNode::NoRoom(NoRoom { nodes, new_fits, .. }) = full else { return None };
+    let NoNode::NoRoom(full) = *full else { return None };
+    let NoRoom { nodes, new_fits, .. } = full;
     let pool = &spec.pool;
     let settings = env.nodes.settings(pool).filter(|it| it.provisioner.is_some());
-    if *new_fits && settings.is_some_and(|it| *nodes < it.max_nodes) {
+    if new_fits && settings.is_some_and(|it| nodes < it.max_nodes) {
         return None;
     }
     let is_known = env.nodes.pools.contains_key(pool);
@@ -183,8 +184,7 @@ pub(crate) fn full_for_good(env: &Env, spec: &SessionSpec, full: &NoNode) -> Opt
         ),
         None => "and it may not grow".to_owned(),
     };
-    let NoNode::NoRoom(full) = full else { return None };
-    let text = format!("{}, {grows}", full_text(env, spec, *full));
+    let text = format!("{}, {grows}", full_text(env, spec, full));
     let retry = Retry::AfterMs(env.config.timing.retry_ms * 5);
     Some(Refusal::new(RefusalKind::NoCapacity, retry, text))
 }
