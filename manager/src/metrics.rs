@@ -486,6 +486,7 @@ mod tests {
         let reg = NodeReg {
             node: NodeId::parse(id).unwrap(),
             boot: BootId(1),
+            unproven: None,
             address: "127.0.0.1:1".to_owned(),
             pool: PoolName::parse("p").unwrap(),
             places: 10,

@@ -3,7 +3,7 @@
 use crate::boots::Boots;
 use crate::discovery::Discovery;
 use crate::disk_reserve::DiskReserve;
-use crate::lease::{Lease, boottime_ms, boottime_us};
+use crate::lease::{Leases, boottime_ms, boottime_us};
 use crate::looking;
 use crate::mailbox::{Event, Mailbox};
 use crate::managers::{self, Channels, Hearing, Report, Reporter};
@@ -13,7 +13,7 @@ use crate::settings::texts;
 use rota_model::node_msg::{FromNode, Register, Renewed, ToNode};
 use rota_model::{
     BootId, ClassName, ClusterName, NodeState, PoolName, Refusal, RefusalKind, RequestId, Retry,
-    Sandbox, SessionKey, Stamp, Token,
+    Sandbox, SessionKey, SlotId, Stamp, Token,
 };
 use rota_node::class::Class;
 use rota_node::machine::Transition;
@@ -111,6 +111,7 @@ pub struct Agent {
 
 /// What a create said beside what is decided about.
 struct Taken {
+    slot: SlotId,
     life: Stamp,
     request: Option<RequestId>,
 }
@@ -159,7 +160,7 @@ impl Agent {
             }
             self.carry_out();
             if let Some(word) = self.hearing.due(boottime_ms()) {
-                word.log(self.node.lease_deadlines().map(|it| it.0));
+                word.log(self.term_at_ms());
             }
             if let Some(why) = self.refused.take() {
                 self.end_discovery().await;
@@ -191,7 +192,10 @@ impl Agent {
 
     fn decide(&mut self, input: NodeInput) {
         self.node.take_no_session(self.parts.disk.look(boottime_ms()));
-        session_log::over(self.node.config().boot, self.node.lease(), &input);
+        if let Some((key, token, why)) = session_log::ended(&input) {
+            let lease = self.lease_of(key).unwrap_or_else(|| self.node.lease());
+            session_log::over(self.node.config().boot, lease, (key, token, why));
+        }
         self.node.handle(boottime_ms(), input);
     }
 
@@ -251,9 +255,10 @@ impl Agent {
     /// The clock is looked at first, since this process may have been stopped for long.
     fn send(&mut self, event: &SendEvent) -> Result<Transition, Refusal> {
         self.decide(NodeInput::Tick);
-        if self.node.lease() != LeaseState::Valid {
+        let lease = self.lease_of(&event.key);
+        if lease.is_some_and(|it| it != LeaseState::Valid) {
             let node = &self.node.config().node;
-            let text = format!("the lease of node {node} has run out, and what runs here ends");
+            let text = format!("the lease of {} on node {node} has run out, and it ends", event.key);
             let retry = Retry::AfterMs(self.node.config().timing.renew_ms);
             return Err(Refusal::new(RefusalKind::NotServing, retry, text));
         }
@@ -267,7 +272,7 @@ impl Agent {
         let managers_told =
             matches!(input, NodeInput::Registered { .. } | NodeInput::Renewed { .. });
         if managers_told && let Some(word) = self.hearing.heard(boottime_ms()) {
-            word.log(self.node.lease_deadlines().map(|it| it.0));
+            word.log(self.term_at_ms());
         }
         let was_registered = self.node.is_registered();
         if let NodeInput::StreamClosed { stream } = &input {
@@ -301,8 +306,8 @@ impl Agent {
     /// A decision about a call is traced under the request that caused it.
     fn on_call(&mut self, stream: u64, message: ToNode) {
         let span = match &message {
-            ToNode::Create { key, token, life, request, .. } => {
-                let taken = Taken { life: *life, request: request.clone() };
+            ToNode::Create { key, slot, token, life, request, .. } => {
+                let taken = Taken { slot: *slot, life: *life, request: request.clone() };
                 self.taken.insert((key.clone(), *token), taken);
                 let request = request.as_ref().map_or("", RequestId::as_str);
                 tracing::debug_span!("create", session = %key, %token, request)
@@ -339,10 +344,21 @@ impl Agent {
 
     /// The time, if a session may begin now. This process may have been stopped since its start was
     /// decided, and the session may run elsewhere by now.
-    fn may_begin_us(&self) -> Option<u64> {
-        let (term_at_ms, _) = self.node.lease_deadlines()?;
+    fn may_begin_us(&self, slot: SlotId) -> Option<u64> {
+        let lease = Leases::new(&self.node.lease_deadlines()).of(slot)?;
         let now_us = boottime_us();
-        (now_us / 1_000 < term_at_ms).then_some(now_us)
+        (now_us / 1_000 < lease.term_at_ms).then_some(now_us)
+    }
+
+    /// When the last of what runs here is to be ended politely.
+    fn term_at_ms(&self) -> Option<u64> {
+        Leases::new(&self.node.lease_deadlines()).latest().map(|it| it.term_at_ms)
+    }
+
+    /// Where the lease of a session that lives here stands.
+    fn lease_of(&self, key: &SessionKey) -> Option<LeaseState> {
+        let live = self.node.live_of(std::slice::from_ref(key));
+        live.first().map(|it| self.node.lease_of(it.slot))
     }
 
     fn carry_out_one(&mut self, effect: NodeEffect, news: &mut Vec<NodeInput>) {
@@ -360,15 +376,16 @@ impl Agent {
                     tracing::error!(session = %key, %token, "a start without its create");
                     return;
                 };
-                let Taken { life, request } = taken;
-                let Some(at_us) = self.may_begin_us() else {
+                let Taken { slot, life, request } = taken;
+                let Some(at_us) = self.may_begin_us(slot) else {
                     let detail = "the lease of the node ran out before it began".to_owned();
                     return news.push(NodeInput::StartFailed { key, token, detail });
                 };
                 session_log::begins(self.node.config().boot, at_us, &key, token, life);
                 let not_after_ms = not_after_mono_ms;
                 let managers = self.known.borrow().clone();
-                let order = StartOrder { key, token, life, spec, not_after_ms, request, managers };
+                let order =
+                    StartOrder { key, token, life, slot, spec, not_after_ms, request, managers };
                 self.parts.runtime.start(order, news);
             }
             NodeEffect::Stop { key, token, how } => self.parts.runtime.stop(key, token, how, news),
@@ -382,9 +399,8 @@ impl Agent {
                 let (channels, mailbox) = (&self.channels, &self.parts.mailbox);
                 managers::renew(channels, mailbox, sent_mono_ms, &renew, managers, wait);
             }
-            NodeEffect::Lease { term_at_mono_ms, kill_at_mono_ms } => {
-                let lease = Lease { term_at_ms: term_at_mono_ms, kill_at_ms: kill_at_mono_ms };
-                if let Err(error) = lease.write(&self.parts.lease) {
+            NodeEffect::Lease { slots } => {
+                if let Err(error) = Leases::new(&slots).write(&self.parts.lease) {
                     // Keepers go by the old one: programs end early, never late.
                     tracing::error!(%error, "the lease file cannot be written");
                 }

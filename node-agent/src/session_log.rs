@@ -11,6 +11,9 @@ use crate::lease::boottime_us;
 use rota_model::{BootId, SessionKey, Stamp, Token};
 use rota_node::{LeaseState, NodeInput};
 
+/// Somebody asked for the end.
+const STOPPED: &str = "STOPPED";
+
 /// A boot begins: nothing of an earlier one in the same folder runs any more.
 pub fn boots(boot: BootId) {
     tracing::debug!(target: "sessions", at_us = boottime_us(), boot = boot.0, "boots");
@@ -22,15 +25,12 @@ pub fn begins(boot: BootId, at_us: u64, key: &SessionKey, token: Token, life: St
     tracing::debug!(target: "sessions", at_us, boot = boot.0, session = %key, %token, life, "begins");
 }
 
-/// Something comes to be decided about: if it is the end of an execution, nothing of that runs.
-pub fn over(boot: BootId, lease: LeaseState, input: &NodeInput) {
-    let (key, token, why) = match input {
-        NodeInput::Stopped { key, token, .. } if lease == LeaseState::Valid => {
-            (key, token, "STOPPED")
-        }
-        NodeInput::Stopped { key, token, .. } => (key, token, "LEASE"),
-        NodeInput::StartFailed { key, token, .. } => (key, token, "NOT_STARTED"),
-        NodeInput::Ended { key, token, reason, .. } => (key, token, reason.as_str()),
+/// The end of an execution, if that comes to be decided about: which one, and why; nothing of it runs.
+pub fn ended(input: &NodeInput) -> Option<(&SessionKey, Token, &'static str)> {
+    match input {
+        NodeInput::Stopped { key, token, .. } => Some((key, *token, STOPPED)),
+        NodeInput::StartFailed { key, token, .. } => Some((key, *token, "NOT_STARTED")),
+        NodeInput::Ended { key, token, reason, .. } => Some((key, *token, reason.as_str())),
         NodeInput::Registered { .. }
         | NodeInput::Call { .. }
         | NodeInput::StreamClosed { .. }
@@ -41,8 +41,13 @@ pub fn over(boot: BootId, lease: LeaseState, input: &NodeInput) {
         | NodeInput::ReportsAcked { .. }
         | NodeInput::Reached
         | NodeInput::Leave
-        | NodeInput::Tick => return,
-    };
+        | NodeInput::Tick => None,
+    }
+}
+
+/// Such an end, of a session whose lease stands so.
+pub fn over(boot: BootId, lease: LeaseState, (key, token, why): (&SessionKey, Token, &str)) {
+    let why = if why == STOPPED && lease != LeaseState::Valid { "LEASE" } else { why };
     let at_us = boottime_us();
     tracing::debug!(target: "sessions", at_us, boot = boot.0, session = %key, %token, why, "over");
 }

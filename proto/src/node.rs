@@ -12,7 +12,7 @@ use crate::wire::{
 };
 use rota_model::address::Address;
 use rota_model::node_msg::{
-    Alive, Blame, DeadToken, ENDED_BOOTS_MAX, FromNode, NodeAnswer, NodeCall, Register, Registered,
+    Alive, Blame, DeadToken, ENDED_BOOTS_MAX, FromNode, Grant, NodeAnswer, NodeCall, Register, Registered,
     Renew, Renewed, ReportItem, ScanFate, ScanItem, SlotRange, ToNode, ToldLimit,
 };
 use rota_model::{
@@ -446,18 +446,17 @@ pub fn renew(cluster: &ClusterName, it: v1::RenewRequest) -> Result<Renew, WireE
 
 impl From<Renewed> for v1::RenewResponse {
     fn from(renewed: Renewed) -> Self {
-        use v1::renew_response::{Granted, Lost, NotJudge, NotServing, Result as Wire};
+        use v1::renew_response::{Grant as WireGrant, Heard, Lost, NotServing, Result as Wire};
         let (result, epoch, known) = match renewed {
-            Renewed::Granted { epoch, managers, load_limit } => {
+            Renewed::Heard { epoch, managers, load_limit, grants, more } => {
                 let load_limit_permille = match load_limit {
                     ToldLimit::Nothing => None,
                     ToldLimit::AsStarted => Some(0),
                     ToldLimit::Of(limit) => Some(limit.permille()),
                 };
-                (Wire::Granted(Granted { load_limit_permille }), epoch, managers)
-            }
-            Renewed::NotJudge { judge, epoch, managers } => {
-                (Wire::NotJudge(NotJudge { judge: judge.0 }), epoch, managers)
+                let grant = |it: Grant| WireGrant { range: Some(it.range.into()), pe: it.pe.0 };
+                let grants = grants.into_iter().map(grant).collect();
+                (Wire::Heard(Heard { load_limit_permille, grants, more }), epoch, managers)
             }
             Renewed::Lost => (Wire::Lost(Lost {}), Epoch(0), Vec::new()),
             Renewed::NotServing => (Wire::NotServing(NotServing {}), Epoch(0), Vec::new()),
@@ -472,20 +471,22 @@ impl TryFrom<v1::RenewResponse> for Renewed {
         use v1::renew_response::Result as Wire;
         let (epoch, managers) = (Epoch(renewed.epoch), managers_from(renewed.managers));
         Ok(match required("RenewResponse.result", renewed.result)? {
-            Wire::Granted(it) => {
+            Wire::Heard(it) => {
                 let load_limit = match it.load_limit_permille {
                     None => ToldLimit::Nothing,
                     Some(0) => ToldLimit::AsStarted,
                     Some(permille) => {
                         let wrong = || FieldError::new("load_limit_permille", "must be 0 to 1000");
                         let limit = LoadLimit::of_permille(permille).ok_or_else(wrong);
-                        ToldLimit::Of(named("RenewResponse.granted", limit)?)
+                        ToldLimit::Of(named("RenewResponse.heard", limit)?)
                     }
                 };
-                Renewed::Granted { epoch, managers, load_limit }
-            }
-            Wire::NotJudge(it) => {
-                Renewed::NotJudge { judge: ManagerNumber(it.judge), epoch, managers }
+                let grant = |it: v1::renew_response::Grant| {
+                    let range = required("RenewResponse.heard.grants.range", it.range)?;
+                    Ok(Grant { range: range.into(), pe: Epoch(it.pe) })
+                };
+                let grants = it.grants.into_iter().map(grant).collect::<Result<_, WireError>>()?;
+                Renewed::Heard { epoch, managers, load_limit, grants, more: it.more }
             }
             Wire::Lost(_) => Renewed::Lost,
             Wire::NotServing(_) => Renewed::NotServing,

@@ -330,6 +330,7 @@ fn node_stats_from(it: v1::NodeStats) -> Result<(NodeReg, NodeLoad), WireError> 
     let node = NodeReg {
         node: named("NodeStats.id", NodeId::parse(&it.id))?,
         boot: BootId(it.boot),
+        unproven: None,
         address: it.address,
         pool: named("NodeStats.pool", PoolName::parse(&it.pool))?,
         places: it.places,

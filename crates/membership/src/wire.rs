@@ -172,6 +172,7 @@ mod tests {
         let reg = NodeReg {
             node: node.clone(),
             boot: BootId(u64::MAX),
+            unproven: None,
             address: "127.0.0.1:1".into(),
             pool: PoolName::default_pool(),
             places: 4,

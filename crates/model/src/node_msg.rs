@@ -374,26 +374,31 @@ pub enum ToldLimit {
     Of(LoadLimit),
 }
 
+/// An owner lets a node run what it has there, for a while.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Grant {
+    /// The slots of its partition.
+    pub range: SlotRange,
+    /// Its epoch: slots whose fence is higher are not meant any more.
+    pub pe: Epoch,
+}
+
 /// Answer to a [`Renew`].
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Renewed {
-    /// The lease runs anew from the moment at which the renewal was sent.
-    Granted {
+    /// The load is taken, and this manager speaks for what it owns.
+    Heard {
         /// The View's epoch.
         epoch: Epoch,
         /// Managers to renew with.
         managers: Vec<(ManagerNumber, String)>,
         /// T of its pool.
         load_limit: ToldLimit,
-    },
-    /// Load taken; another manager judges this node.
-    NotJudge {
-        /// That manager's number.
-        judge: ManagerNumber,
-        /// The View's epoch.
-        epoch: Epoch,
-        /// Managers to renew with.
-        managers: Vec<(ManagerNumber, String)>,
+        /// The leases of these slots run anew from the moment at which the renewal was sent. One for each
+        /// partition that this manager owns.
+        grants: Vec<Grant>,
+        /// It owns more, and cannot grant that yet: try again soon.
+        more: bool,
     },
     /// This boot was declared lost, or another boot is registered: end everything, boot anew.
     Lost,

@@ -1,5 +1,6 @@
 //! Inputs and effects: everything that passes between a node's decisions and the world.
 
+use crate::lease::SlotLease;
 use rota_model::node_msg::{FromNode, Registered, Renew, Renewed, ReportItem, ToNode};
 use rota_model::{BootId, Exit, ManagerNumber, Reason, SessionKey, SessionSpec, Token};
 use std::fmt;
@@ -219,13 +220,11 @@ pub enum NodeEffect {
         /// To whom: number, address.
         managers: Vec<(ManagerNumber, String)>,
     },
-    /// The lease moved: every keeper, present and future, is to end its program by itself at these
-    /// times of the monotonic clock, should nothing newer come.
+    /// The lease moved: every keeper, present and future, is to end its program by itself at the times of its
+    /// session's slot, should nothing newer come.
     Lease {
-        /// End politely.
-        term_at_mono_ms: u64,
-        /// Kill.
-        kill_at_mono_ms: u64,
+        /// All slots in which anything may run.
+        slots: Vec<SlotLease>,
     },
     /// This boot was declared lost, and nothing of it runs any more: make a new [`crate::Node`]
     /// with a new boot id and register it. Nothing else comes from this one.

@@ -26,7 +26,7 @@
 //! * it never obeys a partition epoch below the highest that it has seen for those slots;
 //! * a definite answer stays: "full" and "destroyed" are remembered, whatever arrives later;
 //! * "ended" and "destroyed" are said only when nothing of the session runs any more;
-//! * without a renewed lease it ends everything, before the managers may believe it lost.
+//! * what no owner renewed the lease of, it ends, before that owner may believe it lost.
 //!
 //! Beside the decisions stand two values that a node's runtime uses: [`class`] (what a session
 //! runs, read from TOML text) and [`machine`] (a running state machine); and [`registration`], what a
@@ -35,7 +35,6 @@
 pub mod class;
 pub mod config;
 mod dead;
-mod fence;
 pub mod io;
 mod lease;
 mod live;
@@ -43,9 +42,10 @@ pub mod machine;
 mod node;
 mod outbox;
 pub mod registration;
+mod slot_runs;
 
 pub use config::{NodeBounds, NodeConfig, NodeTiming};
 pub use io::{NodeEffect, NodeInput, ReportId, StopHow};
-pub use lease::LeaseState;
+pub use lease::{LeaseState, SlotLease};
 pub use node::{LiveSession, Node, Phase, SCAN_PAGE_MAX};
 pub use registration::{AfterRefusal, after_refusal};

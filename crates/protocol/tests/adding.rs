@@ -4,7 +4,6 @@
 
 mod table;
 
-use rota_model::node_msg::Renewed;
 use rota_model::{ManagerNumber, NodeId, RefusalKind, SessionState, SlotId};
 use rota_protocol::Input;
 use rota_ring::{slot_of_node, slot_of_session};
@@ -49,8 +48,9 @@ fn an_owner_that_may_have_added_a_copy_reads_and_renews_only_with_its_word() {
     let read = table.ask(owner, get(&id));
     let refusal = table.wait_for(read, 12_000).expect_err("it is closed elsewhere");
     assert_eq!(refusal.kind, RefusalKind::DeadlineExceeded, "{refusal}");
-    let renewed = table.renews(owner, &node);
-    assert!(!matches!(renewed, Some(Renewed::Granted { .. })), "{renewed:?}");
+    let granted = table.granted(owner, &node);
+    let slot = slot_of_node(&NodeId::parse(&node).unwrap(), 1024);
+    assert!(!granted.iter().any(|it| it.range.contains(slot)), "{granted:?}");
     table.late.clear();
     table.lose = Box::new(|_| false);
     table.pass(5_000);

@@ -3,14 +3,13 @@
 mod table;
 
 use rota_docstore::{Held, Update};
-use rota_model::node_msg::{Renewed, ReportEvent, ToNode};
+use rota_model::node_msg::{ReportEvent, ToNode};
 use rota_model::{
     LogPos, NodeId, Outcome, Reason, RefusalKind, SessionState, SessionView, Stamp, Token,
 };
-use rota_protocol::{Answer, Disk, Input, Sizes, Timing, Transition};
-use rota_ring::{Change, ClaimRefused, PartitionState, View};
+use rota_protocol::{Answer, Disk, Sizes, Timing, Transition};
+use rota_ring::{Change, ClaimRefused, PartitionState};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use table::asking::{op, operated, sync, synced, write};
 use table::*;
 
@@ -180,7 +179,7 @@ fn nobody_is_answered_until_a_silent_node_is_lost_and_others_keep_their_leases()
     while passed < lost_ms + 2_000 && recovering(&table) > 0 {
         // Its judge recovers as well.
         let granted =
-            NUMBERS.iter().any(|n| matches!(table.renews(*n, "n2"), Some(Renewed::Granted { .. })));
+            NUMBERS.iter().any(|n| table.grants(*n, "n2"));
         assert!(granted || passed == 0, "after {passed} ms");
         let call = table.ask_within(300, get("s1"), 400);
         assert_unanswered(refused(table.wait_for(call, 500)));
@@ -446,7 +445,7 @@ fn an_owner_that_gives_a_partition_up_renews_no_lease_by_the_word_of_its_copies(
     let judge = table.view().owner_of(rota_ring::slot_of_node(&node, 1024)).0;
     let id = (0..).map(|n| format!("b{n}")).find(|it| table.owner(it) == judge);
     let granted =
-        |table: &mut Table| matches!(table.renews(judge, "n1"), Some(Renewed::Granted { .. }));
+        |table: &mut Table| table.grants(judge, "n1");
     assert!(granted(&mut table));
     table.manual_nodes = true;
     table.ask(judge, open(&id.expect("one is there"), "r1"));
@@ -462,79 +461,4 @@ fn an_owner_that_gives_a_partition_up_renews_no_lease_by_the_word_of_its_copies(
     (table.store_away, table.manual_nodes) = (false, false);
     table.pass(1_000);
     assert!(granted(&mut table), "who finds it again judges, too");
-}
-
-/// A manager alone, and a node of which it asks, in vain as yet, that it be declared lost.
-fn loss_verdicts(table: &mut Table, judge: u32) {
-    table.cas_unknown = true;
-    table.silent.insert("n1".into());
-    table.pass(Timing::default().node_lost_ms + 1_000);
-    assert_eq!(table.count(Transition::NodeLost), 0, "nobody wrote that");
-    assert!(table.count(Transition::CasUnknown) > 0, "it was asked for");
-    assert!(!is_granted(table, judge));
-    table.silent.clear();
-}
-
-fn is_granted(table: &mut Table, judge: u32) -> bool {
-    matches!(table.renews(judge, "n1"), Some(Renewed::Granted { .. }))
-}
-
-/// The word is written in the end, and nothing was granted beside it.
-fn assert_lost_in_the_end(table: &mut Table, judge: u32) {
-    assert!(!is_granted(table, judge), "its end may still be written");
-    table.cas_unknown = false;
-    table.pass(200);
-    assert_eq!(table.count(Transition::NodeLost), 1);
-    assert!(matches!(table.renews(judge, "n1"), Some(Renewed::Lost)));
-}
-
-#[test]
-fn who_was_condemned_while_its_judge_looked_what_runs_gets_no_lease_when_that_judge_serves() {
-    let mut table = Table::laid_among(&[600], 0);
-    table.start_all();
-    table.register("n1", 7);
-    table.kill(600);
-    table.silent.insert("n1".into());
-    table.start(600);
-    table.pass(500);
-    assert!(table.count(Transition::LoneTakeOver) > 0);
-    let serving = table.count(Transition::Serving);
-    loss_verdicts(&mut table, 600);
-    table.pass(5_000);
-    assert!(table.count(Transition::Serving) > serving, "the node answered, and it serves");
-    assert_lost_in_the_end(&mut table, 600);
-}
-
-#[test]
-fn who_was_condemned_gets_no_lease_of_a_judge_that_gives_its_partition_up() {
-    let mut table = Table::laid_among(&[600], 0);
-    table.start_all();
-    table.register("n1", 7);
-    table.manual_nodes = true;
-    table.ask(600, open("a", "r1"));
-    let (_, create) = table.node_calls.pop().expect("PENDING is committed");
-    let ToNode::Create { mut token, .. } = create.clone() else { panic!("{create:?}") };
-    loss_verdicts(&mut table, 600);
-    token.0.seq.0 += 7;
-    let answer = rota_model::node_msg::NodeAnswer::OtherLive { token };
-    table.node_says(600, "n1", create.head().call, answer);
-    table.settle();
-    assert_eq!(table.count(Transition::LastCopyLost), 1);
-    assert_lost_in_the_end(&mut table, 600);
-}
-
-#[test]
-fn who_was_condemned_in_vain_keeps_its_lease_when_the_view_has_changed() {
-    let mut table = Table::laid_among(&[600], 0);
-    table.start_all();
-    table.register("n1", 7);
-    loss_verdicts(&mut table, 600);
-    let newer = View { epoch: table.view().epoch.next(), ..table.view().clone() };
-    table.config.view = Some(Arc::new(newer));
-    table.config.index += 1;
-    table.input(600, Input::Config(table.config.clone()));
-    table.cas_unknown = false;
-    assert!(is_granted(&mut table, 600), "what was asked under the View before is never written");
-    table.pass(1_000);
-    assert_eq!(table.count(Transition::NodeLost), 0);
 }

@@ -15,8 +15,12 @@ use std::sync::Arc;
 pub struct NodeReg {
     /// The node.
     pub node: NodeId,
-    /// Its newest boot: nothing of an earlier (lower) boot runs any more.
+    /// Its newest boot. Nothing of an earlier (lower) boot runs any more, but for what `unproven` says.
     pub boot: BootId,
+    /// Its newest boot before this one of which nothing proved that it was over: it was LOST, and its owners wait
+    /// until what they granted it is over. So it is with those below, as far as anybody knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unproven: Option<BootId>,
     /// Where managers reach it, `host:port`.
     pub address: String,
     /// Its pool.
@@ -56,6 +60,32 @@ pub struct NodeReg {
 }
 
 impl NodeReg {
+    /// Whether that boot is over: a later one is registered, or a verdict stands. An earlier one in the registry
+    /// only shows that the registry is old.
+    pub fn is_over(&self, boot: BootId) -> bool {
+        self.boot > boot || (self.boot == boot && self.state.is_gone())
+    }
+
+    /// Whether it is certain that nothing of that boot runs: it left in good order, or the next one had ended what
+    /// it left. Of one that was declared lost only its owners know, who granted it leases.
+    pub fn is_proved_over(&self, boot: BootId) -> bool {
+        let unproven = if self.state == NodeState::Lost { Some(self.boot) } else { self.unproven };
+        self.is_over(boot) && unproven.is_none_or(|it| boot > it)
+    }
+
+    /// Whether owners may have to wait for a boot of this node until what they granted it is over.
+    pub fn may_outlive(&self) -> bool {
+        self.state == NodeState::Lost || self.unproven.is_some()
+    }
+
+    /// What stands as unproven in the entry of a boot that comes after this one, and that proves of these that they
+    /// are over.
+    pub fn unproven_after(&self, boot: BootId, ended: &[BootId]) -> Option<BootId> {
+        let proves =
+            boot == self.boot || self.state == NodeState::Removed || ended.contains(&self.boot);
+        if proves { self.unproven } else { Some(self.boot) }
+    }
+
     /// What it has for sessions.
     pub fn offers(&self) -> Resources {
         let (cpu_millis, memory_mib) = (self.cpu_millis, self.memory_mib);

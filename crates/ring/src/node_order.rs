@@ -177,6 +177,7 @@ mod tests {
         NodeReg {
             node: NodeId::parse("n").unwrap(),
             boot: BootId(3),
+            unproven: None,
             address: "n:1".to_owned(),
             pool: PoolName::default_pool(),
             places: 4,

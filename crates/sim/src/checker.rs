@@ -248,6 +248,7 @@ impl Checker {
 
     /// A manager gives a record to its disk, and the book does not have it yet.
     fn on_record(&mut self, now_us: u64, record: &SessionRecord) {
+        self.judge(now_us, lost_is_dead::check_record(record, &self.ledger.instances));
         let known =
             self.ledger.lives.get(&record.key).is_some_and(|it| it.contains_key(&record.life));
         let Some(pe) = record.token().map(|it| it.0.pe).filter(|_| !known) else { return };
@@ -408,7 +409,13 @@ impl Checker {
         if Self::took_over_alone(part) {
             let since_us = self.landed_us.get(&part.pe).copied().unwrap_or_default();
             let record = &session.record;
-            let shown = shown_running::check(&self.ledger.instances, record, since_us);
+            // What ran on a boot that is shut out, and of which nobody proved anything, may run still.
+            let boots = &self.ledger.boots;
+            let at = record.placement.as_ref().map(|it| (it.node.clone(), it.boot));
+            let facts = at.and_then(|it| boots.get(&it)).copied().unwrap_or_default();
+            let waits = facts.gone_us.is_some() && facts.proved_us.is_none();
+            let instances = if waits { &[][..] } else { &self.ledger.instances[..] };
+            let shown = shown_running::check(instances, record, since_us);
             self.judge(now_us, shown);
         }
     }

@@ -47,6 +47,8 @@ faults!(
     StoreDown = "store_down",
     /// A node could reach no manager.
     NodeIsolated = "node_isolated",
+    /// A node and one manager could not reach each other, for longer than a lease.
+    NodeApart = "node_apart",
     /// A manager's process died.
     ManagerCrash = "manager_crash",
     /// It came back.

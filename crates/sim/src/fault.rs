@@ -36,6 +36,7 @@ const MENU: &[(u64, Fault, Begin)] = &[
     (4, Fault::PeersAway, World::hide_peers_from_one),
     (2, Fault::StoreDown, World::hide_store),
     (4, Fault::NodeIsolated, World::isolate_node),
+    (4, Fault::NodeApart, World::part_node),
     (5, Fault::NodeRestart, World::restart_node),
     (3, Fault::NodeCrash, World::crash_node),
     (4, Fault::NodePause, World::pause_node),
@@ -241,7 +242,8 @@ impl World {
         let (cut, network_profile) =
             (network_profile.is_none(), network_profile.unwrap_or_default());
         let id = self.name();
-        let length_us = self.length_us();
+        let lost_us = self.setup.timing.node_lost_ms * 1000;
+        let length_us = self.length_us() + if fault == Fault::NodeApart { lost_us } else { 0 };
         let line = || {
             let arrow = if both_ways { "<->" } else { "->" };
             format!("{from:?} {arrow} {to:?}, cut: {cut}, {network_profile:?}, for {length_us} us")
@@ -276,7 +278,18 @@ impl World {
         let index = self.rng.index(self.nodes.len());
         let (from, managers) = (BTreeSet::from([Place::Node(index)]), self.manager_places());
         self.cut(fault, from, managers, true);
-        self.plant_on_node_silent(index);
+    }
+
+    /// Mostly its judge: that one declares it lost, and others grant it leases until they see that.
+    fn part_node(&mut self, fault: Fault) {
+        let index = self.rng.index(self.nodes.len());
+        let any = self.some_manager();
+        let view = self.store.state().view.clone().filter(|_| self.rng.permille(700));
+        let judge = view.zip(self.nodes.get(index)).map(|(view, host)| {
+            view.owner_of(rota_ring::slot_of_node(&host.id, view.m))
+        });
+        let to = BTreeSet::from([Place::Manager(judge.unwrap_or(any))]);
+        self.cut(fault, BTreeSet::from([Place::Node(index)]), to, true);
     }
 
     fn restart_node(&mut self, fault: Fault) {
@@ -312,7 +325,6 @@ impl World {
         if let Some(host) = host.filter(|it| it.paused_until_us < until_us) {
             host.paused_until_us = until_us;
             self.took_effect(fault);
-            self.plant_on_node_silent(index);
         }
     }
 

@@ -125,8 +125,10 @@ pub struct Shown {
 pub struct BootFacts {
     /// Under which View it was registered.
     pub registered: Option<Epoch>,
-    /// When the registry first said that nothing of it runs: LOST, REMOVED, or another boot.
+    /// When the registry first shut it out: LOST, REMOVED, or another boot.
     pub gone_us: Option<u64>,
+    /// When the registry first said that nothing of it runs any more.
+    pub proved_us: Option<u64>,
 }
 
 /// The observer's book.
@@ -179,6 +181,9 @@ impl Ledger {
             for ((node, boot), facts) in &mut self.boots {
                 if *node == reg.node && *boot != reg.boot && facts.gone_us.is_none() {
                     facts.gone_us = Some(now_us);
+                }
+                if *node == reg.node && reg.is_proved_over(*boot) {
+                    facts.proved_us.get_or_insert(now_us);
                 }
             }
             let facts = self.boots.entry((reg.node.clone(), reg.boot)).or_default();

@@ -8,10 +8,12 @@ use crate::packet::Packet;
 use crate::setup::node_address;
 use crate::world::{Event, Phase, World};
 use rota_model::node_msg::{ReportItem, ToNode};
-use rota_model::{BootId, ManagerNumber, NodeId, NodeState, PoolName, SessionKey, Token};
-use rota_node::{Node, NodeConfig, NodeEffect, NodeInput, ReportId, StopHow};
+use rota_model::{
+    BootId, ManagerNumber, NodeId, NodeState, PoolName, SessionKey, SlotId, Token,
+};
+use rota_node::{Node, NodeConfig, NodeEffect, NodeInput, ReportId, SlotLease, StopHow};
 use rota_protocol::Input;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A program under its keeper.
 #[derive(Clone, Debug)]
@@ -45,8 +47,8 @@ pub struct NodeHost {
     mono_ahead_ms: u64,
     /// Its programs.
     pub programs: BTreeMap<(SessionKey, Token), Program>,
-    /// When keepers end programs politely, and when they kill, on the node's clock.
-    pub lease: Option<(u64, u64)>,
+    /// When keepers end programs politely, and when they kill, by slot and on the node's clock.
+    pub lease: Vec<SlotLease>,
     streams: BTreeMap<u64, (ManagerNumber, u64)>,
     tick_at_us: Option<u64>,
     /// Answers to its registrations are lost before this.
@@ -84,6 +86,11 @@ impl NodeHost {
         mono_ms.saturating_sub(self.mono_ahead_ms).saturating_mul(1000)
     }
 
+    /// When keepers kill what is in a slot.
+    pub fn kill_at_ms(&self, slot: SlotId) -> Option<u64> {
+        self.lease.iter().find(|it| it.slots.contains(slot)).map(|it| it.kill_at_mono_ms)
+    }
+
     /// Boot as the observer names it.
     pub fn name(&self) -> (NodeId, BootId) {
         (self.id.clone(), self.boot)
@@ -109,7 +116,7 @@ impl World {
             paused_until_us: 0,
             mono_ahead_ms: 0,
             programs: BTreeMap::new(),
-            lease: None,
+            lease: Vec::new(),
             streams: BTreeMap::new(),
             tick_at_us: None,
             registered_lost_until_us: 0,
@@ -133,7 +140,7 @@ impl World {
         host.run += 1;
         host.boot = boot;
         host.mono_ahead_ms = mono_ahead_ms;
-        host.lease = None;
+        host.lease.clear();
         host.leaving = Leaving::No;
         host.registered_lost_until_us = if is_lost { now_us + lost_us } else { 0 };
         host.paused_until_us = 0;
@@ -348,10 +355,13 @@ impl World {
                     self.send(me, Place::Manager(number), None, packet);
                 }
             }
-            NodeEffect::Lease { term_at_mono_ms, kill_at_mono_ms } => {
-                host.lease = Some((term_at_mono_ms, kill_at_mono_ms));
-                let at_us = host.us_of(kill_at_mono_ms);
-                self.queue.at(at_us, Event::Keeper(index, run));
+            NodeEffect::Lease { slots } => {
+                let kills: BTreeSet<u64> = slots.iter().map(|it| it.kill_at_mono_ms).collect();
+                let kills: Vec<u64> = kills.into_iter().map(|it| host.us_of(it)).collect();
+                host.lease = slots;
+                for at_us in kills {
+                    self.queue.at(at_us.max(now_us), Event::Keeper(index, run));
+                }
             }
             NodeEffect::BootAnew => {
                 self.trace.line(now_us, me, || "boots anew: it was declared lost".into());

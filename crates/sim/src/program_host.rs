@@ -6,7 +6,8 @@ use crate::network::Place;
 use crate::node_host::{Leaving, Program};
 use crate::world::{Event, Phase, ProgramStep, World};
 use rota_model::{Exit, Reason, SessionKey, Token};
-use rota_node::{Node, NodeInput, StopHow};
+use rota_node::{NodeInput, StopHow};
+use std::collections::BTreeSet;
 
 /// A start that takes longer than any run.
 const HANGS_US: u64 = 100_000_000_000;
@@ -122,7 +123,7 @@ impl World {
                 let Some(how) = program.stopping else { return };
                 let instance = program.instance;
                 host.programs.remove(&name);
-                let cause = self.stop_cause(index, how);
+                let cause = self.stop_cause(index, &key, how);
                 self.end_instance(instance, cause);
                 if instance.is_none() {
                     let detail = "it was stopped before it began".into();
@@ -155,12 +156,13 @@ impl World {
         }
     }
 
-    fn stop_cause(&self, index: usize, how: StopHow) -> EndCause {
+    fn stop_cause(&self, index: usize, key: &SessionKey, how: StopHow) -> EndCause {
         let host = self.nodes.get(index);
         if host.is_some_and(|it| it.leaving != Leaving::No) {
             return EndCause::Drained;
         }
-        let lease = host.and_then(|it| it.agent.as_ref()).map(Node::lease);
+        let slot = rota_ring::slot_of_session(key, self.setup.m);
+        let lease = host.and_then(|it| it.agent.as_ref()).map(|it| it.lease_of(slot));
         let over = lease.is_some_and(|it| it != rota_node::LeaseState::Valid);
         if is_of_lease(how) || over { EndCause::Lease } else { EndCause::Destroyed }
     }
@@ -229,12 +231,19 @@ impl World {
     pub fn on_keeper(&mut self, index: usize, run: u64) {
         let now_us = self.now_us();
         let Some(host) = self.nodes.get_mut(index).filter(|it| it.run == run) else { return };
-        let passed = host.lease.is_some_and(|(_, kill)| host.mono_ms(now_us) >= kill);
-        if !passed || host.agent.is_none() || self.plant_ignores_lease() {
+        let (m, now_ms) = (self.setup.m, host.mono_ms(now_us));
+        let is_over = |key: &SessionKey| {
+            let kill_at_ms = host.kill_at_ms(rota_ring::slot_of_session(key, m));
+            kill_at_ms.is_some_and(|it| now_ms >= it)
+        };
+        let over = host.programs.keys().filter(|(key, _)| is_over(key));
+        let over: BTreeSet<_> = over.cloned().collect();
+        if host.agent.is_none() || self.plant_ignores_lease() {
             return;
         }
         let Some(host) = self.nodes.get_mut(index) else { return };
-        let programs = std::mem::take(&mut host.programs);
+        let programs: Vec<_> =
+            host.programs.extract_if(.., |name, _| over.contains(name)).collect();
         if !programs.is_empty() {
             self.counters.fault(Fault::LeaseKill);
         }

@@ -181,6 +181,7 @@ async fn nodes_that_the_decisions_do_not_take_are_shown_to_nobody() {
     let node = |address: &str| NodeReg {
         node: NodeId::parse("n").unwrap(),
         boot: BootId(5),
+            unproven: None,
         address: address.to_owned(),
         pool: PoolName::default_pool(),
         places: 3,

@@ -20,7 +20,7 @@ pub use link::GuardianLink;
 
 use crate::clean;
 use crate::data_folder::LEASE_FILE;
-use crate::lease::{Lease, boottime_ms};
+use crate::lease::{Leases, boottime_ms};
 use crate::leftovers::{DATA_VARIABLE, session_folders};
 use crate::limits::remove_groups_of;
 use anyhow::Context;
@@ -62,12 +62,12 @@ pub fn run() -> anyhow::Result<()> {
 fn guard(data: &Path, lease_ms_max: u64) -> anyhow::Result<()> {
     // Nobody renews it any more. Without a lease that the node wrote nothing was started, or nothing may
     // run.
-    let lease = Lease::read_within(&data.join(LEASE_FILE), lease_ms_max);
-    let kill_at_ms = lease.map_or(0, |it| it.kill_at_ms);
+    let leases = Leases::read_within(&data.join(LEASE_FILE), lease_ms_max).unwrap_or_default();
     // Read once: a keeper that writes its file only now sees that its agent is gone, and ends.
     let folders = session_folders(data)?;
     let mut wards: Vec<Ward> = folders.into_iter().filter_map(Ward::of).collect();
     if !wards.is_empty() {
+        let kill_at_ms = leases.latest().map_or(0, |it| it.kill_at_ms);
         let lease_ms = kill_at_ms.saturating_sub(boottime_ms());
         tracing::warn!(
             sessions = wards.len(),
@@ -77,8 +77,7 @@ fn guard(data: &Path, lease_ms_max: u64) -> anyhow::Result<()> {
     }
     let mut round_ms = ROUND_MS.0;
     loop {
-        let is_over = boottime_ms() >= kill_at_ms;
-        wards.iter_mut().for_each(|it| it.look(is_over));
+        wards.iter_mut().for_each(|it| it.look(&leases));
         wards.retain(|it| !it.has_ended());
         let ending = wards.iter().any(Ward::is_ending);
         if ending {
@@ -88,7 +87,8 @@ fn guard(data: &Path, lease_ms_max: u64) -> anyhow::Result<()> {
         if wards.is_empty() {
             return Ok(());
         }
-        let pause = if ending { round_ms } else { kill_at_ms.saturating_sub(boottime_ms()) };
+        let next_ms = wards.iter().map(|it| it.kill_at_ms(&leases)).min().unwrap_or_default();
+        let pause = if ending { round_ms } else { next_ms.saturating_sub(boottime_ms()) };
         round_ms = if ending { (round_ms * 2).min(ROUND_MS.1) } else { ROUND_MS.0 };
         wait(&mut wards, pause.min(SLEEP_MS_MAX));
     }

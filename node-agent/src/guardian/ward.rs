@@ -1,6 +1,7 @@
 //! One session that a guardian looks after.
 
 use crate::keeper::order::{PIDS_FILE, Pids};
+use crate::lease::{Leases, boottime_ms};
 use crate::runtime::FOLDER_VARIABLE;
 use rota_daemon::processes::{self, Process, Stat};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
@@ -72,8 +73,14 @@ impl Ward {
         self.keeper = None;
     }
 
+    /// When the lease of its slot is over.
+    pub fn kill_at_ms(&self, leases: &Leases) -> u64 {
+        leases.of(self.pids.slot).map_or(0, |it| it.kill_at_ms)
+    }
+
     /// From here on it is to be ended here if the keeper is gone, or the lease.
-    pub fn look(&mut self, is_over: bool) {
+    pub fn look(&mut self, leases: &Leases) {
+        let is_over = boottime_ms() >= self.kill_at_ms(leases);
         if self.rounds.is_none() && (is_over || self.keeper.is_none()) {
             self.rounds = Some(0);
             let (folder, keeper_gone) = (self.folder.display(), self.keeper.is_none());

@@ -30,7 +30,7 @@ use family::Family;
 use launch::Launched;
 use order::{Cause, Command, LINE_BYTES_MAX, News, Order, PIDS_FILE, Pids};
 use rota_daemon::processes::Process;
-use rota_model::{Exit, RequestId};
+use rota_model::{Exit, RequestId, SlotId};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -86,7 +86,8 @@ pub fn run() -> anyhow::Result<()> {
 
 fn keep(order: &Order, input: Lines) -> Result<(), String> {
     let why = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
-    let mut pids = Pids::of_this_keeper(order.own.map(|it| it.user)).ok_or("cannot read /proc")?;
+    let mut pids = Pids::of_this_keeper(order.slot, order.own.map(|it| it.user))
+        .ok_or("cannot read /proc")?;
     pids.write(&order.folder).map_err(why("cannot write the pid file"))?;
     // From here on a later agent finds this keeper. One that died before could have been followed
     // by an agent that looked before the file was there.
@@ -95,10 +96,10 @@ fn keep(order: &Order, input: Lines) -> Result<(), String> {
     }
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(|error| format!("cannot become a subreaper: {error}"))?;
-    let lease = Lease::read_within(&order.lease, order.lease_ms_max)
+    let lease = Lease::read_within(&order.lease, order.slot, order.lease_ms_max)
         .map_err(why("cannot read the lease file"))?;
     if lease.term_at_ms <= boottime_ms() {
-        return Err("the node's lease has passed".to_owned());
+        return Err("the lease of its slot has passed".to_owned());
     }
     let output = |name: &str, wanted: Option<&str>| {
         let bounds = Bounds { max: order.output_bytes_max, reserve: order.disk_reserve_bytes };
@@ -129,6 +130,7 @@ fn keep(order: &Order, input: Lines) -> Result<(), String> {
         main_only: order.stop.main_only,
         lease_file: order.lease.clone(),
         lease_ms_max: order.lease_ms_max,
+        slot: order.slot,
         lease,
         grace_ms: order.grace_ms,
         ending: None,
@@ -245,6 +247,7 @@ struct Watch {
     main_only: bool,
     lease_file: PathBuf,
     lease_ms_max: u64,
+    slot: SlotId,
     lease: Lease,
     grace_ms: u64,
     ending: Option<Ending>,
@@ -378,7 +381,7 @@ impl Watch {
             return;
         }
         // A file that cannot be read, or believed, renews nothing.
-        if let Ok(lease) = Lease::read_within(&self.lease_file, self.lease_ms_max) {
+        if let Ok(lease) = Lease::read_within(&self.lease_file, self.slot, self.lease_ms_max) {
             self.lease = lease;
         }
         let now = boottime_ms();

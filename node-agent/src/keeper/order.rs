@@ -4,7 +4,7 @@
 
 use crate::limits::Bounds;
 use rota_daemon::processes::{self, Process};
-use rota_model::{Exit, RequestId, SessionKey, Token};
+use rota_model::{Exit, RequestId, SessionKey, SlotId, Token};
 use rota_node::class::{KillMode, ProgramClass, StopSignal};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde::{Deserialize, Serialize};
@@ -40,6 +40,8 @@ pub struct Order {
     pub grace_ms: u64,
     /// How it is asked to end.
     pub stop: Stop,
+    /// The session's slot: the lease of that is its own.
+    pub slot: SlotId,
     /// The node's lease file.
     pub lease: PathBuf,
     /// Most bytes kept of each of the two outputs.
@@ -172,14 +174,16 @@ pub struct Pids {
     pub program: Option<Process>,
     /// The session's own uid, from before the program is started: every process of it is the session's.
     pub user: Option<u32>,
+    /// The session's slot: the lease of that is its own.
+    pub slot: SlotId,
 }
 
 impl Pids {
-    /// This process as keeper of a session with that uid, without a program yet. `None` where there is no
+    /// This process as keeper of a session in that slot, with that uid, without a program yet. `None` where there is no
     /// `/proc`.
-    pub fn of_this_keeper(user: Option<u32>) -> Option<Self> {
+    pub fn of_this_keeper(slot: SlotId, user: Option<u32>) -> Option<Self> {
         let keeper = Process::of(i32::try_from(std::process::id()).ok()?)?;
-        Some(Self { machine_boot: processes::machine_boot(), keeper, program: None, user })
+        Some(Self { machine_boot: processes::machine_boot(), keeper, program: None, user, slot })
     }
 
     /// Replaces the file in one step.

@@ -35,6 +35,8 @@ pub struct StartOrder {
     pub token: Token,
     /// Which life.
     pub life: Stamp,
+    /// Its slot.
+    pub slot: SlotId,
     /// What to run.
     pub spec: SessionSpec,
     /// Not to be started later, on [`crate::lease::boottime_ms`].
@@ -131,6 +133,7 @@ impl Runtime {
                     key: order.key,
                     token: order.token,
                     life: order.life,
+                    slot: order.slot,
                     managers: order.managers,
                     request: order.request,
                 };

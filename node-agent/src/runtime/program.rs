@@ -86,6 +86,8 @@ pub struct ProgramSession {
     pub token: Token,
     /// Which life.
     pub life: Stamp,
+    /// Its slot.
+    pub slot: SlotId,
     /// Managers of the cluster as this node knows them, `host:port`.
     pub managers: Vec<String>,
     /// The class.
@@ -258,6 +260,7 @@ impl ProgramSession {
             cwd: work,
             grace_ms: self.program.grace_ms,
             stop: Stop::of(&self.program),
+            slot: self.slot,
             lease: self.settings.lease.clone(),
             output_bytes_max: self.settings.output_bytes_max,
             disk_reserve_bytes: self.settings.disk_reserve_bytes,

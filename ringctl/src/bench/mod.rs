@@ -3,7 +3,7 @@
 //! ```text
 //!   open, get            ─ load ─▶ the cluster at --endpoint
 //!   compare              ─ load ─▶ own cluster | bare echo, in turns
-//!   failover, dead-node, join, grow, memory, cold, hot, burst ──▶ own cluster
+//!   failover, dead-node, stall, join, grow, memory, cold, hot, burst ──▶ own cluster
 //! ```
 //!
 //! One load generator for all (closed loop, one thread, few connections), so that ratios compare
@@ -23,6 +23,7 @@ mod memory;
 mod packing;
 mod pulse;
 mod report;
+mod stall;
 mod target;
 mod usage;
 
@@ -45,6 +46,8 @@ pub enum BenchCommand {
     Failover(failover::FailoverArguments),
     /// Kill the agent of the fuller one of two nodes of a cluster of its own: how long do opens of new ids wait?
     DeadNode(dead_node::DeadNodeArguments),
+    /// Kill the config store and a manager of a cluster of its own: what ends in partitions that serve all the time?
+    Stall(stall::StallArguments),
     /// A join and a restore in a ring of its own under a light load: how long, how many bytes.
     Join(join::JoinArguments),
     /// Processor time of an open as the ring grows, in rings of its own.
@@ -87,6 +90,7 @@ pub async fn run(
         BenchCommand::Compare(it) => Box::pin(compare::run(it, out)).await,
         BenchCommand::Failover(it) => Box::pin(failover::run(it, out)).await,
         BenchCommand::DeadNode(it) => Box::pin(dead_node::run(it, out)).await,
+        BenchCommand::Stall(it) => Box::pin(stall::run(it, out)).await,
         BenchCommand::Join(it) => Box::pin(join::run(it, out)).await,
         BenchCommand::Grow(it) => Box::pin(grow::run(it, out)).await,
         BenchCommand::Memory(it) => Box::pin(memory::run(it, out)).await,

@@ -92,6 +92,7 @@ pub fn next_node(state: &ConfigState, id: &NodeId, node_state: NodeState, mark: 
         to: NodeReg {
             node: id.clone(),
             boot: BootId(mark),
+            unproven: None,
             address: "127.0.0.1:9".into(),
             pool: PoolName::default_pool(),
             places: 8,

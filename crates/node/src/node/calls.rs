@@ -18,7 +18,7 @@ pub(super) struct Attempt<'a> {
 
 impl Node {
     pub(super) fn on_call(&mut self, now: u64, stream: u64, message: ToNode) {
-        if self.lease.state() == LeaseState::Lost || !self.is_registered() {
+        if self.lease.is_lost() || !self.is_registered() {
             return;
         }
         let head = message.head().clone();
@@ -91,8 +91,12 @@ impl Node {
             (None, Some(never)) => Some(NodeAnswer::Dead(never)),
             (None, None) => self.too_old(attempt),
         };
-        let refusal = of_this_session.or_else(|| self.refuse_new(spec));
+        let refusal = of_this_session.or_else(|| self.refuse_new(slot, spec));
         if let Some(refusal) = refusal {
+            // A new owner has not granted anything yet, and mostly can by now.
+            if self.lease.state_of(slot, &self.config.timing) != LeaseState::Valid {
+                self.lease.renew_for_start(now, &self.config.timing);
+            }
             // Whatever was refused once stays refused: its manager may by now have gone elsewhere.
             let why = why_dead(&refusal);
             self.bury(now, attempt, why);
@@ -148,7 +152,7 @@ impl Node {
     }
 
     /// Why this node does not start any such session now.
-    fn refuse_new(&self, spec: &SessionSpec) -> Option<NodeAnswer> {
+    fn refuse_new(&self, slot: SlotId, spec: &SessionSpec) -> Option<NodeAnswer> {
         let never = |blame: Blame, detail: String| {
             Some(NodeAnswer::Dead(DeadToken::NeverStarted { blame, detail }))
         };
@@ -156,9 +160,10 @@ impl Node {
         if self.departure != Departure::Stays {
             return never(Blame::Node, format!("node {node} is leaving"));
         }
-        // What is started now would be killed at once.
-        if self.lease.state() != LeaseState::Valid {
-            return never(Blame::Node, format!("the lease of node {node} has run out"));
+        // What is started now would be killed at once, or its owner might count it as gone.
+        if self.lease.state_of(slot, &self.config.timing) != LeaseState::Valid {
+            let text = format!("no owner of slot {slot} has renewed the lease of node {node} there");
+            return never(Blame::Node, text);
         }
         if let Some(why) = &self.takes_none {
             return never(Blame::Node, format!("node {node} takes no session: {why}"));
@@ -231,7 +236,7 @@ impl Node {
             return;
         };
         self.bury(now, attempt, why.clone());
-        if self.lease.state() == LeaseState::Lost {
+        if self.lease.is_lost() {
             return;
         }
         for waiter in &live.waiters {

@@ -9,11 +9,11 @@ pub use scan::SCAN_PAGE_MAX;
 
 use crate::config::NodeConfig;
 use crate::dead::DeadTokens;
-use crate::fence::Fences;
 use crate::io::{NodeEffect, NodeInput};
-use crate::lease::{Lease, LeaseState};
+use crate::lease::{Lease, LeaseState, SlotLease};
 use crate::live::{Live, LiveSessions};
 use crate::outbox::{Outbox, Sender};
+use crate::slot_runs::SlotRuns;
 use rota_model::node_msg::{DeadToken, NodeLoad, Register, Renew};
 use rota_model::{
     ClassName, ClassText, Epoch, LoadLimit, ManagerNumber, NodeState, PoolName, Resources,
@@ -27,7 +27,7 @@ use std::sync::Arc;
 pub struct Node {
     config: Arc<NodeConfig>,
     /// `None` before the registration: no call is obeyed.
-    fences: Option<Fences>,
+    fences: Option<SlotRuns<Epoch>>,
     live: LiveSessions,
     dead: DeadTokens,
     outbox: Outbox,
@@ -101,7 +101,7 @@ impl Node {
             live: LiveSessions::default(),
             dead: DeadTokens::default(),
             outbox: Outbox::default(),
-            lease: Lease::new(),
+            lease: Lease::default(),
             departure: Departure::Stays,
             takes_none: None,
             epoch: Epoch(0),
@@ -143,13 +143,13 @@ impl Node {
             return None;
         }
         let lease = self.lease.wake_at(&self.config.timing);
-        let reports = self.outbox.next_due().filter(|_| self.lease.state() != LeaseState::Lost);
+        let reports = self.outbox.next_due().filter(|_| !self.lease.is_lost());
         let times = [lease, self.live.next_deadline(), reports, self.dead.next_expiry()];
         times.into_iter().flatten().min()
     }
 
     fn send_what_is_due(&mut self, now: u64) {
-        if self.lease.state() == LeaseState::Lost {
+        if self.lease.is_lost() {
             return;
         }
         let config = self.config.clone();
@@ -219,13 +219,18 @@ impl Node {
         &self.managers
     }
 
-    /// Where the lease stands, by the last input's time.
+    /// Where the lease stands, by the last input's time: it is there as long as that of any slot.
     pub fn lease(&self) -> LeaseState {
-        self.lease.state()
+        self.lease.state(&self.config.timing)
     }
 
-    /// When keepers are to end and to kill by themselves; `None` before the registration.
-    pub fn lease_deadlines(&self) -> Option<(u64, u64)> {
+    /// Where the lease of a slot stands, by the last input's time.
+    pub fn lease_of(&self, slot: SlotId) -> LeaseState {
+        self.lease.state_of(slot, &self.config.timing)
+    }
+
+    /// When keepers are to end and to kill by themselves; empty before the registration.
+    pub fn lease_deadlines(&self) -> Vec<SlotLease> {
         self.lease.deadlines(&self.config.timing)
     }
 

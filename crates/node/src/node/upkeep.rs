@@ -1,11 +1,11 @@
 //! What the clock and the lease make the node do.
 
 use super::{Departure, Node};
-use crate::fence::Fences;
 use crate::io::{NodeEffect, NodeInput, StopHow};
 use crate::lease::LeaseState;
 use crate::live::{Stage, StopCause};
-use rota_model::node_msg::{Registered, Renewed, ToldLimit};
+use crate::slot_runs::SlotRuns;
+use rota_model::node_msg::{Grant, Registered, Renewed, ToldLimit};
 use rota_model::{Epoch, ManagerNumber, SessionKey, Token};
 
 impl Node {
@@ -23,7 +23,7 @@ impl Node {
                 None
             }
             NodeInput::Reached => {
-                self.lease.reached(now);
+                self.lease.reached(now, &self.config.timing);
                 None
             }
             NodeInput::Call { .. }
@@ -41,33 +41,42 @@ impl Node {
     }
 
     fn on_registered(&mut self, now: u64, sent_ms: u64, registered: Registered) {
-        if self.lease.state() == LeaseState::Lost {
+        if self.lease.is_lost() {
             return;
         }
-        let fences = self.fences.get_or_insert_with(|| Fences::new(registered.m));
-        for (range, pe) in registered.fences {
-            fences.raise(range, pe);
+        let is_first = self.fences.is_none();
+        let fences = self.fences.get_or_insert_with(|| SlotRuns::new(registered.m));
+        for (range, pe) in &registered.fences {
+            fences.raise(*range, *pe);
         }
         self.learn_managers(registered.epoch, registered.managers);
-        self.grant(now, sent_ms);
+        self.lease.register(now, registered.m);
+        if is_first {
+            // Whoever owns anything counts from when it sees this boot, which is later.
+            let grants: Vec<Grant> =
+                registered.fences.iter().map(|(range, pe)| Grant { range: *range, pe: *pe }).collect();
+            self.grant(now, sent_ms, &grants);
+            self.lease.renew_at_once(now);
+        }
     }
 
     fn on_renewed(&mut self, now: u64, sent_ms: u64, renewed: Renewed) {
         match renewed {
-            Renewed::Granted { epoch, managers, load_limit } => {
+            Renewed::Heard { epoch, managers, load_limit, grants, more } => {
                 self.load_limit = match load_limit {
                     ToldLimit::Nothing => self.load_limit,
                     ToldLimit::AsStarted => self.config.load_limit,
                     ToldLimit::Of(limit) => limit,
                 };
+                let is_known = |it: &(ManagerNumber, String)| {
+                    self.managers.iter().any(|(number, _)| *number == it.0)
+                };
+                let has_new = epoch >= self.epoch && !managers.iter().all(is_known);
                 self.learn_managers(epoch, managers);
-                self.grant(now, sent_ms);
-            }
-            Renewed::NotJudge { judge, epoch, managers } => {
-                let was_asked = self.managers.iter().any(|(number, _)| *number == judge);
-                self.learn_managers(epoch, managers);
-                // A judge that came up since: a whole interval without it is most of the lease.
-                if !was_asked && self.managers.iter().any(|(number, _)| *number == judge) {
+                self.grant(now, sent_ms, &grants);
+                // What one owns that came up since was not granted by anybody: a whole interval without it is
+                // most of the lease.
+                if more || has_new {
                     self.lease.retry_soon(now, sent_ms, &self.config.timing);
                 }
             }
@@ -95,11 +104,10 @@ impl Node {
         }
     }
 
-    fn grant(&mut self, now: u64, sent_ms: u64) {
-        if self.lease.grant(now, sent_ms, &self.config.timing)
-            && let Some((term_at_mono_ms, kill_at_mono_ms)) = self.lease_deadlines()
-        {
-            self.effects.push(NodeEffect::Lease { term_at_mono_ms, kill_at_mono_ms });
+    fn grant(&mut self, now: u64, sent_ms: u64, grants: &[Grant]) {
+        let Some(fences) = &self.fences else { return };
+        if self.lease.grant((now, sent_ms), grants, fences, &self.config.timing) {
+            self.effects.push(NodeEffect::Lease { slots: self.lease_deadlines() });
             if self.lease.had_missed() {
                 self.outbox.hurry();
             }
@@ -109,11 +117,7 @@ impl Node {
     /// Does what the time asks for.
     pub(super) fn upkeep(&mut self, now: u64) {
         if self.lease.advance(now, &self.config.timing) {
-            match self.lease.state() {
-                LeaseState::Term => self.stop_all(now, StopHow::Term, StopCause::LeaseOver),
-                LeaseState::Kill => self.stop_all(now, StopHow::Kill, StopCause::LeaseOver),
-                LeaseState::None | LeaseState::Valid | LeaseState::Lost => {}
-            }
+            self.stop_without_lease(now);
         }
         // Each stop leaves a deadline behind that is later, or none.
         while let Some((key, token)) = self.live.overdue(now) {
@@ -129,6 +133,22 @@ impl Node {
         if self.departure == Departure::Stays {
             self.departure = Departure::Leaving;
             self.stop_all(now, StopHow::Class, StopCause::Leaving);
+        }
+    }
+
+    /// Ends what has no lease any more.
+    fn stop_without_lease(&mut self, now: u64) {
+        let timing = &self.config.timing;
+        let over = self.live.after(None).filter_map(|(key, live)| {
+            let how = match self.lease.state_of(live.slot, timing) {
+                LeaseState::Term => StopHow::Term,
+                LeaseState::Kill => StopHow::Kill,
+                LeaseState::None | LeaseState::Valid | LeaseState::Lost => return None,
+            };
+            Some((key.clone(), live.token, how))
+        });
+        for (key, token, how) in over.collect::<Vec<_>>() {
+            self.stop(now, (&key, token), how, StopCause::LeaseOver);
         }
     }
 
@@ -153,7 +173,11 @@ impl Node {
             // The runtime counts it, too; here it tells whether a later one is earlier.
             StopHow::Within(ms) => Some(now.saturating_add(ms)),
             // The lease may be renewed meanwhile; the kill follows all the same.
-            StopHow::Term => self.lease_deadlines().map(|(_, kill_at)| kill_at),
+            StopHow::Term => {
+                let slot = self.live.of(key, token).map(|it| it.slot);
+                let lease = slot.and_then(|it| self.lease.deadlines_of(it, &self.config.timing));
+                lease.map(|(_, kill_at)| kill_at)
+            }
             // The runtime counts the class's grace.
             StopHow::Class | StopHow::Kill => None,
         };
@@ -181,7 +205,7 @@ impl Node {
         if self.live.len() > 0 {
             return;
         }
-        if self.lease.state() == LeaseState::Lost {
+        if self.lease.is_lost() {
             if self.departure != Departure::Retired {
                 self.departure = Departure::Retired;
                 self.effects.push(NodeEffect::BootAnew);

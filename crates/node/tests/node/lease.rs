@@ -2,9 +2,9 @@
 
 use crate::world::*;
 use rota_model::node_msg::{Blame, DeadToken, NodeAnswer, ReportEvent};
-use rota_model::node_msg::{Renewed, ToNode, ToldLimit};
+use rota_model::node_msg::{NodeCall, Renewed, ToNode, ToldLimit};
 use rota_model::{BootId, Epoch, ManagerNumber, Reason};
-use rota_node::{LeaseState, NodeEffect, NodeInput, StopHow};
+use rota_node::{LeaseState, NodeEffect, NodeInput, SlotLease, StopHow};
 
 fn renews(effects: &[NodeEffect]) -> Vec<u64> {
     let mut sent = Vec::new();
@@ -20,13 +20,22 @@ fn answered(world: &mut World, sent_mono_ms: u64, renewed: Renewed) -> Vec<NodeE
     world.give(NodeInput::Renewed { boot: BOOT, sent_mono_ms, renewed })
 }
 
+/// The lease of these slots, if that was sent then.
+fn slots(first: u32, last: u32, sent_ms: u64) -> SlotLease {
+    let (term_at_mono_ms, kill_at_mono_ms) = (sent_ms + 8_000, sent_ms + 12_000);
+    SlotLease { slots: range(first, last), term_at_mono_ms, kill_at_mono_ms }
+}
+
+fn lease(sent_ms: u64) -> NodeEffect {
+    NodeEffect::Lease { slots: vec![slots(0, M - 1, sent_ms)] }
+}
+
 #[test]
 fn a_registration_starts_the_lease_and_the_renewals() {
     let mut world = World::unregistered(config());
     let effects =
         world.give(NodeInput::Registered { sent_mono_ms: 900, registered: registered(1) });
-    let lease = NodeEffect::Lease { term_at_mono_ms: 8_900, kill_at_mono_ms: 12_900 };
-    assert_eq!(effects[0], lease);
+    assert_eq!(effects[0], lease(900));
     let NodeEffect::Renew { sent_mono_ms: 1_000, renew, managers } = &effects[1] else {
         panic!("{effects:?}");
     };
@@ -38,7 +47,7 @@ fn a_registration_starts_the_lease_and_the_renewals() {
 fn renewals_go_out_at_every_interval_and_sooner_while_nobody_grants_them() {
     let mut world = World::registered();
     assert_eq!(renews(&world.pass(9_000, true)), [4_000, 7_000, 10_000]);
-    // The judge hangs.
+    // The owners hang.
     assert_eq!(renews(&world.pass(5_500, false)), [13_000, 14_000, 15_000]);
     world.grant(15_000);
     assert_eq!(renews(&world.pass(5_500, true)), [18_000, 21_000]);
@@ -60,10 +69,9 @@ fn the_lease_counts_from_when_the_granted_renewal_was_sent() {
     let mut world = World::registered();
     world.pass(3_500, false);
     let effects = world.grant(4_000);
-    let lease = NodeEffect::Lease { term_at_mono_ms: 12_000, kill_at_mono_ms: 16_000 };
-    assert_eq!(effects, [lease]);
+    assert_eq!(effects, [lease(4_000)]);
     assert_eq!(world.grant(3_000), vec![], "an older grant does not move it back");
-    assert_eq!(world.node.lease_deadlines(), Some((12_000, 16_000)));
+    assert_eq!(world.node.lease_deadlines(), [slots(0, M - 1, 4_000)]);
 }
 
 #[test]
@@ -130,7 +138,8 @@ fn nothing_is_started_without_a_lease_and_the_refusal_is_definite() {
     world.pass(8_000, false);
     let refused = world.create("a", token(1, 1));
     let why = answer(&refused);
-    let detail = "the lease of node n0 has run out".to_owned();
+    let slot = slot(&key("a"));
+    let detail = format!("no owner of slot {slot} has renewed the lease of node n0 there");
     let expected = DeadToken::NeverStarted { blame: Blame::Node, detail };
     assert_eq!(why, NodeAnswer::Dead(expected));
     world.grant(world.now);
@@ -139,7 +148,7 @@ fn nothing_is_started_without_a_lease_and_the_refusal_is_definite() {
 }
 
 #[test]
-fn a_manager_that_cannot_judge_yet_is_asked_again_soon() {
+fn a_manager_that_cannot_grant_yet_is_asked_again_soon() {
     let mut world = World::registered();
     let sent = world.now;
     answered(&mut world, sent, Renewed::NotServing);
@@ -149,7 +158,7 @@ fn a_manager_that_cannot_judge_yet_is_asked_again_soon() {
     answered(&mut world, 4_000, Renewed::NotServing);
     assert_eq!(renews(&world.pass(500, false)), [4_300]);
 
-    // The judge's grant makes early repetitions needless, whoever else is not ready.
+    // When all is granted, early repetitions are needless, whoever else is not ready.
     answered(&mut world, 4_300, Renewed::NotServing);
     world.grant(4_300);
     answered(&mut world, 4_300, Renewed::NotServing);
@@ -157,44 +166,95 @@ fn a_manager_that_cannot_judge_yet_is_asked_again_soon() {
     assert_eq!(renews(&world.pass(1, false)), [7_300]);
 }
 
+fn heard(epoch: u64, managers: Vec<(ManagerNumber, String)>, more: bool) -> Renewed {
+    let (epoch, load_limit, grants) = (Epoch(epoch), ToldLimit::Nothing, vec![]);
+    Renewed::Heard { epoch, managers, load_limit, grants, more }
+}
+
 #[test]
-fn a_judge_that_came_up_since_the_last_round_is_asked_at_once() {
+fn a_manager_that_came_up_since_the_last_round_is_asked_at_once() {
     let mut world = World::registered();
     assert_eq!(renews(&world.pass(3_000, false)), [4_000]);
-    let judge = ManagerNumber(77);
-    let managers = vec![(judge, "m77:1".to_owned())];
-    let elsewhere = Renewed::NotJudge { judge, epoch: Epoch(9), managers };
-    answered(&mut world, 4_000, elsewhere.clone());
-    assert_eq!(renews(&world.pass(500, false)), [4_300], "a round without the judge counts little");
-    answered(&mut world, 4_300, elsewhere);
-    assert_eq!(renews(&world.pass(999, false)), [5_300], "the judge was asked this time");
+    let news = heard(9, vec![(ManagerNumber(77), "m77:1".to_owned())], false);
+    answered(&mut world, 4_000, news.clone());
+    assert_eq!(renews(&world.pass(500, false)), [4_300], "a round without an owner counts little");
+    answered(&mut world, 4_300, news);
+    assert_eq!(renews(&world.pass(999, false)), [5_300], "it was asked this time");
 }
 
 #[test]
 fn managers_are_learned_from_the_newest_view_only() {
     let mut world = World::registered();
     let list = |number: u32| vec![(ManagerNumber(number), format!("m{number}:1"))];
-    let judge = ManagerNumber(3);
-    let news =
-        |epoch, number| Renewed::NotJudge { judge, epoch: Epoch(epoch), managers: list(number) };
-    answered(&mut world, 1_000, news(5, 5));
-    answered(&mut world, 1_000, news(4, 4));
+    answered(&mut world, 1_000, heard(5, list(5), false));
+    answered(&mut world, 1_000, heard(4, list(4), false));
     assert_eq!(world.node.managers(), list(5));
-    let nobody =
-        Renewed::Granted { epoch: Epoch(6), managers: vec![], load_limit: ToldLimit::Nothing };
-    answered(&mut world, 1_000, nobody);
+    answered(&mut world, 1_000, heard(6, vec![], false));
     assert_eq!(world.node.managers(), list(5), "an empty list would leave nobody to ask");
 }
 
 #[test]
-fn not_being_the_judge_renews_nothing() {
+fn a_manager_that_owns_nothing_renews_nothing() {
     let mut world = World::registered();
     world.run("a", token(1, 1));
     world.pass(7_000, false);
-    let judge = ManagerNumber(9);
-    let elsewhere = Renewed::NotJudge { judge, epoch: Epoch(1), managers: vec![] };
-    answered(&mut world, 7_000, elsewhere);
+    answered(&mut world, 7_000, heard(1, vec![], false));
     assert_eq!(stops(&world.pass(1_000, false)).len(), 1);
+}
+
+#[test]
+fn each_owner_grants_its_own_slots_and_what_nobody_grants_ends_alone() {
+    let mut world = World::registered();
+    let (a, b) = (slot(&key("a")), slot(&key("b")));
+    assert_ne!(a, b);
+    world.run("a", token(1, 1));
+    world.run("b", token(1, 2));
+    world.pass(6_000, false);
+    let effects = world.grant_to(7_000, &[(range(a.0, a.0), 1)]);
+    let [NodeEffect::Lease { slots: told }] = &effects[..] else { panic!("{effects:?}") };
+    assert!(told.contains(&slots(a.0, a.0, 7_000)), "{told:?}");
+    assert!(told.iter().any(|it| it.slots.contains(b) && it.term_at_mono_ms == 9_000), "{told:?}");
+    assert_eq!(stops(&world.pass(2_000, false)), [("b".to_owned(), StopHow::Term)]);
+    let leases = |world: &World| [world.node.lease_of(a), world.node.lease_of(b)];
+    assert_eq!(leases(&world), [LeaseState::Valid, LeaseState::Term]);
+    assert_eq!(world.node.lease(), LeaseState::Valid, "of any slot");
+    assert!(never(&answer(&world.create("f", token(1, 3)))), "f lies where b does");
+    assert_eq!(starts(&world.create("e", token(1, 4))), 1, "e lies where a does");
+    assert_eq!(stops(&world.pass(4_000, false)), [("b".to_owned(), StopHow::Kill)]);
+}
+
+#[test]
+fn a_slot_that_has_another_owner_now_is_not_granted_by_the_one_before() {
+    let mut world = World::registered();
+    let (a, b) = (slot(&key("a")), slot(&key("b")));
+    world.run("a", token(1, 1));
+    world.run("b", token(1, 2));
+    world.pass(6_000, false);
+    let split = ToNode::Scan {
+        head: NodeCall { range: range(b.0, b.0), ..world.head(5) },
+        after: None,
+        limit: 1,
+    };
+    world.call(split);
+    world.grant_to(7_000, &[(range(4, 3), 4)]);
+    let term = |world: &World, slot| {
+        let of = world.node.lease_deadlines();
+        of.into_iter().find(|it| it.slots.contains(slot)).map(|it| it.term_at_mono_ms)
+    };
+    assert_eq!([term(&world, a), term(&world, b)], [Some(15_000), Some(9_000)]);
+    world.grant_to(7_000, &[(range(b.0, b.0), 5)]);
+    assert_eq!(term(&world, b), Some(15_000));
+}
+
+#[test]
+fn a_start_that_wants_a_lease_makes_the_node_ask_its_owner_at_once() {
+    let mut world = World::registered();
+    world.pass(8_000, false);
+    world.grant_to(9_000, &[(range(8, 8), 1)]);
+    world.pass(500, false);
+    let asked = renews(&world.create("a", token(1, 1)));
+    assert_eq!(asked.len(), 1, "{asked:?}");
+    assert_eq!(renews(&world.create("b", token(1, 2))).len(), 0, "it was just asked");
 }
 
 #[test]

@@ -145,7 +145,8 @@ impl Witness {
         assert!(!self.refused.contains(&(key.clone(), token)), "{key} {token} was refused before");
         let other = self.running.insert(key.clone(), token);
         assert_eq!(other, None, "two live tokens of {key}");
-        assert_eq!(world.node.lease(), LeaseState::Valid, "started without a lease");
+        let slot = crate::world::slot(key);
+        assert_eq!(world.node.lease_of(slot), LeaseState::Valid, "started without a lease");
     }
 
     fn on_answer(&mut self, call: u64, answer: &NodeAnswer) {

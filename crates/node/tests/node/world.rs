@@ -1,8 +1,8 @@
 //! A node with a clock, and short ways to talk to it.
 
 use rota_model::node_msg::{
-    DeadToken, FromNode, NodeAnswer, NodeCall, Registered, ReportEvent, ScanItem, SlotRange,
-    ToNode, ToldLimit,
+    DeadToken, FromNode, Grant, NodeAnswer, NodeCall, Registered, Renewed, ReportEvent, ScanItem,
+    SlotRange, ToNode, ToldLimit,
 };
 use rota_model::*;
 use rota_node::{
@@ -115,10 +115,18 @@ impl World {
     }
 
     pub fn grant(&mut self, sent_mono_ms: u64) -> Vec<NodeEffect> {
-        let renewed = rota_model::node_msg::Renewed::Granted {
+        self.grant_to(sent_mono_ms, &[(range(4, 3), 1)])
+    }
+
+    /// The owners of these ranges grant what was sent at that time, under these epochs.
+    pub fn grant_to(&mut self, sent_mono_ms: u64, ranges: &[(SlotRange, u64)]) -> Vec<NodeEffect> {
+        let grants = ranges.iter().map(|(range, pe)| Grant { range: *range, pe: Epoch(*pe) });
+        let renewed = Renewed::Heard {
             epoch: Epoch(1),
             managers: vec![],
             load_limit: self.load_limit,
+            grants: grants.collect(),
+            more: false,
         };
         self.give(NodeInput::Renewed { boot: BOOT, sent_mono_ms, renewed })
     }

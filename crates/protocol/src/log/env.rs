@@ -4,7 +4,9 @@ use crate::documents::documents_env::DocumentsEnv;
 use crate::log::internal::InternalRequests;
 use crate::log::origin::Origin;
 use crate::nodes::calls::{CALLS_MAX, CallFor, FAILURE_CHARS_MAX, Fleet};
+use crate::nodes::granted::Granted;
 use crate::nodes::registry::{FailedOrder, Nodes};
+use crate::nodes::renewals::Renewals;
 use crate::ports::bodies::{Bodies, NoBodies};
 use crate::ports::io::Effect;
 use crate::ports::note::{Note, SessionEnd, Transition};
@@ -14,7 +16,7 @@ use rota_docstore::AHEAD_MS_MAX;
 use rota_messages::{DiskWrite, Doc, DocKey, Envelope, Message, OpResult};
 use rota_model::node_msg::ToNode;
 use rota_model::{
-    Epoch, ManagerNumber, MemberId, NodeId, Now, PoolName, SessionRecord, SessionState, Stamp,
+    BootId, Epoch, ManagerNumber, MemberId, NodeId, Now, PoolName, SessionRecord, SessionState, Stamp,
 };
 use rota_ring::{NodeReg, View};
 use std::collections::BTreeMap;
@@ -69,6 +71,10 @@ pub(crate) struct Env {
     pub nodes: Nodes,
     /// What was asked of nodes, and of those who start them.
     pub fleet: Fleet,
+    /// What was granted to nodes.
+    pub granted: Granted,
+    /// Renewals that wait.
+    pub renewals: Renewals,
     /// What operations on documents need.
     pub documents_env: DocumentsEnv,
     /// What records of sessions fill at this manager.
@@ -145,6 +151,8 @@ impl Env {
             view: None,
             nodes,
             fleet: Fleet::default(),
+            granted: Granted::default(),
+            renewals: Renewals::default(),
             documents_env,
             session_bytes: 0,
             bodies: Arc::new(NoBodies),
@@ -324,16 +332,29 @@ impl Env {
         self.effects.push(Effect::Note(Note { transition, part, text, end }));
     }
 
-    /// What was asked about an entry that is no more stands in this one, or is never written.
-    pub fn forget_verdicts(&mut self, nodes: &BTreeMap<NodeId, NodeReg>) {
-        let is_there =
-            |node: &NodeId, revision: u64| nodes.get(node).map(|it| it.revision) == Some(revision);
-        self.fleet.loss_verdicts.retain(|node, revision| is_there(node, *revision));
+    /// When the owner of a partition takes what ran there on a boot for over: at once when that is proved, and else
+    /// when what it granted is. `None` while the boot is not shut out, or this manager does not own the partition.
+    pub fn over_at(&self, part: ManagerNumber, node: &NodeId, boot: BootId) -> Option<u64> {
+        if self.nodes.is_proved_over(node, boot) {
+            return Some(0);
+        }
+        let since_ms = self.granted.counts_from(part, node, boot)?;
+        let is_shut_out = self.nodes.is_over(node, boot);
+        is_shut_out.then(|| since_ms.saturating_add(self.config.timing.node_lost_ms))
     }
 
-    /// Whether this registration of a node may still be declared lost by a word of this manager.
-    pub fn may_be_declared_lost(&self, reg: &NodeReg) -> bool {
-        self.fleet.loss_verdicts.get(&reg.node) == Some(&reg.revision)
+    /// Whether nothing of a boot runs in that partition any more, as its owner knows.
+    pub fn is_over(&self, part: ManagerNumber, node: &NodeId, boot: BootId) -> bool {
+        self.over_at(part, node, boot).is_some_and(|at| at <= self.now.mono_ms)
+    }
+
+    /// Whether nothing can run in that partition that its owner cannot ask for: its predecessors may have granted
+    /// something to a boot that was shut out since.
+    pub fn has_outwaited(&self, part: ManagerNumber) -> bool {
+        let since_ms = self.granted.owns_since(part);
+        let over_ms = since_ms.map(|it| it.saturating_add(self.config.timing.node_lost_ms));
+        over_ms.is_some_and(|it| it <= self.now.mono_ms)
+            || !self.nodes.reg.values().any(NodeReg::may_outlive)
     }
 
     pub fn suspect(&mut self, member: MemberId) {

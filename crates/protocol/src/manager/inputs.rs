@@ -7,6 +7,7 @@ use crate::manager::restart;
 use crate::membership::leave::is_for_the_last_calls;
 use crate::membership::standing::Standing;
 use crate::membership::state::{FailureDetector, Membership, Orders, RingProgress, ViewChanges};
+use crate::node_lease::reply::{give_up_renewals, renewal_arrives};
 use crate::node_lease::state::Renewal;
 use crate::nodes::calls::NodesWanted;
 use crate::partition::led::Led;
@@ -20,7 +21,6 @@ use rota_docstore::{Checker, FieldError, Operations, Schema};
 use rota_messages::{Disk, Envelope, Message, OpResult};
 use rota_model::node_msg::Renew;
 use rota_model::{ManagerNumber, MemberId, Now};
-use rota_ring::slot_of_node;
 use std::sync::Arc;
 
 /// Between ticks while something waits, and while nothing does.
@@ -315,6 +315,8 @@ impl Manager {
             self.carry_out(here);
         }
         self.env.nodes.on_tick(now);
+        self.env.granted.forget(self.env.config.timing.node_lost_ms, now);
+        give_up_renewals(&mut self.env);
         self.env.fleet.calls.retain(|_, call| call.until_ms > now);
         if self.membership.standing == Standing::Inside {
             self.detector.tick_peers(&mut self.env, &mut self.parts);
@@ -386,21 +388,22 @@ impl Manager {
         effects
     }
 
+    /// A node's sign of life. Each partition that this manager owns grants what is its own.
     pub(crate) fn on_renew(&mut self, call: u64, renew: Renew) {
-        let Renew { node, boot, load, .. } = &renew;
-        if self.env.nodes.reg.get(node).is_some_and(|reg| reg.boot == *boot) {
-            self.env.nodes.on_load(node, *boot, *load);
-            self.env.nodes.on_heard(node, *boot, self.env.now.mono_ms);
+        let Renew { node, boot, load, .. } = renew.clone();
+        if self.env.nodes.reg.get(&node).is_some_and(|reg| reg.boot == boot) {
+            self.env.nodes.on_load(&node, boot, load);
+            self.env.nodes.on_heard(&node, boot, self.env.now.mono_ms);
         }
-        let view = self.env.view.clone().filter(|_| self.membership.standing == Standing::Inside);
-        let part = view.map(|view| view.part_of(slot_of_node(node, view.m)).0);
-        let until_ms = self.env.now.mono_ms + self.env.config.timing.renew_ms;
-        match part.and_then(|number| self.parts.led(&number, &mut self.env)) {
-            Some(mut led) => {
-                let renewal = Renewal { call, renew, until_ms };
-                led.residents.leases.on_renew(&mut led.at, renewal);
+        let inside = self.membership.standing == Standing::Inside;
+        let parts = if inside { self.parts.led_numbers() } else { Vec::new() };
+        if !renewal_arrives(&mut self.env, call, renew, parts.len()) {
+            return;
+        }
+        for number in parts {
+            if let Some(led) = self.parts.led(&number, &mut self.env) {
+                led.residents.leases.on_renew(Renewal { call, node: node.clone(), boot });
             }
-            None => crate::node_lease::reply::not_judge(&mut self.env, call, &renew.node),
         }
     }
 

@@ -108,6 +108,7 @@ impl Manager {
     pub fn waits(&self, now_ms: u64) -> Vec<Wait> {
         let mut waits = vec![
             Wait::new("client requests", now_ms, self.router.deadlines()),
+            Wait::new("renewals", now_ms, self.env.renewals.deadlines()),
             Wait::new("orders", now_ms, self.orders.order_deadlines()),
             Wait::new("orders about nodes", now_ms, self.orders.node_order_deadlines()),
             Wait::new(
@@ -206,7 +207,8 @@ impl Env {
             self.store.refresh,
             self.store.is_away,
             &self.store.suspects,
-            &self.fleet.loss_verdicts,
+            &self.granted,
+            &self.renewals,
         )
             .hash(into);
         (&self.store.reads_wanted, &self.fleet.wanted, &self.fleet.orders, self.unwritten())

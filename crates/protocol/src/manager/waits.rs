@@ -12,7 +12,6 @@ impl Leader {
     pub(crate) fn waits(&self, env: &Env, log: &Log, now_ms: u64) -> Vec<Wait> {
         let deadlines = self.inbox.live.values().map(|asked| asked.deadline_ms);
         let mut waits = vec![Wait::new("requests at the owner", now_ms, deadlines)];
-        waits.push(Wait::new("renewals", now_ms, self.residents.leases.deadlines()));
         // A wait of a request ends with the request: one that is gone should wait nowhere.
         let nowhere = |table, origins: Vec<&crate::log::origin::Origin>| {
             let left = origins.into_iter().filter(|it| !self.inbox.live.contains_key(it));

@@ -30,8 +30,6 @@ impl Manager {
             return;
         };
         self.env.view = Some(view.clone());
-        // What was asked under an earlier View stands in this state, or is never written.
-        self.env.fleet.loss_verdicts.clear();
         self.detector.share_with(view.neighbours(self.env.config.number));
         self.progress.under_way.on_view(view, self.env.now.mono_ms);
         if view.transition.is_some() && view.has_arrived(self.env.config.number) {
@@ -78,7 +76,6 @@ impl Manager {
             }
         }
         self.env.nodes.seen.retain(|node, _| state.nodes.contains_key(node));
-        self.env.forget_verdicts(&state.nodes);
         if state.epoch() <= self.env.epoch() {
             for part in self.parts.awake_mut() {
                 part.nodes_changed(&mut self.env);

@@ -4,7 +4,7 @@ use crate::membership::waiting::{Waiting, WaitingNode};
 use crate::ports::note::Transition;
 use rota_messages::Ordered;
 use rota_model::node_msg::Register;
-use rota_model::{ManagerNumber, MemberId, NodeId};
+use rota_model::{ManagerNumber, MemberId};
 use rota_ring::NodeReg;
 
 /// What a compare-and-set is for.
@@ -26,7 +26,8 @@ pub(crate) enum Purpose {
         register: Register,
         tries: u32,
     },
-    Verdict(NodeId),
+    /// A node is lost.
+    Verdict,
     /// A node that has been gone for long is forgotten.
     Forget,
 }
@@ -41,7 +42,7 @@ impl Purpose {
             | Purpose::Order(..) => true,
             Purpose::NodeOrder(..)
             | Purpose::Register { .. }
-            | Purpose::Verdict(_)
+            | Purpose::Verdict
             | Purpose::Forget => false,
         }
     }

@@ -17,7 +17,7 @@ const REGISTER_TRIES: u32 = 5;
 impl Manager {
     /// Writes a node's new boot.
     pub(crate) fn register(&mut self, call: u64, register: Register, tries: u32) {
-        // A program that outlives the verdict over its node would run beside its successor, and a Create
+        // A program that outlives what its owner granted would run beside its successor, and a Create
         // that outlives what the node remembers of its end would start it again.
         let timing = &self.env.config.timing;
         let lost = ("the managers' node_lost_ms", timing.node_lost_ms);
@@ -68,6 +68,7 @@ impl Manager {
         let to = NodeReg {
             node: register.node.clone(),
             boot: register.boot,
+            unproven: before.and_then(|it| it.unproven_after(register.boot, &register.ended_boots)),
             address: register.address.clone(),
             pool: register.pool.clone(),
             places: register.offers.places,
@@ -128,7 +129,7 @@ impl Env {
 impl Manager {
     /// Declares the next silent node lost.
     pub(crate) fn drive_verdicts(&mut self) {
-        let under_way = self.changes.asked.values().any(|it| matches!(it, Purpose::Verdict(_)));
+        let under_way = self.changes.asked.values().any(|it| matches!(it, Purpose::Verdict));
         if self.membership.standing != Standing::Inside || under_way {
             return;
         }
@@ -137,9 +138,8 @@ impl Manager {
             let mut led = part.led(env)?;
             led.residents.leases.verdict(&mut led.at)
         });
-        let node = verdict.as_ref().and_then(|it| it.node.as_ref()).map(|it| it.to.node.clone());
-        if let (Some(change), Some(node)) = (verdict, node) {
-            self.ask_view(Purpose::Verdict(node), change);
+        if let Some(change) = verdict {
+            self.ask_view(Purpose::Verdict, change);
         }
         self.forget_nodes();
     }

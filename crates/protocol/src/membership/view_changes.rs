@@ -55,7 +55,7 @@ impl Manager {
                     Purpose::TakeOut(..)
                     | Purpose::Part(..)
                     | Purpose::Release(_)
-                    | Purpose::Verdict(_)
+                    | Purpose::Verdict
                     | Purpose::Forget => {}
                 }
             }
@@ -109,7 +109,7 @@ impl Manager {
                 self.adopt(state);
                 return self.env.reply_registered(call, state);
             }
-            Purpose::Verdict(_) | Purpose::Forget => {}
+            Purpose::Verdict | Purpose::Forget => {}
         }
         self.adopt(state);
     }
@@ -130,16 +130,9 @@ impl Manager {
             Purpose::Register { call, register, tries } => {
                 self.register(call, register, tries + 1);
             }
-            // Neither this one nor an earlier one about the same entry can be written any more; but of what
-            // is not followed nobody knows what it says.
-            Purpose::Verdict(node) => {
-                if self.changes.refused.is_none() {
-                    self.env.fleet.loss_verdicts.remove(&node);
-                }
-            }
             Purpose::Order(waiting, _) => self.orders.on_order_conflict(*waiting),
             Purpose::NodeOrder(waiting, _) => self.on_node_order_conflict(*waiting),
-            Purpose::TakeOut(..) | Purpose::Release(_) | Purpose::Forget => {}
+            Purpose::TakeOut(..) | Purpose::Release(_) | Purpose::Verdict | Purpose::Forget => {}
         }
     }
 

@@ -1,17 +1,18 @@
-//! The judge of a node: the owner of the node's slot. It answers renewals only after a confirm
-//! round begun after they arrived, counts the full time from its own beginning, and declares LOST
-//! by a compare-and-set that fails when the View has changed.
+//! Leases of nodes. Every owner grants what a node has in its partition, after a confirm round begun after the renewal
+//! arrived. The owner of the node's slot is its judge, too: it counts the full time from its own beginning, and
+//! declares LOST by a compare-and-set that fails when the View has changed. That shuts the boot out. What ran
+//! there is over for each owner when its own grant is ([`crate::nodes::granted`]).
 
 use crate::log::at::At;
 use crate::log::env::Env;
 use crate::log::lead::Phase;
 use crate::log::resident::{Resident, RoundEnd, Turn};
 use crate::log::state::Log;
-use crate::node_lease::reply::{addresses, answer, not_judge};
+use crate::node_lease::reply::{addresses, over, said};
 use crate::node_lease::state::{Judged, NodeLeases, Renewal};
 use crate::ports::io::Effect;
-use rota_model::node_msg::{NodeCall, Renewed, ToNode, ToldLimit};
-use rota_model::{NodeId, NodeState, PoolName};
+use rota_model::node_msg::{Grant, NodeCall, ToNode};
+use rota_model::NodeState;
 use rota_ring::{Change, NodeChange, NodeOrder, NodeReg, slot_of_node};
 
 /// For how long a node that is gone is shown to operators.
@@ -31,7 +32,9 @@ impl Resident for NodeLeases {
     }
 
     fn serve(&mut self, led: &mut At<'_>) {
-        self.start_judging(led);
+        led.env.granted.begin(led.log.number, led.env.now.mono_ms);
+        self.judged.clear();
+        self.judge_new(led);
     }
 
     fn wants_round(&self) -> bool {
@@ -45,41 +48,31 @@ impl Resident for NodeLeases {
     fn round_ended(&mut self, led: &mut At<'_>, end: RoundEnd) {
         for renewal in std::mem::take(&mut self.renewals_now) {
             match end {
-                RoundEnd::Confirmed => self.on_renewal_confirmed(led, renewal),
-                RoundEnd::Unread => not_judge(led.env, renewal.call, &renewal.renew.node),
+                RoundEnd::Confirmed => self.on_renewal_confirmed(led, &renewal),
+                RoundEnd::Unread => said(led.env, &renewal.node, renewal.call, None),
             }
         }
     }
 
     fn tick(&mut self, led: &mut At<'_>, turn: Turn) {
         match turn {
-            Turn::Expired => {
-                for renewal in self.forget(led.env.now.mono_ms) {
-                    answer(led.env, renewal.call, Renewed::NotServing);
-                }
-            }
             Turn::Ask => self.call_silent_nodes(led),
-            Turn::Rest | Turn::Last => {}
+            Turn::Expired | Turn::Rest | Turn::Last => {}
         }
     }
 
-    /// Nodes whose renewals wait for a round that will never end ask again at once.
+    /// Nodes whose renewals wait for a round that will never end ask again soon.
     fn step_down(&mut self, env: &mut Env) {
         let now = std::mem::take(&mut self.renewals_now);
         let next = std::mem::take(&mut self.renewals_next);
         for renewal in now.into_iter().chain(next) {
-            answer(env, renewal.call, Renewed::NotServing);
+            said(env, &renewal.node, renewal.call, None);
         }
     }
 }
 
 impl NodeLeases {
-    /// Counts from now for every node of this partition.
-    fn start_judging(&mut self, led: &mut At<'_>) {
-        self.judged.clear();
-        self.judge_new(led);
-    }
-
+    /// Counts from now for nodes of this partition that it has not met.
     fn judge_new(&mut self, led: &At<'_>) {
         let m = led.env.view().m;
         let range = led.log.range;
@@ -97,46 +90,30 @@ impl NodeLeases {
         }
     }
 
-    /// A renewal arrives at the judge.
-    pub fn on_renew(&mut self, led: &mut At<'_>, renewal: Renewal) {
-        let known = led.env.nodes.reg.contains_key(&renewal.renew.node);
-        if !known {
-            // The registry here may be older than that node.
-            led.env.store.refresh = true;
-            return answer(led.env, renewal.call, Renewed::NotServing);
-        }
-        // One for each registered node: who renews again has given the earlier one up.
-        let waiting = &mut self.renewals_next;
-        let node = |it: &Renewal| it.renew.node == renewal.renew.node;
-        if let Some(earlier) = waiting.iter().position(node) {
-            let earlier = waiting.swap_remove(earlier);
-            answer(led.env, earlier.call, Renewed::NotServing);
-        }
-        waiting.push(renewal);
+    /// A renewal arrives at an owner. The earlier one of that node is given up already.
+    pub fn on_renew(&mut self, renewal: Renewal) {
+        self.renewals_next.retain(|it| it.node != renewal.node);
+        self.renewals_next.push(renewal);
     }
 
-    /// Nobody else judged this node when the renewal arrived.
-    pub fn on_renewal_confirmed(&mut self, led: &mut At<'_>, renewal: Renewal) {
-        let Renewal { call, renew, .. } = renewal;
-        match led.env.nodes.reg.get(&renew.node) {
-            Some(_) if led.env.nodes.is_over(&renew.node, renew.boot) => {
-                answer(led.env, call, Renewed::Lost);
-            }
-            Some(reg) if reg.boot == renew.boot => {
-                if led.env.may_be_declared_lost(reg) {
-                    return answer(led.env, call, Renewed::NotServing);
+    /// Nobody else owned this partition when the renewal arrived: what the node has there may go on.
+    fn on_renewal_confirmed(&mut self, led: &mut At<'_>, renewal: &Renewal) {
+        let Renewal { call, node, boot } = renewal;
+        let reg = led.env.nodes.reg.get(node).filter(|reg| reg.boot == *boot);
+        match reg {
+            // From then on this owner waits until what it granted is over.
+            _ if led.env.nodes.is_over(node, *boot) => over(led.env, node, *call),
+            Some(reg) => {
+                if led.log.range.contains(slot_of_node(node, led.env.view().m)) {
+                    let heard = Judged::heard(led.env, reg);
+                    self.judged.insert(node.clone(), heard);
                 }
-                let load_limit = told_limit(led.env, &reg.pool);
-                let heard = Judged::heard(led.env, reg);
-                self.judged.insert(renew.node, heard);
-                let (epoch, managers) = (led.env.epoch(), addresses(led.env));
-                answer(led.env, call, Renewed::Granted { epoch, managers, load_limit });
+                let number = led.log.number;
+                led.env.granted.grant(number, node, *boot, led.env.now.mono_ms);
+                let grant = Grant { range: led.log.range, pe: led.lead.pe };
+                said(led.env, node, *call, Some(grant));
             }
-            Some(_) | None => {
-                // The registry here is older than that boot.
-                led.env.store.refresh = true;
-                answer(led.env, call, Renewed::NotServing);
-            }
+            None => said(led.env, node, *call, None),
         }
     }
 
@@ -159,15 +136,11 @@ impl NodeLeases {
     /// Gives the verdict that is due, if any.
     pub fn verdict(&mut self, led: &mut At<'_>) -> Option<Change> {
         self.judge_new(led);
-        // One that may still be written is due again at once: its node is granted nothing until then.
-        let is_due = |node: &NodeId, judged: &Judged| {
-            led.env.now.mono_ms >= judged.heard_ms + led.env.config.timing.node_lost_ms
-                || led.env.fleet.loss_verdicts.get(node) == Some(&judged.revision)
-        };
-        let (node, _) = self.judged.iter().find(|(node, judged)| is_due(node, judged))?;
+        let lost_ms = led.env.config.timing.node_lost_ms;
+        let is_due = |judged: &Judged| led.env.now.mono_ms >= judged.heard_ms + lost_ms;
+        let (node, _) = self.judged.iter().find(|(_, judged)| is_due(judged))?;
         let mut to = led.env.nodes.reg.get(node)?.clone();
         let expect_revision = to.revision;
-        led.env.fleet.loss_verdicts.insert(to.node.clone(), expect_revision);
         to.revision += 1;
         to.state = NodeState::Lost;
         Some(Change {
@@ -190,13 +163,4 @@ pub(crate) fn long_gone(env: &Env, log: &Log) -> Option<NodeChange> {
     let reg = env.nodes.reg.values().find(is_due)?;
     let to = reg.ordered(NodeOrder::Forget, env.now.wall_ms).ok().flatten()?;
     Some(NodeChange { expect_revision: reg.revision, to })
-}
-
-/// What a node of that pool is told of its limit: nothing by a manager that does not know the pools yet.
-fn told_limit(env: &Env, pool: &PoolName) -> ToldLimit {
-    if !env.documents_env.knows_spaces {
-        return ToldLimit::Nothing;
-    }
-    let limit = env.nodes.settings(pool).and_then(|it| it.load_limit);
-    limit.map_or(ToldLimit::AsStarted, ToldLimit::Of)
 }

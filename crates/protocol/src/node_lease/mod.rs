@@ -1,4 +1,4 @@
-//! The owner of a node's slot judges that node: it grants renewals, and says when the node is lost.
+//! Every owner grants nodes the lease of its slots. The owner of a node's slot says when that node is lost.
 
 pub(crate) mod judge;
 pub(crate) mod reply;

@@ -51,10 +51,6 @@ pub(crate) const FAILURE_CHARS_MAX: usize = 300;
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Fleet {
     pub calls: BTreeMap<u64, CallFor>,
-    /// Nodes of which this manager asked that they be declared lost under the View that it knows, and which
-    /// entry of each that was about. The word may still be written, whatever became of the partition that
-    /// gave the verdict: until the View changes, or the config store said no, such a boot is granted nothing.
-    pub loss_verdicts: BTreeMap<NodeId, u64>,
     /// What is wanted of pools that this manager owns.
     pub wanted: Vec<NodesWanted>,
     /// Orders of nodes that a provisioner carries out, one for each pool at most.

@@ -375,12 +375,13 @@ impl Nodes {
         due.map(|it| it.node.clone()).collect()
     }
 
-    /// Whether that boot of a node is known to be over: a later boot is registered (which proved that
-    /// it ended what this one ran, or came after a verdict), or a verdict stands. An earlier boot in
-    /// the registry only shows that the registry here is old.
+    /// Whether that boot of a node is shut out. Something of it may run for as long as its owners granted.
     pub fn is_over(&self, node: &NodeId, boot: BootId) -> bool {
-        self.reg
-            .get(node)
-            .is_some_and(|reg| reg.boot > boot || (reg.boot == boot && reg.state.is_gone()))
+        self.reg.get(node).is_some_and(|reg| reg.is_over(boot))
+    }
+
+    /// Whether it is certain that nothing of that boot runs any more.
+    pub fn is_proved_over(&self, node: &NodeId, boot: BootId) -> bool {
+        self.reg.get(node).is_some_and(|reg| reg.is_proved_over(boot))
     }
 }

@@ -46,6 +46,7 @@ impl<R: RequestHandler> Partition<R> {
             env.note(Transition::SyncStarted, Some(self.log.number));
             Phase::Sync(SyncState::default())
         };
+        env.granted.end(self.log.number);
         env.found(self.log.replica.high_water);
         let queue = live.keys().filter(|origin| !kept.contains(origin)).copied().collect();
         let residents = R::begin(env, &phase);
@@ -65,6 +66,7 @@ impl<R: RequestHandler> Partition<R> {
         // Entries that nobody waited for are on no list any more.
         env.disk.persist_now = true;
         leader.residents.step_down(env);
+        env.granted.end(self.log.number);
         let epoch = env.epoch();
         let Inbox { live, promised, .. } = leader.inbox;
         let appended: BTreeSet<Origin> = promised.iter().map(|it| it.origin).collect();

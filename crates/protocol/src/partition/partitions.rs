@@ -48,6 +48,11 @@ impl Partitions {
         self.awake.values().chain(self.idle.values())
     }
 
+    /// Those that this manager owns.
+    pub fn led_numbers(&self) -> Vec<ManagerNumber> {
+        self.awake.iter().filter(|(_, it)| it.leader().is_some()).map(|(it, _)| *it).collect()
+    }
+
     pub fn awake(&self) -> impl Iterator<Item = &Partition> {
         self.awake.values()
     }

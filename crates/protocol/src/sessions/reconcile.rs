@@ -20,9 +20,10 @@ use rota_messages::documents::Brief;
 use rota_messages::{Answer, Doc, DocKey, Op, Write};
 use rota_model::node_msg::{Blame, DeadToken, NodeAnswer, NodeCall, ToNode};
 use rota_model::{
-    Epoch, Exit, NodeId, OpenOp, Outcome, Reason, RequestFate, SessionKey, SessionRecord,
+    BootId, Epoch, Exit, NodeId, OpenOp, Outcome, Reason, RequestFate, SessionKey, SessionRecord,
     SessionState, Token,
 };
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -86,7 +87,7 @@ impl Sessions {
         {
             work.on_given(token, call);
         }
-        if asked.is_none() && led.env.nodes.is_over(&placement.node, boot) {
+        if asked.is_none() && led.env.is_over(led.log.number, &placement.node, boot) {
             self.on_boot_over(led, key);
         }
     }
@@ -136,7 +137,8 @@ impl Sessions {
             }
             NodeAnswer::WrongBoot => {
                 let over = record.placement.as_ref();
-                if over.is_some_and(|at| led.env.nodes.is_over(&at.node, at.boot)) {
+                let number = led.log.number;
+                if over.is_some_and(|at| led.env.is_over(number, &at.node, at.boot)) {
                     self.on_boot_over(led, &key);
                 } else {
                     // The registry here is older than the node's boot.
@@ -349,14 +351,14 @@ impl Sessions {
         write_session(led, key, record, None);
     }
 
-    /// The registry says that the boot on which a session was placed is over.
+    /// Nothing of the boot on which a session was placed runs any more.
     pub fn on_boot_over(&mut self, led: &mut At<'_>, key: &DocKey) {
         if !led.lead.is_open() {
             return;
         }
         let over = |it: &&Arc<Doc>| {
             let runs_at = it.brief().and_then(Brief::runs_at);
-            runs_at.is_some_and(|(node, boot)| led.env.nodes.is_over(node, *boot))
+            runs_at.is_some_and(|(node, boot)| led.env.is_over(led.log.number, node, *boot))
         };
         let doc = led.log.replica.get(key).filter(over);
         let Some(record) = doc.and_then(|it| it.session()).cloned() else {
@@ -367,13 +369,33 @@ impl Sessions {
         write_session(led, key, lost, None);
     }
 
-    /// The registry changed: sessions of boots that are over are lost.
+    /// The registry changed, or time passed: sessions of boots that are over are lost.
     pub fn sweep_lost(&mut self, led: &mut At<'_>) {
         if !led.lead.is_open() {
             return;
         }
-        for key in led.log.replica.sessions_over(|node, boot| led.env.nodes.is_over(node, boot)) {
+        let (part, now) = (led.log.number, led.env.now.mono_ms);
+        let later = Cell::new(None::<u64>);
+        let is_over = |node: &NodeId, boot: BootId| match led.env.over_at(part, node, boot) {
+            Some(at) if at <= now => true,
+            Some(at) => {
+                later.set(Some(later.get().map_or(at, |it| it.min(at))));
+                false
+            }
+            None => false,
+        };
+        let over = led.log.replica.sessions_over(is_over);
+        // Some boots may not have been looked at.
+        self.sweep_ms = if over.is_empty() { later.get() } else { Some(now) };
+        for key in over {
             self.on_boot_over(led, &key);
+        }
+    }
+
+    /// The time has come at which what this owner granted to a boot is over.
+    pub fn sweep_when_due(&mut self, led: &mut At<'_>) {
+        if self.sweep_ms.is_some_and(|at| at <= led.env.now.mono_ms) {
+            self.sweep_lost(led);
         }
     }
 
@@ -488,7 +510,7 @@ impl Sessions {
 /// write of a document.
 pub(crate) fn write_off_lost(env: &mut Env, log: &Log, found: &[Write]) -> Vec<Write> {
     let ended: BTreeSet<&DocKey> = found.iter().map(|it| &it.key).collect();
-    let over = log.replica.sessions_over(|node, boot| env.nodes.is_over(node, boot));
+    let over = log.replica.sessions_over(|node, boot| env.is_over(log.number, node, boot));
     let over = over.into_iter().filter(|key| !ended.contains(key));
     let records = over.filter_map(|key| Some((log.replica.record(&key)?, key)));
     let write = |(record, key): (Arc<SessionRecord>, DocKey)| {

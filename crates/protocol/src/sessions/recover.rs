@@ -6,8 +6,8 @@
 //!                        ▲                        │
 //!                        └── CAS: somebody has a newer copy: that one looks
 //! ```
-//! Nobody is answered before that ends; nodes are judged all the while, or those whose slot lies here
-//! would lose their lease. What the owner's disk holds stays, as old as it is: documents, ended sessions
+//! Nobody is answered before that ends; leases are granted all the while, or what runs would lose them. A node
+//! that was shut out cannot be asked, and may run what a lost owner granted: that is waited for. What the owner's disk holds stays, as old as it is: documents, ended sessions
 //! and the requests that they remember. Of sessions it is only the base: what runs on no node is over,
 //! and what runs is taken from its node, with its token and where its machine is, so every later owner finds
 //! the same instance.
@@ -28,7 +28,7 @@ use crate::sessions::version::next_version;
 use rota_messages::{Doc, Write};
 use rota_model::node_msg::{Alive, ScanFate};
 use rota_model::{
-    BootId, NodeId, Placement, Reason, SessionKey, SessionRecord, SessionState, Stamp, Token,
+    BootId, ManagerNumber, NodeId, Placement, Reason, SessionKey, SessionRecord, SessionState, Stamp, Token,
 };
 use rota_ring::FoundAgain;
 use std::collections::BTreeMap;
@@ -38,7 +38,7 @@ use std::sync::Arc;
 pub(crate) fn write_what_was_found(led: &mut At<'_>, scan: &Scan) {
     let held = led.log.restart_as_found(led.lead.pe);
     let (env, log) = (&mut *led.env, &*led.log);
-    let alive = living(env, scan.found());
+    let alive = living(env, log.number, scan.found());
     let mut sessions = 0;
     let mut writes = Vec::new();
     for (session, (token, node, boot, alive)) in &alive {
@@ -93,7 +93,7 @@ fn with_later_news(
 /// its node is written off elsewhere.)
 fn end_the_rest(env: &mut Env, log: &Log, scan: &Scan, alive: &Living<'_>) -> Vec<Write> {
     let open = log.replica.sessions().filter(|(_, brief)| {
-        let over = |(node, boot): &(NodeId, BootId)| env.nodes.is_over(node, *boot);
+        let over = |(node, boot): &(NodeId, BootId)| env.is_over(log.number, node, *boot);
         !brief.state.is_ended() && !brief.at.as_ref().is_some_and(over)
     });
     let open = open.filter_map(|(key, _)| log.replica.session(key));
@@ -111,12 +111,12 @@ fn end_the_rest(env: &mut Env, log: &Log, scan: &Scan, alive: &Living<'_>) -> Ve
 /// What lives of each session: its newest attempt, where, and what is known of it there.
 type Living<'a> = BTreeMap<SessionKey, (Token, NodeId, BootId, &'a Alive)>;
 
-fn living<'a>(env: &Env, found: &'a Found) -> Living<'a> {
+fn living<'a>(env: &Env, part: ManagerNumber, found: &'a Found) -> Living<'a> {
     let mut living = Living::new();
     // In order of token, so the newest comes last.
     for ((session, token), (node, boot, fate)) in found {
         if let ScanFate::Live(alive) = fate
-            && !env.nodes.is_over(node, *boot)
+            && !env.is_over(part, node, *boot)
         {
             living.insert(session.clone(), (*token, node.clone(), *boot, alive));
         }

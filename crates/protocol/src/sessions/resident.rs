@@ -39,13 +39,14 @@ impl Resident for Sessions {
         self.sweep_lost(led);
     }
 
-    /// Sessions whose node's boot is over.
+    /// Sessions whose node's boot is proved to be over. Of the others this owner waits first.
     fn first_writes(&self, env: &mut Env, log: &Log, found: &[Write]) -> Vec<Write> {
         write_off_lost(env, log, found)
     }
 
     fn serve(&mut self, led: &mut At<'_>) {
         self.redrive(led);
+        self.sweep_lost(led);
     }
 
     /// Does what a committed record asks for. Only the newest write counts; an earlier one is overtaken.
@@ -88,6 +89,7 @@ impl Resident for Sessions {
                 for key in self.drain.next(led) {
                     self.close_drained(led, &key);
                 }
+                self.sweep_when_due(led);
                 self.tick_room(led);
                 self.watches.expire_pulls(led);
             }

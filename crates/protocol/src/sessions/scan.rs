@@ -36,7 +36,7 @@ impl Scanning {
         let resend = led.env.config.timing.node_resend_ms;
         let limit = led.env.config.sizes.scan_page;
         for (id, node) in &mut scan.nodes {
-            // Nothing of a boot that is over runs any more; what the next boot starts is fenced.
+            // One that is shut out answers nobody. What the next boot starts is fenced.
             node.done |= led.env.nodes.is_over(id, node.boot);
             let due = node.asked_ms.is_none_or(|at| now >= at + resend);
             if node.done || !due {
@@ -63,7 +63,12 @@ impl Scanning {
         if !matches!(led.lead.phase, Phase::Recover(_)) {
             return if is_done { self.finish_scan(led) } else { Next::Nothing };
         }
+        if led.env.granted.owns_since(number).is_none() {
+            led.env.granted.begin(number, now);
+        }
+        // What a node that was shut out runs nobody can be asked for.
         if led.lead.may_write_found(led.env, led.log)
+            && led.env.has_outwaited(number)
             && let Some(scan) = self.scan.take_if(|scan| scan.is_done())
         {
             write_what_was_found(led, &scan);

@@ -87,6 +87,8 @@ pub(crate) struct Sessions {
     pub uses: Uses,
     pub watches: Watches,
     pub scanning: Scanning,
+    /// When something that this owner granted to a boot that was shut out is over.
+    pub sweep_ms: Option<u64>,
 }
 
 impl Sessions {

@@ -2,7 +2,7 @@
 
 use super::Table;
 use rota_model::node_msg::{
-    Alive, FromNode, NodeAnswer, NodeLoad, Renew, Renewed, ScanFate, ScanItem, SlotRange, ToNode,
+    Alive, FromNode, Grant, NodeAnswer, NodeLoad, Renew, Renewed, ScanFate, ScanItem, SlotRange, ToNode,
 };
 use rota_model::{LogPos, NodeId, Resources, SessionKey, Token};
 use rota_protocol::Input;
@@ -16,6 +16,24 @@ impl Table {
         let load = NodeLoad::of_places(0, self.places);
         self.input(n, Input::NodeRenew { call: 3, renew: Renew { node, boot, load } });
         self.renewed.take()
+    }
+
+    /// The answer to the newest renewal, if it came since.
+    pub fn renewed(&mut self) -> Option<Renewed> {
+        self.renewed.take()
+    }
+
+    /// A node renews. Gives what the manager granted.
+    pub fn granted(&mut self, n: u32, node: &str) -> Vec<Grant> {
+        match self.renews(n, node) {
+            Some(Renewed::Heard { grants, .. }) => grants,
+            Some(Renewed::Lost | Renewed::NotServing) | None => Vec::new(),
+        }
+    }
+
+    /// Whether a manager grants a node anything.
+    pub fn grants(&mut self, n: u32, node: &str) -> bool {
+        !self.granted(n, node).is_empty()
     }
 
     /// A node that runs everything, at once.

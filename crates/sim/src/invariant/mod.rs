@@ -23,7 +23,7 @@
 //! | I11 | [`registered_first`] | at every Create |
 //! | copies | [`enough_copies`] | when a life is begun |
 //! | awaited | [`better_awaited`] | at every write of the config store |
-//! | lease | [`lost_is_dead`] | at every write of the config store |
+//! | lease | [`lost_is_dead`] | at every write of the config store, and of a record |
 //! | cordon | [`cordon_kept`] | at every write of the config store, and when a session is begun |
 //! | linear | [`linear`] | at the end, per session id |
 //! | repeat | [`same_answer`] | at the end, per request id |

@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_gone_boot_settles_its_tokens() {
-        let gone = BootFacts { registered: Some(Epoch(1)), gone_us: Some(2) };
+        let gone = BootFacts { registered: Some(Epoch(1)), gone_us: Some(2), proved_us: None };
         let boots = BTreeMap::from([((node("n0"), BootId(1)), gone)]);
         let mut book = PlacementSettled::default();
         book.on_create(&boots, &key("y"), token(1, 1), &node("n0"), BootId(1)).unwrap();

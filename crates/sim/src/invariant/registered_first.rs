@@ -29,7 +29,7 @@ mod tests {
 
     #[test]
     fn a_create_at_an_unregistered_boot_is_found() {
-        let facts = BootFacts { registered: Some(Epoch(1)), gone_us: None };
+        let facts = BootFacts { registered: Some(Epoch(1)), gone_us: None, proved_us: None };
         let boots = BTreeMap::from([((node("n0"), BootId(1)), facts)]);
         assert_eq!(check(&boots, &node("n0"), BootId(1)), Ok(()));
         assert_eq!(check(&boots, &node("n0"), BootId(2)).unwrap_err().rule, "I11");

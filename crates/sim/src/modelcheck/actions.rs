@@ -399,12 +399,7 @@ impl Room {
     /// Something that must never happen.
     pub fn silence(&mut self, state: &mut State, at: usize) -> Verdict {
         self.may_end(state);
-        self.work(state, Work::Node(at, Told::Silence(true), false))?;
-        let held = &self.store(state).state;
-        match super::mutant::early_verdict(self.bug, at, held) {
-            Some(change) => self.forge(state, change),
-            None => Ok(()),
-        }
+        self.work(state, Work::Node(at, Told::Silence(true), false))
     }
 
     /// A client asks. Gives its call.

@@ -95,6 +95,8 @@ pub struct Bounds {
     /// From there on nothing passes between that manager and others. The config store, nodes and clients
     /// it reaches.
     pub cut: u32,
+    /// That manager hears no renewal of any node.
+    pub deaf: u32,
     /// What may happen.
     pub left: Left,
     /// Which number is ordered to leave, if one is.
@@ -127,6 +129,9 @@ pub enum From {
     LeaseEnds,
     /// The first node was cut off, has ended what it ran, and is LOST with the next step of the clocks.
     Losing,
+    /// The judge of the first node has heard nothing of it for long, while others do: with the next step of the clocks
+    /// it declares that node LOST.
+    Condemned,
     /// The first id was closed, and its tombstone goes with the next step of the clocks.
     Ended,
     /// The last number was taken for gone and is up again, and nothing of what owners sent it since arrived:

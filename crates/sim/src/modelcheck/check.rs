@@ -13,7 +13,7 @@ use crate::invariant::{
 use crate::ledger::Instance;
 use rota_model::node_msg::ToNode;
 use rota_model::{
-    BootId, Epoch, LogPos, ManagerNumber, SessionKey, SessionRecord, SessionState, Token,
+    BootId, Epoch, LogPos, ManagerNumber, SessionKey, SessionRecord, SessionState, Stamp, Token,
 };
 use rota_protocol::{Answer, Chunk, DiskWrite, Manager, Message, OpResult};
 use rota_ring::{ConfigState, PartitionState, View};
@@ -39,6 +39,7 @@ pub fn state(room: &Room, state: &State) -> Verdict {
             let text = format!("life {life} was closed, and runs on node {node} as {token}");
             return Err(Violation::new("S3", text));
         }
+        written_off(room, state, id, &running)?;
         copies(room, state, id)?;
         if facts.owed().is_some() && running.is_empty() {
             let text = "an acknowledged session runs nowhere";
@@ -46,6 +47,22 @@ pub fn state(room: &Room, state: &State) -> Verdict {
         }
     }
     Ok(())
+}
+
+/// What an owner wrote off runs nowhere.
+fn written_off(
+    room: &Room,
+    state: &State,
+    id: usize,
+    running: &[(usize, Token, Stamp)],
+) -> Verdict {
+    if running.is_empty() {
+        return Ok(());
+    }
+    let instances = instances(room, state);
+    let numbers = room.numbers.iter();
+    let records = numbers.filter_map(|it| record_on(room, state, *it, &room.keys[id]));
+    records.into_iter().try_for_each(|it| lost_is_dead::check_record(&it, &instances))
 }
 
 /// I2 for what clients were told: whoever is a member of the ISR and speaks as the run that the View

@@ -7,7 +7,7 @@ use super::clients::Wish;
 use super::fair::{self, Fair};
 use super::flying::Flying;
 use super::late::Late;
-use super::room::{LEASE_OVER, Room};
+use super::room::{judge_of, LEASE_OVER, Room};
 use super::seen::Seen;
 use super::state::{Action, State};
 use super::work::{Told, Work};
@@ -95,7 +95,8 @@ fn explore_with(
     late: Late,
     mut tell: impl FnMut(Progress),
 ) -> Explored {
-    let mut room = Room::new(&Bounds { cut: u32::MAX, ..bounds.clone() }, None);
+    let nobody = u32::MAX;
+    let mut room = Room::new(&Bounds { cut: nobody, deaf: nobody, ..bounds.clone() }, None);
     let named = [(bounds.left.suspicions, bounds.accuser), (bounds.left.crashes, bounds.mortal)];
     for (_, number) in named.iter().filter(|(left, _)| *left > 0) {
         let is_apart = room.bystanders.contains(&ManagerNumber(*number));
@@ -105,7 +106,8 @@ fn explore_with(
     let (mut room, start) = replanted(room, &start, bug);
     let fair = bounds.lives.then(|| Fair::new(&room));
     let hash = room.hash(&start);
-    (room.bug, room.bounds.cut, room.late) = (bug, bounds.cut, late);
+    (room.bug, room.late) = (bug, late);
+    (room.bounds.cut, room.bounds.deaf) = (bounds.cut, bounds.deaf);
     let mut search = Search { room, fair, seen: Seen::default(), before: vec![(0, 0)], steps: 0 };
     search.seen.insert(hash, 0);
     let found = search.run(&start, &mut tell);
@@ -272,6 +274,11 @@ fn began(room: &mut Room, mut state: State) -> Result<State, Violation> {
         }
         From::Losing => {
             room.silence(&mut state, 0)?;
+            until_next_step(room, &mut state, Transition::NodeLost.as_str())?;
+        }
+        From::Condemned => {
+            let judge = judge_of(&room.bounds, 0).expect("a ring of managers");
+            room.bounds.deaf = judge.0;
             until_next_step(room, &mut state, Transition::NodeLost.as_str())?;
         }
         From::Ended => {

@@ -25,16 +25,18 @@
 //! | who finds a partition again waits for a better copy | `better_unawaited` | seed |
 //! | the farthest copy goes only while there are more than r+1 | `shed_early` | seed |
 //! | an owner does not go on while the outcome of adding a member is unknown | `adding_forgotten` | seed |
-//! | a verdict about a node lands only under the View that it was given under | `verdict_unbound` | seed |
+//! | what ran on a boot that was shut out is over when its owner's own grant is | `grant_unwaited` | search |
+//! | a new owner counts the full time from its own beginning | `new_owner_unwaited` | search |
+//! | a boot that was replaced without a proof is waited for, too | `unproven_believed` | seed |
+//! | a grant extends the slots of its owner alone | `grant_for_all` | search |
 //! | I8: a new owner serves when all copies have answered its Sync | `served_unsynced` | search |
 //! | what a Sync brought is committed when its owner says so | `sync_settled` | seed |
 //! | I9: a manager speaks when the config store has its run | `claimed_early` | search |
 //! | a node that said Destroyed starts that token no more | `destroyed_forgotten` | search |
 //! | a node counts its lease from when it asked | `lease_from_answer` | seed |
 //!
-//! `adding_forgotten` and `verdict_unbound` need a compare-and-set that is late by more than the second for
-//! which an owner wedges, or that a judge is replaced while its word is under way: there the simulator delays
-//! those that matter (`mutants/stores.rs`). Told "conflict" at the usual pace, an owner asks again at once and
+//! `adding_forgotten` needs a compare-and-set that is late by more than the second for which an owner wedges: there
+//! the simulator delays those that matter (`mutants/stores.rs`). Told "conflict" at the usual pace, an owner asks again at once and
 //! stays wedged; only one that is busy with a suspicion meanwhile goes on. And steps of a model's clocks are as
 //! long as a wedge, so that no search sees its end while something is under way.
 
@@ -47,17 +49,17 @@ use crate::mutants::acks::{ack_below, count_late};
 use crate::mutants::contents::{forget_requests, is_from_before, keep_lost};
 use crate::mutants::joins::{shed_early, spoil_split};
 use crate::mutants::leaves::hand_to_stranger;
-use crate::mutants::nodes::alter_call;
+use crate::mutants::nodes::{alter_call, believe_verdicts, grant_for_all};
 use crate::mutants::recoveries::{lower_epoch, skip_recovery};
 use crate::mutants::rules::{forget_cordon, hide_cordons, hide_drains};
 use crate::mutants::stores;
 use crate::mutants::syncs::{answered_sync, hide_tail, settle_sync};
 use crate::mutants::{Bug, head_mut, is_redrive, raise_epoch};
-use rota_model::node_msg::{FromNode, NodeAnswer, Registered, ToNode};
-use rota_model::{ManagerNumber, NodeState};
+use rota_model::node_msg::{FromNode, NodeAnswer, Registered, Renewed, ToNode};
+use rota_model::ManagerNumber;
 use rota_node::Node;
 use rota_protocol::{DiskWrite, Envelope, Input, Manager, Message};
-use rota_ring::{Change, ConfigState, NodeChange, View};
+use rota_ring::{Change, ConfigState, View};
 use std::sync::Arc;
 
 /// A node's agent before a call, if it is to be put back.
@@ -89,6 +91,9 @@ pub fn shown(
     }
     if bug == Some(Bug::DrainHidden) {
         hide_drains(&mut state);
+    }
+    if let Some(bug) = bug {
+        believe_verdicts(bug, host.number, &mut state);
     }
     let claimed = host.process.as_ref().is_some_and(Manager::is_claimed);
     let hides = bug == Some(Bug::JoinHidden) && bounds.newcomers.contains(&host.number.0);
@@ -157,6 +162,11 @@ pub fn registered(bug: Option<Bug>, mut registered: Registered) -> Registered {
         registered.fences.clear();
     }
     registered
+}
+
+/// An answer to a renewal on its way into a node.
+pub fn renewed(bug: Option<Bug>, bounds: &Bounds, renewed: Renewed) -> Renewed {
+    grant_for_all(bug, bounds.slots(), renewed)
 }
 
 /// A call on its way into a node.
@@ -239,7 +249,6 @@ fn alter_change(room: &Room, state: &State, bug: Bug, change: &mut Change) {
         (Bug::HandedToStranger, Some(before), Some(view)) => hand_to_stranger(before, view),
         (Bug::RecoverySkipped, Some(before), Some(view)) => skip_recovery(before, view),
         (Bug::ShedEarly, Some(before), Some(view)) => shed_early(before, view),
-        (Bug::VerdictUnbound, ..) => stores::unbind_verdict(change),
         (_, _, _) => {}
     }
 }
@@ -304,14 +313,4 @@ fn assumed(bug: Bug, node: usize, message: &ToNode) -> Option<FromNode> {
     let head = message.head();
     let node = super::hosts::node_id(node);
     Some(FromNode { call: head.call, node, boot: head.boot, load: Default::default(), answer })
-}
-
-/// The verdict that a node is lost, as soon as it is cut off.
-pub fn early_verdict(bug: Option<Bug>, node: usize, state: &ConfigState) -> Option<Change> {
-    let reg =
-        state.nodes.get(&super::hosts::node_id(node)).filter(|_| bug == Some(Bug::EarlyLost))?;
-    let (expect_revision, mut to) = (reg.revision, reg.clone());
-    to.revision += 1;
-    to.state = NodeState::Lost;
-    Some(Change { expect_epoch: None, view: None, node: Some(NodeChange { expect_revision, to }) })
 }

@@ -422,16 +422,6 @@ impl Room {
         self.keep_store(store)
     }
 
-    /// A change that nobody asked for reaches the config store.
-    ///
-    /// # Errors
-    /// It must not be written.
-    pub fn forge(&mut self, state: &mut State, change: rota_ring::Change) -> Verdict {
-        let (from, change) = (ManagerNumber(0), Arc::new(change));
-        let number = self.keep_flying(Flying::Orphan { from, change });
-        self.write(state, from, number).map(drop)
-    }
-
     /// The state of the partitions, by the config store.
     pub fn view<'a>(&'a self, state: &State) -> Option<&'a Arc<View>> {
         self.store(state).state.view.as_ref()
@@ -465,7 +455,7 @@ fn bystanders(bounds: &Bounds, tracked: &BTreeSet<ManagerNumber>) -> BTreeSet<Ma
 }
 
 /// The partition whose owner judges a node.
-fn judge_of(bounds: &Bounds, node: usize) -> Option<ManagerNumber> {
+pub fn judge_of(bounds: &Bounds, node: usize) -> Option<ManagerNumber> {
     let ring: BTreeMap<ManagerNumber, ()> =
         bounds.numbers.iter().map(|it| (ManagerNumber(*it), ())).collect();
     place::home(&ring, rota_ring::slot_of_node(&super::hosts::node_id(node), bounds.slots()))

@@ -55,6 +55,7 @@ const THREE: Bounds = Bounds {
     from: From::Rest,
     all_act: false,
     cut: u32::MAX,
+    deaf: u32::MAX,
     left: Left { opens: 1, closes: 1, ..NOTHING },
     leaver: u32::MAX,
     disk_apart: false,
@@ -76,6 +77,9 @@ const WITHDRAWS: &[&str] = &[Transition::Withdrawn.as_str()];
 const LEASE_IS_OVER: &[&str] = &[LEASE_OVER];
 /// a node, and what ran there, is lost.
 const LOSES: &[&str] = &[Transition::NodeLost.as_str(), Transition::SessionLost.as_str()];
+
+/// A node is lost, whatever its owners wait for.
+const LOSES_NODE: &[&str] = &[Transition::NodeLost.as_str()];
 
 /// One manager, no copies.
 const ONE: Bounds = Bounds { numbers: &[10], r: 0, doors: &[10], ..THREE };
@@ -118,6 +122,12 @@ const LEASE: Bounds =
     Bounds { times: Times::Lease, doors: &[10], opened: 1, nodes: 1, shows: LOSES, ..THREE };
 /// The same, and the session lies in the partition whose owner judges its node.
 const LEASE_AT_JUDGE: Bounds = Bounds { ids: &[(30, 30)], doors: &[30], ..LEASE };
+
+/// The judge of the node hears nothing of it, and declares it lost; the owner of the session does.
+const JUDGE_DEAF: Bounds = Bounds { deaf: 30, from: From::Condemned, ..LEASE };
+
+/// The owner of the session judges its node, and hears nothing of it. Others do.
+const OWNER_DEAF: Bounds = Bounds { deaf: 30, shows: LEASE_IS_OVER, ..LEASE_AT_JUDGE };
 
 /// A number may come while something is due that takes long; one certain manager takes others for gone.
 const JOIN_IN_TIME: Bounds = Bounds { nodes: 1, accuser: 30, ..JOIN };
@@ -164,7 +174,9 @@ fn found_within(bug: Bug) -> Option<(Bounds, Left)> {
         Bug::DestroyAssumed => of(Bounds { opened: 1, ..TWO }, Left { closes: 1, ..n }),
         Bug::CarelessStore => of(TWO, Left { suspicions: 2, ..n }),
         Bug::EmptySnapshot | Bug::EarlyMember => of(Bounds { opened: 1, ..TWO }, rejoin),
-        Bug::EarlyLost => of(LEASE, Left { silences: 1, ..n }),
+        Bug::GrantUnwaited => of(JUDGE_DEAF, Left { ticks: 1, ..n }),
+        Bug::NewOwnerUnwaited => of(JUDGE_DEAF, Left { ticks: 1, suspicions: 1, ..n }),
+        Bug::GrantForAll => of(OWNER_DEAF, Left { ticks: 7, ..n }),
         Bug::LeaseIgnored => of(LEASE, Left { silences: 1, ticks: 9, ..n }),
         Bug::SplitUnfenced | Bug::EarlyHandOver | Bug::EmptyArc | Bug::FormerKept => {
             of(JOIN, Left { joins: 1, ticks: 6, ..n })
@@ -189,7 +201,7 @@ fn found_within(bug: Bug) -> Option<(Bounds, Left)> {
         | Bug::BootUnfenced
         | Bug::BetterUnawaited
         | Bug::AddingForgotten
-        | Bug::VerdictUnbound
+        | Bug::UnprovenBelieved
         | Bug::SyncSettled
         | Bug::LeaseFromAnswer
         | Bug::DeadlineIgnored

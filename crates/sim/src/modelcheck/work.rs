@@ -255,7 +255,7 @@ impl Room {
                 Flying::Renewed { to, sent_mono_ms, renewed } => NodeInput::Renewed {
                     boot: to.1,
                     sent_mono_ms: *sent_mono_ms,
-                    renewed: renewed.clone(),
+                    renewed: mutant::renewed(bug, bounds, renewed.clone()),
                 },
                 Flying::ReportAcked { id, .. } => NodeInput::ReportsAcked { ids: vec![*id] },
                 Flying::Registered { result: Err(_), .. }
@@ -422,12 +422,14 @@ impl Room {
             Flying::ToNode { message: ToNode::Scan { head, .. }, .. } => {
                 !tracked(&ManagerNumber(head.range.last.0))
             }
-            // Who is no judge of the node says so; that changes nothing.
-            Flying::Renewed { renewed: Renewed::NotJudge { .. }, .. } => true,
-            Flying::Renew { to, renew, .. } => {
-                let view = self.view(state);
-                let slot = |m| rota_ring::slot_of_node(&renew.node, m);
-                view.is_none_or(|view| view.owner_of(slot(view.m)) != to.0)
+            // What is granted where nothing of the model lies keeps nothing of it alive.
+            Flying::Renewed { renewed: Renewed::Heard { grants, .. }, .. } => {
+                !grants.iter().any(|it| tracked(&ManagerNumber(it.range.last.0)))
+            }
+            Flying::Renew { to, .. } => {
+                let parts = self.view(state).map(|view| &view.parts);
+                let owns = |part| parts.and_then(|it| it.get(part)).map(|it| it.owner) == Some(to.0);
+                !self.tracked.iter().any(owns)
             }
             Flying::ToNode { .. }
             | Flying::FromNode { .. }
@@ -469,6 +471,8 @@ impl Room {
             ToAny::Report(id, item) => {
                 Flying::Report { to: any?, node, id: *id, item: (**item).clone() }
             }
+            // That one hears no sign of life of nodes.
+            ToAny::Renew(number, ..) if number.0 == self.bounds.deaf => return None,
             ToAny::Renew(number, sent_mono_ms, renew) => {
                 let to = self.manager(state, self.place_of(*number)?).name();
                 Flying::Renew { to, node, sent_mono_ms: *sent_mono_ms, renew: renew.clone() }

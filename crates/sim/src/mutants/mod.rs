@@ -16,7 +16,7 @@ pub(crate) mod syncs;
 
 use crate::checker::Run;
 use crate::mutants::contents::{alter_documents, forget_requests, unless_memory};
-use crate::mutants::nodes::alter_call;
+use crate::mutants::nodes::{alter_call, believe_verdicts};
 use crate::mutants::recoveries::lower_epoch;
 use crate::mutants::rules::{hide_cordons, hide_drains, take_for_next, take_for_ours};
 use crate::mutants::syncs::{hide_tail, settle_sync};
@@ -91,8 +91,14 @@ bugs!(
     WriteForgotten = "write_forgotten",
     /// A manager says that it holds bodies of attachments which it does not.
     BodyBoasted = "body_boasted",
-    /// A node is declared lost while it may still run.
-    EarlyLost = "early_lost",
+    /// An owner takes what ran on a boot for over as soon as that is shut out.
+    GrantUnwaited = "grant_unwaited",
+    /// A new owner does, and waits only for what it granted itself.
+    NewOwnerUnwaited = "new_owner_unwaited",
+    /// An owner takes a boot for over that was replaced by one that proves nothing.
+    UnprovenBelieved = "unproven_believed",
+    /// A node takes what one owner grants for a lease of all its slots.
+    GrantForAll = "grant_for_all",
     /// A copy acknowledges before its disk has it.
     AckBeforeDisk = "ack_before_disk",
     /// An owner takes a destroy for done that never reached the node.
@@ -173,8 +179,6 @@ bugs!(
     BetterUnawaited = "better_unawaited",
     /// An owner that does not know whether a copy was added goes on as if it was not.
     AddingForgotten = "adding_forgotten",
-    /// A verdict about a node lands under any View.
-    VerdictUnbound = "verdict_unbound",
     /// A new owner serves before its copies have answered its Sync.
     ServedUnsynced = "served_unsynced",
     /// A copy takes what a Sync brought for committed before its owner says so.
@@ -419,7 +423,10 @@ impl World {
                     | Bug::DrainHidden
                     | Bug::CordonUnseen
                     | Bug::OtherRingFollowed
-                    | Bug::OldStoreFollowed,
+                    | Bug::OldStoreFollowed
+                    | Bug::GrantUnwaited
+                    | Bug::NewOwnerUnwaited
+                    | Bug::UnprovenBelieved,
                 ),
                 mut input,
             ) => {
@@ -438,6 +445,7 @@ impl World {
                         Some(Bug::CordonUnseen) => hide_cordons(state),
                         Some(Bug::OtherRingFollowed) => take_for_ours(state, &self.setup.ring()),
                         Some(Bug::OldStoreFollowed) => take_for_next(state, known),
+                        Some(bug) => believe_verdicts(bug, number, state),
                         _ => {}
                     }
                 }
@@ -538,21 +546,6 @@ impl World {
             answer.boot = *meant;
         }
         answer
-    }
-
-    /// The verdict that a node is lost, written as soon as it is silent.
-    pub fn plant_on_node_silent(&mut self, index: usize) {
-        if self.bug() != Some(Bug::EarlyLost) {
-            return;
-        }
-        let Some(id) = self.nodes.get(index).map(|it| it.id.clone()) else { return };
-        let Some(reg) = self.store.state().nodes.get(&id).cloned() else { return };
-        let (expect_revision, mut to) = (reg.revision, reg);
-        to.revision += 1;
-        to.state = rota_model::NodeState::Lost;
-        let node = Some(rota_ring::NodeChange { expect_revision, to });
-        let change = rota_ring::Change { expect_epoch: None, view: None, node };
-        self.write_config((ManagerNumber(u32::MAX), 0), &change);
     }
 }
 

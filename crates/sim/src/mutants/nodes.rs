@@ -2,9 +2,10 @@
 
 use crate::mutants::Bug;
 use crate::world::{Event, Phase, World};
-use rota_model::node_msg::{Renewed, ToNode};
-use rota_model::{BootId, LogPos, Token};
+use rota_model::node_msg::{Renewed, SlotRange, ToNode};
+use rota_model::{BootId, Epoch, LogPos, ManagerNumber, NodeState, SlotId, Token};
 use rota_node::{Node, NodeInput};
+use rota_ring::ConfigState;
 
 impl World {
     /// A node is told that its lease was renewed, as an answer to what it sent at that time.
@@ -14,6 +15,7 @@ impl World {
         (boot, sent_mono_ms): (BootId, u64),
         renewed: Renewed,
     ) {
+        let renewed = grant_for_all(self.bug(), self.setup.m, renewed);
         let Some(late_us) = self.renewed_late() else {
             return self.tell_node(index, run, NodeInput::Renewed { boot, sent_mono_ms, renewed });
         };
@@ -40,6 +42,36 @@ impl World {
     /// Whether a start that is slow never comes to anything.
     pub(crate) fn plant_hangs(&self) -> bool {
         self.bug() == Some(Bug::DeadlineIgnored)
+    }
+}
+
+/// An answer to a renewal on its way into a node: what one owner grants counts for all slots.
+pub(crate) fn grant_for_all(bug: Option<Bug>, m: u32, mut renewed: Renewed) -> Renewed {
+    if let (Some(Bug::GrantForAll), Renewed::Heard { grants, .. }) = (bug, &mut renewed) {
+        for grant in grants {
+            let (first, last) = (SlotId(0), SlotId(m - 1));
+            (grant.range, grant.pe) = (SlotRange { first, last }, Epoch(u64::MAX));
+        }
+    }
+    renewed
+}
+
+/// What a manager is shown of boots that are shut out: nothing of them runs any more. A new owner is who has taken
+/// a partition over by the newest View.
+pub(crate) fn believe_verdicts(bug: Bug, number: ManagerNumber, state: &mut ConfigState) {
+    let is_new = state.view.as_ref().is_some_and(|view| {
+        view.parts.values().any(|it| it.owner == number && it.pe == view.epoch)
+    });
+    for reg in state.nodes.values_mut() {
+        if bug == Bug::GrantUnwaited || (bug == Bug::NewOwnerUnwaited && is_new) {
+            if reg.state == NodeState::Lost {
+                reg.state = NodeState::Removed;
+            }
+            reg.unproven = None;
+        }
+        if bug == Bug::UnprovenBelieved {
+            reg.unproven = None;
+        }
     }
 }
 

@@ -3,7 +3,6 @@
 
 use crate::mutants::Bug;
 use crate::mutants::peers::leave_one;
-use crate::mutants::stores::unbind_verdict;
 use crate::world::World;
 use rota_model::node_msg::Registered;
 use rota_model::{Epoch, ManagerNumber, NodeState};
@@ -36,7 +35,6 @@ impl World {
             (Bug::RegisteredEarly, change) => self.registered_at_once(number, cas, change),
             (Bug::ClaimedEarly, change) => self.claimed_at_once(number, cas, change),
             (Bug::AddingForgotten, change) => self.deny_adding(number, cas, change),
-            (Bug::VerdictUnbound, change) => unbind_verdict(change),
             (_, _) => {}
         }
     }

@@ -7,7 +7,7 @@ use crate::mutants::Bug;
 use crate::network::Place;
 use crate::packet::Packet;
 use crate::world::{Event, Phase, World};
-use rota_model::{ManagerNumber, NodeState};
+use rota_model::ManagerNumber;
 use rota_protocol::{CasOutcome, Effect, Input, Message};
 use rota_ring::{Change, ConfigState, View};
 
@@ -18,16 +18,10 @@ const ADDED_US: u64 = 1_800_000;
 /// Until then the owner's other ones are under way.
 const OTHERS_US: u64 = 2_500_000;
 
-/// How late a verdict is.
-const VERDICT_US: u64 = 2_500_000;
-
 impl World {
     /// How late a compare-and-set is, if a planted bug needs that.
     pub(crate) fn plant_lateness(&mut self, number: ManagerNumber, change: &Change) -> Option<u64> {
         let bug = self.bug().filter(|_| self.phase == Phase::Chaos)?;
-        if bug == Bug::VerdictUnbound {
-            return is_verdict(change).then_some(VERDICT_US);
-        }
         if bug != Bug::AddingForgotten || change.view.is_none() {
             return None;
         }
@@ -119,15 +113,4 @@ pub(crate) fn claimed(
     let known = |view: &View| view.managers.get(&number).map(|it| it.incarnation);
     let (before, after) = (state.view.as_ref()?, change.view.as_ref()?);
     change.apply(state).filter(|_| known(before) < known(after))
-}
-
-fn is_verdict(change: &Change) -> bool {
-    change.node.as_ref().is_some_and(|it| it.to.state == NodeState::Lost)
-}
-
-/// A verdict about a node lands under any View.
-pub(crate) fn unbind_verdict(change: &mut Change) {
-    if is_verdict(change) {
-        change.expect_epoch = None;
-    }
 }

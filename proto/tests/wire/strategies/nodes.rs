@@ -178,19 +178,20 @@ pub fn renew() -> Any<Renew> {
         .boxed()
 }
 
+fn grants() -> Any<(Vec<Grant>, bool)> {
+    let grant = (slot_range(), epoch()).prop_map(|(range, pe)| Grant { range, pe });
+    (vec(grant, 0..4), any::<bool>()).boxed()
+}
+
 pub fn renewed() -> Any<Renewed> {
     prop_oneof![
-        (epoch(), managers(), 0..=1_001u32).prop_map(|(epoch, managers, permille)| {
+        (epoch(), managers(), 0..=1_001u32, grants()).prop_map(|(epoch, managers, permille, it)| {
             let load_limit = match permille {
                 0 => ToldLimit::AsStarted,
                 it => LoadLimit::of_permille(it).map_or(ToldLimit::Nothing, ToldLimit::Of),
             };
-            Renewed::Granted { epoch, managers, load_limit }
-        },),
-        (number(), epoch(), managers()).prop_map(|(judge, epoch, managers)| Renewed::NotJudge {
-            judge,
-            epoch,
-            managers
+            let (grants, more) = it;
+            Renewed::Heard { epoch, managers, load_limit, grants, more }
         }),
         Just(Renewed::Lost),
         Just(Renewed::NotServing),

@@ -127,6 +127,7 @@ fn node() -> Any<(NodeReg, NodeLoad)> {
             NodeReg {
                 node,
                 boot,
+                unproven: None,
                 address,
                 pool,
                 places: offers.places,
