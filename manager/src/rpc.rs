@@ -11,6 +11,7 @@ pub mod names;
 pub mod namespaces;
 pub mod operator;
 pub mod pools;
+pub mod programs;
 pub mod watch;
 
 use crate::bodies::Bodies;

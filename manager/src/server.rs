@@ -9,6 +9,7 @@ use crate::rpc::documents::DocumentsService;
 use crate::rpc::namespaces::NamespacesService;
 use crate::rpc::operator::OperatorService;
 use crate::rpc::pools::PoolsService;
+use crate::rpc::programs::ProgramsService;
 use crate::rpc::{REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX, SessionsService, Shared};
 use anyhow::{Context, Result};
 use rota_daemon::accept::{Calls, Gate, Incoming, Need};
@@ -24,6 +25,7 @@ use rota_proto::v1::nodes_server::NodesServer;
 use rota_proto::v1::operator_server::OperatorServer;
 use rota_proto::v1::peers_server::PeersServer;
 use rota_proto::v1::pools_server::PoolsServer;
+use rota_proto::v1::programs_server::ProgramsServer;
 use rota_proto::v1::sessions_server::SessionsServer;
 use rota_proto::{reflection, refusal, serving};
 use std::sync::Arc;
@@ -70,11 +72,13 @@ fn need(path: &str) -> Need {
         return need(0, false);
     }
     match path.trim_start_matches("/rota.v1.") {
-        "Documents/GetBody" => need(BODY_BYTES, true),
+        "Documents/GetBody" | "Programs/Logs" => need(BODY_BYTES, true),
         "Documents/ExportDocument" | "Namespaces/ExportNamespace" => need(STREAM_BYTES, true),
         "Documents/Operate" => need(OPERATED_BYTES, false),
         "Namespaces/ImportNamespace" => need(SESSION_BYTES, false),
-        "Documents/Sync" | "Documents/ListDocuments" | "Sessions/List" => need(READ_BYTES, false),
+        "Programs/Usage" | "Documents/Sync" | "Documents/ListDocuments" | "Sessions/List" => {
+            need(READ_BYTES, false)
+        }
         path if ["Operator/", "Namespaces/", "Pools/"].iter().any(|it| path.starts_with(it)) => {
             need(READ_BYTES, false)
         }
@@ -138,6 +142,14 @@ fn pools(services: &Services) -> Bounded<PoolsServer<PoolsService>> {
     Bounded::new(server, REQUEST_BYTES_MAX)
 }
 
+fn programs(services: &Services) -> Bounded<ProgramsServer<ProgramsService>> {
+    let service = ProgramsService::new(services.shared.clone(), services.cluster.clone());
+    let server = ProgramsServer::new(service)
+        .max_decoding_message_size(REQUEST_BYTES_MAX)
+        .max_encoding_message_size(RESPONSE_BYTES_MAX);
+    Bounded::new(server, REQUEST_BYTES_MAX)
+}
+
 fn nodes(services: &Services) -> Bounded<NodesServer<NodesService>> {
     let (cluster, mailbox) = (services.cluster.clone(), services.mailbox.clone());
     let server = NodesServer::new(NodesService { cluster, mailbox })
@@ -160,7 +172,7 @@ fn peers(services: &Services) -> PeersServer<PeersService> {
 }
 
 /// The services that stand here.
-const SERVED: [&str; 7] = [
+const SERVED: [&str; 8] = [
     "rota.v1.Sessions",
     "rota.v1.Nodes",
     "rota.v1.Peers",
@@ -168,6 +180,7 @@ const SERVED: [&str; 7] = [
     "rota.v1.Documents",
     "rota.v1.Namespaces",
     "rota.v1.Pools",
+    "rota.v1.Programs",
 ];
 
 /// Calls that only managers and nodes make begin so.
@@ -207,6 +220,7 @@ pub async fn serve(
         .add_service(documents(&services))
         .add_service(namespaces(&services))
         .add_service(pools(&services))
+        .add_service(programs(&services))
         .add_service(nodes(&services))
         .add_service(peers(&services))
         .add_service(health)

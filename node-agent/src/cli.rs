@@ -65,10 +65,13 @@ pub struct RunArgs {
     /// Default: the address of --listen.
     #[arg(long)]
     pub advertise: Option<String>,
-    /// Allow --listen on an address that other machines reach. There is no encryption and no
+    /// Allow --listen and --http on an address that other machines reach. There is no encryption and no
     /// access control yet.
     #[arg(long)]
     pub insecure_bind: bool,
+    /// Where to serve `/metrics` for Prometheus: what the programs of each class use. Default: nowhere.
+    #[arg(long, value_name = "ADDRESS")]
+    pub http: Option<SocketAddr>,
     /// Managers to register with, host:port, several separated by commas. Later the managers tell
     /// who they are.
     #[arg(long, required = true, value_delimiter = ',')]

@@ -7,7 +7,8 @@
 //! DIR/place        tells this folder from its copies, by when it was made
 //! DIR/lease        the node's lease, read by its keepers and its guardian
 //! DIR/guardian.log what the guardian logs
-//! DIR/sessions/    one folder per program session: output, log of the keeper, working folder, pid file
+//! DIR/sessions/    NAMESPACE/ID/LIFE: one folder per program session: output, log of the keeper, working folder,
+//!                  pid file
 //! ```
 
 use anyhow::{Context, bail};

@@ -2,6 +2,7 @@
 //! runs under another kernel or in another pid namespace is out of reach: [`crate::boots`] counts with that.
 
 use crate::keeper::order::{PIDS_FILE, Pids};
+use crate::session_folders;
 use anyhow::{Context, bail};
 use rota_daemon::processes::{self, Process, Stat};
 use rustix::process::Signal;
@@ -32,7 +33,7 @@ pub struct Ended {
 
 /// Ends every keeper and program that an earlier run left, and waits until they are gone. Blocks.
 pub fn end_all(data: &Path) -> anyhow::Result<Ended> {
-    let folders = session_folders(data)?;
+    let folders = folders_of(data)?;
     let mut left = Vec::new();
     let boot = processes::machine_boot();
     for folder in &folders {
@@ -60,11 +61,9 @@ pub fn end_all(data: &Path) -> anyhow::Result<Ended> {
 }
 
 /// The folders of all sessions that a data folder has.
-pub fn session_folders(data: &Path) -> anyhow::Result<Vec<PathBuf>> {
+pub fn folders_of(data: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let sessions = data.join("sessions");
-    let entries =
-        fs::read_dir(&sessions).with_context(|| format!("cannot read {}", sessions.display()))?;
-    Ok(entries.flatten().map(|entry| entry.path()).collect())
+    session_folders::all(&sessions).with_context(|| format!("cannot read {}", sessions.display()))
 }
 
 fn wait_until_gone(data: &Path, left: &[Pids]) -> anyhow::Result<()> {

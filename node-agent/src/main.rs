@@ -27,12 +27,15 @@ mod machine;
 mod mailbox;
 mod managers;
 mod mark;
+mod observe;
 mod offer;
+mod output_files;
 mod ports;
 mod reload;
 mod rpc;
 mod runtime;
 mod sandbox;
+mod session_folders;
 mod session_log;
 mod settings;
 
@@ -47,9 +50,10 @@ use disk_reserve::DiskReserve;
 use guardian::GuardianLink;
 use limits::Limiter;
 use mailbox::{Event, Mailbox};
+use observe::{Listing, Observer, READERS_MAX};
 use rota_daemon::{
-    HangUp, LogArguments, LogFormat, Stop, announce, outlive_stop_signals, raise_open_files,
-    refuse, say_fatal,
+    HangUp, HttpNames, LogArguments, LogFormat, Stop, announce, outlive_stop_signals,
+    raise_open_files, refuse, say_fatal,
 };
 use rota_model::BootId;
 use rota_model::address::join;
@@ -60,7 +64,9 @@ use sandbox::Sandboxes;
 use serde_json::json;
 use settings::Settings;
 use std::process::ExitCode;
+use std::sync::Arc;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 
 /// Of this process, in what it says when it ends.
 const NAME: &str = "rota-node-agent";
@@ -153,6 +159,11 @@ fn run(
     let listener = runtime
         .block_on(TcpListener::bind(settings.listen))
         .with_context(|| format!("cannot listen on {} (--listen)", settings.listen))?;
+    let http = settings.http.map(|http| {
+        let bound = runtime.block_on(TcpListener::bind(http));
+        bound.with_context(|| format!("cannot listen on {http} (--http)"))
+    });
+    let http = http.transpose()?;
     let best = settings.ability.best();
     sandbox::way::make(&settings.data, best)?;
     let folder = DataFolder::open(&settings.data, &settings.config.node, &settings.cluster)?;
@@ -178,7 +189,7 @@ fn run(
         let lease_ms_max = settings.config.timing.lease_kill_ms;
         let guardian = GuardianLink::start(folder.path(), lease_ms_max, &keepers, &settings.log)?;
         let start = Start { folder: &folder, hang_up, open_files, limiter, keepers };
-        let gone = serve(settings, listener, start).await;
+        let gone = serve(settings, (listener, http), start).await;
         guardian.leave().await;
         gone
     })?;
@@ -197,9 +208,32 @@ struct Start<'a> {
     keepers: Keepers,
 }
 
+/// What other parts of this process show to operators. Pages are served until the process ends.
+fn observer(
+    settings: &Settings,
+    folder: &DataFolder,
+    http: Option<TcpListener>,
+) -> anyhow::Result<(Observer, Option<String>)> {
+    let observer = Observer {
+        cluster: settings.cluster.clone(),
+        node: settings.config.node.clone(),
+        sessions: folder.sessions(),
+        folders_kept_max: settings.folders_kept_max,
+        listing: Listing::default(),
+        readers: Arc::new(Semaphore::new(READERS_MAX)),
+        looks: Arc::new(Semaphore::new(1)),
+    };
+    let Some(http) = http else { return Ok((observer, None)) };
+    let port = http.local_addr()?.port();
+    let shares = (observer.readers.clone(), observer.looks.clone());
+    let names = HttpNames::default();
+    tokio::spawn(observe::serve_pages(http, observer.listing.clone(), shares, names));
+    Ok((observer, Some(join(&settings.host, port))))
+}
+
 async fn serve(
     settings: Settings,
-    listener: TcpListener,
+    (listener, http): (TcpListener, Option<TcpListener>),
     start: Start<'_>,
 ) -> anyhow::Result<agent::Gone> {
     let Start { folder, hang_up, open_files, limiter, keepers } = start;
@@ -209,6 +243,7 @@ async fn serve(
     let sandboxes = Sandboxes::new(&settings.ability, lease::boottime_us())?;
     say_what_programs_are_kept_from(&settings, &sandboxes);
     let sandbox = sandboxes.best;
+    let (observer, http) = observer(&settings, folder, http)?;
     let programs = ProgramSettings {
         data: folder.path().to_owned(),
         lease: folder.lease(),
@@ -225,6 +260,7 @@ async fn serve(
         open_files,
         limiter,
         keepers,
+        listing: observer.listing.clone(),
         log: settings.log,
     };
     let (mailbox, events) = Mailbox::new();
@@ -256,7 +292,7 @@ async fn serve(
     leave_on_signals(mailbox.clone())?;
     reload::on_hang_up(hang_up, settings.classes_folder, settings.ability, mailbox.clone());
     let server = tokio::spawn(async move {
-        if let Err(error) = rpc::serve(listener, settings.cluster, mailbox).await {
+        if let Err(error) = rpc::serve(listener, settings.cluster, mailbox, observer).await {
             tracing::error!(%error, "the gRPC server ended");
         }
     });
@@ -264,7 +300,7 @@ async fn serve(
     announce(&json!({
         "ready": true, "id": id.as_str(), "address": address, "pid": std::process::id(), "boot": boot.0,
         "sandbox": sandbox.as_str(), "disk_free_bytes": disk_reserve::free_bytes(folder.path()).ok(),
-        "disk_reserve_bytes": settings.disk_reserve_bytes
+        "disk_reserve_bytes": settings.disk_reserve_bytes, "http": http
     }));
     let gone = agent.run(events).await;
     server.abort();

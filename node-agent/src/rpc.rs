@@ -1,6 +1,7 @@
 //! The node's gRPC services. No decision is made here.
 
 use crate::mailbox::{Event, Mailbox};
+use crate::observe::Observer;
 use rota_daemon::accept::{Caller, Calls, Gate, Incoming, Need, Places};
 use rota_model::node_msg::{FromNode, ToNode};
 use rota_model::{ClusterName, Refusal, RefusalKind, Retry};
@@ -12,6 +13,7 @@ use rota_proto::v1;
 use rota_proto::v1::machines_server::{Machines, MachinesServer};
 use rota_proto::v1::node_agent_server::{NodeAgent, NodeAgentServer};
 use rota_proto::v1::node_operator_server::{NodeOperator, NodeOperatorServer};
+use rota_proto::v1::programs_server::ProgramsServer;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -49,8 +51,21 @@ const LOOK_BYTES_MAX: usize = 1024 * 1024;
 const FULL_MS: u64 = 1_000;
 
 /// The services that stand here: managers call the first, clients of machines the second, operators the
-/// third.
-const SERVED: [&str; 3] = ["rota.v1.NodeAgent", "rota.v1.Machines", "rota.v1.NodeOperator"];
+/// third, and managers for operators the fourth.
+const SERVED: [&str; 4] =
+    ["rota.v1.NodeAgent", "rota.v1.Machines", "rota.v1.NodeOperator", "rota.v1.Programs"];
+
+/// What pieces of output that are ready take.
+const OUTPUT_BYTES: usize = 128 * 1024;
+
+/// What an answer takes a share of before it is made.
+fn need(path: &str) -> Need {
+    match path {
+        "/rota.v1.Programs/Logs" => Need { bytes: OUTPUT_BYTES, lasts: true },
+        "/rota.v1.Programs/Usage" => Need { bytes: OUTPUT_BYTES, lasts: false },
+        path => Need::small(path),
+    }
+}
 
 /// What a client of machines is told on a connection for which there is only a place of managers.
 fn no_place() -> Status {
@@ -68,22 +83,20 @@ pub async fn serve(
     listener: TcpListener,
     cluster: ClusterName,
     mailbox: Mailbox,
+    observer: Observer,
 ) -> anyhow::Result<()> {
     let (health, health_service) = tonic_health::server::health_reporter();
     health.set_serving::<NodeAgentServer<Service>>().await;
     health.set_serving::<MachinesServer<Service>>().await;
     health.set_serving::<NodeOperatorServer<Service>>().await;
+    health.set_serving::<ProgramsServer<Observer>>().await;
     let service = Service { cluster, mailbox, streams: Arc::default() };
     let machines = MachinesServer::new(service.clone()).max_decoding_message_size(SEND_BYTES_MAX);
     let operators =
         NodeOperatorServer::new(service.clone()).max_decoding_message_size(LOOK_BYTES_MAX);
+    let programs = ProgramsServer::new(observer).max_decoding_message_size(SEND_BYTES_MAX);
     serving::server()
-        .layer(Calls {
-            of_members: &["/rota.v1.NodeAgent/"],
-            refusal: no_place,
-            need: Need::small,
-            unread,
-        })
+        .layer(Calls { of_members: &["/rota.v1.NodeAgent/"], refusal: no_place, need, unread })
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE))
         .add_service(health_service)
@@ -92,6 +105,7 @@ pub async fn serve(
         .add_service(NodeAgentServer::new(service).max_decoding_message_size(CALLS_BYTES_MAX))
         .add_service(Bounded::new(machines, SEND_BYTES_MAX))
         .add_service(Bounded::new(operators, LOOK_BYTES_MAX))
+        .add_service(Bounded::new(programs, SEND_BYTES_MAX))
         .serve_with_incoming(Incoming::new(listener, Gate::new(Places::for_grpc())))
         .await?;
     Ok(())

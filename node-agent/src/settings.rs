@@ -40,6 +40,8 @@ pub struct Settings {
     pub pool: PoolName,
     /// Where to listen.
     pub listen: SocketAddr,
+    /// Where to serve HTTP.
+    pub http: Option<SocketAddr>,
     /// The host in addresses.
     pub host: String,
     /// First managers.
@@ -71,6 +73,9 @@ pub fn check(args: &RunArgs) -> Result<Settings, Vec<String>> {
     let host = mistakes.note("--listen", host(args));
     for address in &args.managers {
         mistakes.note("--managers", check_address(address));
+    }
+    if let Some(http) = args.http {
+        mistakes.note("--http", may_listen("--http", http, args.insecure_bind));
     }
     let consul = args.consul.as_deref().map(ConsulAddress::parse).transpose();
     let consul = mistakes.note("--consul", consul).flatten();
@@ -119,6 +124,7 @@ pub fn check(args: &RunArgs) -> Result<Settings, Vec<String>> {
                 cluster,
                 pool,
                 listen: args.listen,
+                http: args.http,
                 host,
                 managers: args.managers.clone(),
                 consul,
@@ -353,6 +359,8 @@ mod tests {
     fn listening_for_other_machines_takes_a_flag_that_says_insecure() {
         let flags = ["--managers", "m:1", "--listen", "0.0.0.0:0"];
         assert!(mistakes(&flags).contains("--insecure-bind"));
+        let http = mistakes(&["--managers", "m:1", "--http", "0.0.0.0:9"]);
+        assert!(http.contains("--http is 0.0.0.0:9") && http.contains("--insecure-bind"), "{http}");
         let flags = [&flags[..], &["--insecure-bind"]].concat();
         assert!(mistakes(&flags).contains("--advertise"));
         let flags = [&flags[..], &["--advertise", "node.example"]].concat();

@@ -22,6 +22,7 @@
 //! * [`node`]: messages between managers and node-agents.
 //! * [`pool`]: pools of nodes.
 //! * [`operator`]: what operators see. [`running`]: where sessions are, and what nodes run.
+//! * [`programs`]: output of programs, and what they use.
 //! * [`documents`]: documents, operations and namespaces, and exceptions as gRPC statuses.
 //! * [`disk`]: keys and values of the storage engine. [`encoded`]: documents as bytes, made once.
 
@@ -39,6 +40,7 @@ pub mod operator;
 pub mod peer;
 pub mod pool;
 pub mod position;
+pub mod programs;
 pub mod record;
 pub mod reflection;
 pub mod refusal;

@@ -12,7 +12,7 @@ use rota_model::{
 /// Most sessions in one page, and most that are asked for by name.
 pub const PAGE_SIZE_MAX: u32 = 1_000;
 
-fn page_size(size: u32) -> Result<u32, FieldError> {
+pub(crate) fn page_size(size: u32) -> Result<u32, FieldError> {
     match size {
         0 => Ok(PAGE_SIZE_MAX),
         size if size <= PAGE_SIZE_MAX => Ok(size),

@@ -16,6 +16,7 @@ use crate::output::{Format, Out};
 use crate::pool::PoolArguments;
 use crate::session::SessionCommand;
 use crate::signal::SignalArguments;
+use crate::top::TopCommand;
 use crate::verify::VerifyArguments;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
@@ -80,6 +81,9 @@ pub enum Command {
     /// List, show, cordon, drain, uncordon and forget nodes.
     #[command(subcommand)]
     Node(NodeCommand),
+    /// Show what uses most CPU or memory: programs of sessions, or nodes.
+    #[command(subcommand)]
+    Top(TopCommand),
     /// `node cordon`.
     #[command(hide = true)]
     Cordon(NodeArguments),
@@ -269,7 +273,7 @@ mod tests {
         let (mut out, written) = Out::captured(Format::Table);
         completion(Shell::Bash, &mut out).unwrap();
         let script = written.text();
-        let some = "inspect session document namespace import pool apply drain uncordon verify";
+        let some = "inspect session document namespace import pool apply drain uncordon verify top";
         for command in some.split(' ') {
             assert!(script.contains(command), "{command}");
         }

@@ -11,6 +11,7 @@
 //! * [`join`]: take a manager into the ring that waits outside.
 //! * [`leave`]: tell one to leave it; take a join or a leave back.
 //! * [`node`]: list nodes, and which texts of classes they have; forget one that is gone.
+//! * [`top`]: what sessions and nodes use of CPU and memory.
 //! * [`drain`]: cordon, drain and uncordon a node.
 //! * [`signal`]: tell managers which of their peers look gone.
 //! * [`dev`]: a whole cluster of real processes on one machine.
@@ -45,6 +46,7 @@ mod secret;
 mod session;
 mod signal;
 mod source;
+mod top;
 mod verify;
 
 use cli::{Cli, Command};
@@ -112,6 +114,7 @@ fn run(cli: &Cli, out: &mut Out) -> anyhow::Result<()> {
     let done = runtime.block_on(async {
         match &cli.command {
             Command::Session(command) => session::run(command, &cli.endpoints()?, out).await,
+            Command::Top(command) => Box::pin(top::run(command, &cli.endpoints()?, out)).await,
             Command::Document(command) => {
                 Box::pin(document::run(command, &cli.endpoints()?, out)).await
             }

@@ -100,6 +100,12 @@ impl Out {
         self.sink.flush()
     }
 
+    /// What a program printed, as it is.
+    pub fn bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.sink.write_all(bytes)?;
+        self.sink.flush()
+    }
+
     /// A table.
     pub fn table(&mut self, table: &Table) -> io::Result<()> {
         let text: String = table.lines().map(|line| format!("{}\n", line.trim_end())).collect();

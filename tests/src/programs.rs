@@ -3,7 +3,7 @@
 use crate::cluster::Cluster;
 use crate::processes::{self, Process};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -11,6 +11,33 @@ use std::time::Duration;
 
 /// Between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// The folders of sessions that a node's data folder has, with their ids as they stand there: one for each life,
+/// the oldest first.
+pub fn session_folders(node: &Path) -> Vec<(String, PathBuf)> {
+    let below = |folder: PathBuf| {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.map(|it| it.path())
+    };
+    let lives = below(node.join("sessions")).flat_map(below).flat_map(below);
+    let mut lives: Vec<PathBuf> = lives.collect();
+    lives.sort();
+    let id = |life: &PathBuf| {
+        let id = life.parent().and_then(Path::file_name).expect("a life is below its id");
+        id.to_string_lossy().into_owned()
+    };
+    lives.into_iter().map(|life| (id(&life), life)).collect()
+}
+
+/// The folder of the newest life of the session with that id.
+///
+/// # Panics
+/// There is none.
+pub fn session_folder(node: &Path, id: &str) -> PathBuf {
+    let mut folders = session_folders(node).into_iter().rev();
+    let found = folders.find(|it| it.0 == id);
+    found.unwrap_or_else(|| panic!("session {id} has no folder in {}", node.display())).1
+}
 
 /// The processes of sessions that run for a test, by session id: a process is of the session whose
 /// id it was started with.

@@ -15,6 +15,7 @@
 //!   One that nobody heard for a while is asked for its health first, and the next one after 300 ms, so a
 //!   process that hangs holds nobody up.
 //! * [`Watch`]: changes at least once and without gaps, over breaks.
+//! * [`Logs`]: what a program prints, every byte once, over breaks.
 //! * [`Options::route_by_view`]: go to the owner directly and save the forward hop.
 //! * [`Documents`]: operations on documents, updates of copies, bodies of attachments in pieces. An
 //!   operation without an operation time is not sent twice when its outcome is unknown. An update that is too large for an
@@ -30,6 +31,7 @@ pub mod documents;
 mod error;
 mod hung;
 pub mod pools;
+mod programs;
 mod resume;
 mod retry;
 mod routing;
@@ -41,6 +43,7 @@ pub use connections::{CONNECTIONS_DEFAULT, EndpointsError, parse_endpoints};
 pub use documents::Documents;
 pub use error::CallError;
 pub use pools::Pools;
+pub use programs::{Logs, Printed};
 pub use session::{Client, Entry, OnWait, Options};
 pub use watch::{Watch, WatchOptions};
 

@@ -38,6 +38,8 @@ pub struct Stat {
     pub runs: bool,
     /// CPU time that it used so far, of all its threads.
     pub cpu: Duration,
+    /// The same of its children that have ended and were waited for, and of theirs.
+    pub reaped_cpu: Duration,
 }
 
 /// The kernel's clock tick in ms, as user space is told.
@@ -56,6 +58,7 @@ fn parse_stat(text: &str) -> Option<(Stat, u64)> {
         group: fields.get(2)?.parse().ok()?,
         runs: !matches!(*fields.first()?, "Z" | "X" | "x"),
         cpu: Duration::from_millis((ticks(11)? + ticks(12)?) * TICK_MS),
+        reaped_cpu: Duration::from_millis((ticks(13)? + ticks(14)?) * TICK_MS),
     };
     Some((stat, ticks(17)?))
 }
@@ -105,6 +108,13 @@ fn file(pid: i32, name: &str) -> Vec<u8> {
     }
     let by_another = |thread| fs::read(format!("/proc/{pid}/task/{thread}/{name}")).ok();
     another_thread(pid).and_then(by_another).unwrap_or_default()
+}
+
+/// Bytes of memory of a process that are resident, those that it shares with others included; 0 for one that is gone.
+pub fn resident_bytes(pid: i32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|it| it.strip_prefix("VmRSS:")?.strip_suffix("kB"));
+    line.and_then(|it| it.trim().parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
 /// Every process that can be seen. Costs one file per process of the machine: for ends and
@@ -277,11 +287,12 @@ mod tests {
 
     #[test]
     fn a_stat_line_is_read_whatever_the_name_is() {
-        let tail = "0 -1 4194560 1 0 0 0 12 30 0 0 20 0 1 0 4242 1 2";
+        let tail = "0 -1 4194560 1 0 0 0 12 30 5 6 20 0 1 0 4242 1 2";
         let (stat, threads) = parse_stat(&format!("17 (a) b (c) S 3 5 7 {tail}")).unwrap();
         assert_eq!(stat.process, Process { pid: 17, start_ticks: 4242 });
         assert_eq!((stat.parent, stat.group, stat.runs), (3, 5, true));
         assert_eq!((stat.cpu, threads), (Duration::from_millis(420), 1));
+        assert_eq!(stat.reaped_cpu, Duration::from_millis(110));
         assert!(!parse_stat(&format!("17 (x) Z 3 5 7 {tail}")).unwrap().0.runs);
         assert_eq!(parse_stat("17 (x"), None);
     }
@@ -294,6 +305,7 @@ mod tests {
             group: 1,
             runs: pid != 5,
             cpu: Duration::ZERO,
+            reaped_cpu: Duration::ZERO,
         };
         // 7 came back as a child of its own grandchild's number.
         let all = [of(3, 2), of(5, 3), of(6, 5), of(7, 2), of(8, 7), of(9, 1), of(2, 8)];
@@ -309,6 +321,13 @@ mod tests {
         assert_eq!(user(me), Some(rustix::process::getuid().as_raw()));
         assert_eq!(maker(me), Some(rustix::process::geteuid().as_raw()));
         assert_eq!((user(-1), maker(-1)), (None, None));
+    }
+
+    #[test]
+    fn the_memory_of_a_process_is_told() {
+        let me = i32::try_from(std::process::id()).unwrap();
+        assert!(resident_bytes(me) > 100_000);
+        assert_eq!(resident_bytes(-1), 0);
     }
 
     #[test]

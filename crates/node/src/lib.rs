@@ -29,12 +29,13 @@
 //! * what no owner renewed the lease of, it ends, before that owner may believe it lost.
 //!
 //! Beside the decisions stand two values that a node's runtime uses: [`class`] (what a session
-//! runs, read from TOML text) and [`machine`] (a running state machine); and [`registration`], what a
-//! refused registration means.
+//! runs, read from TOML text) and [`machine`] (a running state machine); [`registration`], what a
+//! refused registration means; and [`folder_name`], how the folders of sessions are called.
 
 pub mod class;
 pub mod config;
 mod dead;
+mod folder_name;
 pub mod io;
 mod lease;
 mod live;
@@ -45,6 +46,7 @@ pub mod registration;
 mod slot_runs;
 
 pub use config::{NodeBounds, NodeConfig, NodeTiming};
+pub use folder_name::{NAME_BYTES_MAX, folder_name};
 pub use io::{NodeEffect, NodeInput, ReportId, StopHow};
 pub use lease::{LeaseState, SlotLease};
 pub use node::{LiveSession, Node, Phase, SCAN_PAGE_MAX};

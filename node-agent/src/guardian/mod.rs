@@ -21,7 +21,7 @@ pub use link::GuardianLink;
 use crate::clean;
 use crate::data_folder::LEASE_FILE;
 use crate::lease::{Leases, boottime_ms};
-use crate::leftovers::{DATA_VARIABLE, session_folders};
+use crate::leftovers::{DATA_VARIABLE, folders_of};
 use crate::limits::remove_groups_of;
 use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -64,7 +64,7 @@ fn guard(data: &Path, lease_ms_max: u64) -> anyhow::Result<()> {
     // run.
     let leases = Leases::read_within(&data.join(LEASE_FILE), lease_ms_max).unwrap_or_default();
     // Read once: a keeper that writes its file only now sees that its agent is gone, and ends.
-    let folders = session_folders(data)?;
+    let folders = folders_of(data)?;
     let mut wards: Vec<Ward> = folders.into_iter().filter_map(Ward::of).collect();
     if !wards.is_empty() {
         let kill_at_ms = leases.latest().map_or(0, |it| it.kill_at_ms);

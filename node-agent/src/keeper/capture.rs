@@ -1,6 +1,7 @@
 //! A program's output, kept in files of bounded size, and searched for one line.
 
 use crate::disk_reserve::free_bytes;
+use crate::output_files::{OLD, Table, beside};
 use rustix::fs::OFlags;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -12,6 +13,9 @@ const LINE_SEARCHED_BYTES_MAX: usize = 4096;
 
 /// The disk is looked at once so much was written to it.
 const LOOK_BYTES: u64 = 64 * 1024;
+
+/// Ends the name of a file that is about to become the newest.
+const NEW: &str = ".new";
 
 /// How much of a disk output may take, in bytes.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +32,8 @@ pub struct Capture {
     path: PathBuf,
     file: Option<File>,
     written: u64,
+    /// What was written before the file began.
+    base: u64,
     half_bytes: u64,
     /// What the disk is to keep free.
     reserve: u64,
@@ -44,7 +50,17 @@ impl Capture {
         let wanted = wanted.map(|text| text.as_bytes().to_vec());
         let Bounds { max, reserve } = bounds;
         let (half_bytes, unseen) = (max.max(2) / 2, None);
-        Ok(Self { path, file, written: 0, half_bytes, reserve, unseen, wanted, line: vec![] })
+        Ok(Self {
+            path,
+            file,
+            written: 0,
+            base: 0,
+            half_bytes,
+            reserve,
+            unseen,
+            wanted,
+            line: vec![],
+        })
     }
 
     /// Takes some output. True when the wanted line was completed (or begun, if the text is
@@ -91,13 +107,25 @@ impl Capture {
         }
     }
 
+    /// Begins a new file. Readers know from the table where in the whole output each file begins: it is
+    /// written while both files are there and before either has its new name.
     fn turn(&mut self) {
+        let (old_base, old_file) = (self.base, self.file.take());
+        self.base += self.written;
         self.written = 0;
-        let mut old = self.path.clone().into_os_string();
-        old.push(".1");
+        let new = beside(&self.path, NEW);
+        self.file = create(&new).ok();
+        let files = [(&old_file, old_base), (&self.file, self.base)];
+        // Without it readers take what is kept for the beginning.
+        drop(
+            Table::of(files.into_iter().filter_map(|(it, base)| Some((it.as_ref()?, base))))
+                .write(&self.path),
+        );
         // Without the old file's new name the content is cut all the same: the bound holds.
-        drop(fs::rename(&self.path, old));
-        self.file = create(&self.path).ok();
+        drop(fs::rename(&self.path, beside(&self.path, OLD)));
+        if self.file.is_some() {
+            drop(fs::rename(&new, &self.path));
+        }
     }
 
     fn search(&mut self, bytes: &[u8]) -> bool {
@@ -128,6 +156,7 @@ fn create(path: &Path) -> io::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::output_files::Kept;
 
     fn bounds() -> Bounds {
         Bounds { max: 100, reserve: 0 }
@@ -158,6 +187,20 @@ mod tests {
         let old = fs::read_to_string(folder.path().join("stdout.log.1")).unwrap();
         assert!(new.ends_with("0999\n"));
         assert!(old.len() + new.len() <= 100 && old.len() == 50);
+        let mut names: Vec<_> = fs::read_dir(folder.path()).unwrap().flatten().collect();
+        names.sort_by_key(fs::DirEntry::file_name);
+        let names: Vec<_> = names.iter().map(fs::DirEntry::file_name).collect();
+        assert_eq!(names, ["stdout.log", "stdout.log.1", "stdout.log.at"]);
+        // Who reads from any place gets what was written there, and from the oldest on what is kept.
+        let kept = Kept::look(&path).unwrap();
+        assert_eq!((kept.begin(), kept.end()), (4_900, 5_000));
+        for at in [0, 4_900, 4_949, 4_950, 4_999] {
+            let (from, bytes) = kept.read(at, 7).unwrap().unwrap();
+            assert_eq!(from, at.max(4_900));
+            let all: String = (0..1000).map(|it| format!("{it:04}\n")).collect();
+            assert_eq!(bytes, all.as_bytes()[usize::try_from(from).unwrap()..][..bytes.len()]);
+            assert!(!bytes.is_empty());
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ pub use orphans::{FOLDER_VARIABLE, Keepers};
 pub use program::ProgramSettings;
 
 use crate::mailbox::{Event, Mailbox};
+use crate::observe::Listed;
 use folders::Folders;
 use program::ProgramSession;
 use rota_model::{
@@ -24,6 +25,7 @@ use rota_node::{NodeInput, StopHow};
 use rota_proto::SendEvent;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::watch;
 use tracing::Instrument;
 
@@ -121,12 +123,23 @@ impl Runtime {
                 let program = program.clone();
                 let (stop, stopped) = watch::channel(None);
                 let (key, token) = (order.key.clone(), order.token);
+                let folder = self.folders.begin(&order.key, order.token, order.life);
+                let listed = Listed {
+                    life: order.life,
+                    class: order.spec.class.clone(),
+                    limits: program.limits,
+                    folder: folder.clone(),
+                    keeper: None,
+                    groups: Vec::new(),
+                    cpu: Duration::ZERO,
+                };
                 let session = ProgramSession {
                     settings: self.settings.clone(),
+                    entry: self.settings.listing.begin(key.clone(), token, listed),
                     class,
                     program,
                     attributes: order.spec.attributes.clone(),
-                    folder: self.folders.begin(&order.key, order.token),
+                    folder,
                     not_after_ms: order.not_after_ms,
                     stop: stopped,
                     mailbox: self.mailbox.clone(),

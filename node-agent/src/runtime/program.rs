@@ -10,6 +10,7 @@ use crate::keeper::order::{Cause, News, Order, Own, Stop};
 use crate::lease::boottime_ms;
 use crate::limits::{Bounds, Limited, Limiter};
 use crate::mailbox::Mailbox;
+use crate::observe::{Entry, Listing};
 use crate::ports::{Port, PortRange, Ports};
 use crate::sandbox::{Sandboxes, User};
 use rota_daemon::processes::descendants;
@@ -72,6 +73,8 @@ pub struct ProgramSettings {
     pub limiter: Limiter,
     /// Keepers that run.
     pub keepers: Keepers,
+    /// What runs, for operators.
+    pub listing: Listing,
     /// The node's log, which keepers share.
     pub log: Log,
 }
@@ -106,6 +109,8 @@ pub struct ProgramSession {
     pub stop: watch::Receiver<Option<StopHow>>,
     /// Where news goes.
     pub mailbox: Mailbox,
+    /// Its place in the listing.
+    pub entry: Entry,
 }
 
 /// How far a program has got.
@@ -197,10 +202,12 @@ impl ProgramSession {
         let user = self.choose_user().await?;
         let limited = self.settings.limiter.limit(&self.program.limits, user.is_some())?;
         let order = self.order(&ports, user.as_ref().map(User::number), limited.bounds())?;
-        make_folders(&order).map_err(|error| format!("no folder for it: {error}"))?;
+        make_folders(&self.settings.sessions, &order)
+            .map_err(|error| format!("no folder for it: {error}"))?;
         let link = KeeperLink::start(&order, &self.settings)
             .await
             .map_err(|error| format!("{error:#}"))?;
+        self.entry.started(link.pid(), &limited.bounds().groups);
         let ready_by = Instant::now() + Duration::from_millis(self.program.start_timeout_ms);
         Ok(Running {
             session: self,
@@ -288,6 +295,7 @@ impl Running {
         let Self { session, link, ports, user, limited, .. } = self;
         let end = match end {
             Some(end) => {
+                session.entry.over();
                 link.reap().await;
                 end
             }

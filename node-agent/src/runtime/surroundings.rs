@@ -4,6 +4,7 @@ use super::orphans::FOLDER_VARIABLE;
 use crate::keeper::order::Order;
 use crate::leftovers::DATA_VARIABLE;
 use crate::sandbox::DEFAULT_PATH;
+use crate::session_folders;
 use rota_model::{SessionKey, Stamp, Token};
 use std::collections::BTreeMap;
 use std::env;
@@ -20,6 +21,9 @@ const TEMPORARY: &str = ".tmp";
 
 /// What others may do with a session's folder: pass through it, if they know the name of what they look for.
 const PASSABLE: u32 = 0o711;
+
+/// How often folders are made again that were removed meanwhile. Each ended session removes them once.
+const MADE_AGAIN_MAX: usize = 100;
 
 /// Its owner's alone.
 const SHUT: u32 = 0o700;
@@ -83,14 +87,30 @@ fn fencing_token(token: Token) -> String {
     format!("{:016x}{:016x}", token.0.pe.0, token.0.seq.0)
 }
 
-/// Makes the session's folder anew, and the program's own in it.
-pub fn make_folders(order: &Order) -> io::Result<()> {
+/// Makes the session's folder anew, and the program's own in it. `sessions` has those of all sessions.
+pub fn make_folders(sessions: &Path, order: &Order) -> io::Result<()> {
     match fs::remove_dir_all(&order.folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}
     }
     let temporary = order.cwd.join(TEMPORARY);
-    fs::DirBuilder::new().recursive(true).mode(SHUT).create(&temporary)?;
+    let make = || {
+        fs::DirBuilder::new().recursive(true).mode(SHUT).create(&temporary)?;
+        // Other sessions of the namespace pass through them, too: they are never shut again.
+        let above = session_folders::above(sessions, &order.folder);
+        let above = above.into_iter().filter(|_| order.own.is_some());
+        above
+            .into_iter()
+            .try_for_each(|it| fs::set_permissions(it, Permissions::from_mode(PASSABLE)))
+    };
+    // Those above may have been empty a moment ago, and be removed with the folder of an earlier life.
+    let mut tries = 0..MADE_AGAIN_MAX;
+    loop {
+        match make() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && tries.next().is_some() => {}
+            made => break made?,
+        }
+    }
     if let Some(own) = order.own {
         for folder in [&temporary, &order.cwd] {
             chown(folder, Some(own.user), Some(own.user))?;

@@ -125,11 +125,9 @@ impl Home {
 
     /// The working folder of a session's program.
     pub fn work(&self, id: &str) -> PathBuf {
-        let sessions = fs::read_dir(self.data().join("sessions")).unwrap().flatten();
-        let mut names = sessions.filter(|it| {
-            it.file_name().to_str().is_some_and(|name| name.starts_with(&format!("{id}.")))
-        });
-        names.next().expect("a session's folder").path().join("work")
+        let lives = fs::read_dir(self.data().join("sessions/default").join(id)).unwrap().flatten();
+        let newest = lives.map(|it| it.path()).max();
+        newest.expect("a session's folder").join("work")
     }
 
     /// Starts `rota-node-agent run` with this home.

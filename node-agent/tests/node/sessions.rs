@@ -235,7 +235,9 @@ async fn health_and_reflection_are_served() {
     let agent = home.start(&manager.address, &[]).await;
     let address = agent.ready["address"].as_str().unwrap().to_owned();
     let mut health = tonic_health::pb::health_client::HealthClient::new(channel(&address).await);
-    for service in ["", "rota.v1.NodeAgent", "rota.v1.Machines", "rota.v1.NodeOperator"] {
+    for service in
+        ["", "rota.v1.NodeAgent", "rota.v1.Machines", "rota.v1.NodeOperator", "rota.v1.Programs"]
+    {
         let request = tonic_health::pb::HealthCheckRequest { service: service.to_owned() };
         let status = health.check(request).await.unwrap().into_inner().status();
         assert_eq!(status, tonic_health::ServingStatus::Serving.into(), "{service}");

@@ -2,6 +2,7 @@
 
 mod change;
 mod keep_alive;
+mod logs;
 mod show;
 
 pub use show::{Shown, state_name};
@@ -39,6 +40,8 @@ pub enum SessionCommand {
     List(ListArguments),
     /// Follow changes, one line each; ends on Ctrl-C or SIGTERM, with exit code 0.
     Watch(change::WatchArguments),
+    /// Show what a session's program prints, and printed; also after its end, as long as its node keeps its folder.
+    Logs(logs::LogsArguments),
     /// Send an event to a session's state machine.
     Send(SendArguments),
 }
@@ -207,8 +210,18 @@ fn session_state(text: &str) -> Result<SessionState, String> {
 pub async fn run(command: &SessionCommand, endpoint: &str, out: &mut Out) -> anyhow::Result<()> {
     let client = connect::client(endpoint, out.format())?;
     let work = carry_out(&client, command, out);
-    // A watch is silent while nothing happens.
-    if matches!(command, SessionCommand::Watch(_)) {
+    // Some are silent while nothing happens.
+    let may_be_silent = match command {
+        SessionCommand::Watch(_) => true,
+        SessionCommand::Logs(it) => it.follows(),
+        SessionCommand::Open(_)
+        | SessionCommand::Get(_)
+        | SessionCommand::Close(_)
+        | SessionCommand::KeepAlive(_)
+        | SessionCommand::List(_)
+        | SessionCommand::Send(_) => false,
+    };
+    if may_be_silent {
         return connect::told_when_gone(work).await;
     }
     connect::told(endpoint, work).await
@@ -222,6 +235,7 @@ async fn carry_out(client: &Client, command: &SessionCommand, out: &mut Out) -> 
         SessionCommand::KeepAlive(arguments) => keep_alive::run(client, arguments, out).await,
         SessionCommand::List(arguments) => list(client, arguments, out).await,
         SessionCommand::Watch(arguments) => change::watch(client, arguments, out).await,
+        SessionCommand::Logs(arguments) => Box::pin(logs::run(client, arguments, out)).await,
         SessionCommand::Send(arguments) => send(client, arguments, out).await,
     }
 }

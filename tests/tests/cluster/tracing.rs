@@ -1,5 +1,6 @@
 //! What the logs tell of one request.
 
+use rota_tests::programs::session_folder;
 use rota_tests::{Cluster, PATIENCE, TestFolder, binary, eventually};
 use serde_json::Value;
 use std::fs;
@@ -54,11 +55,7 @@ async fn one_request_id_is_in_the_logs_of_client_entry_owner_copies_node_and_kee
 
 /// What the keeper of a session's program logged on the cluster's first node.
 fn keeper_log(cluster: &Cluster, id: &str) -> String {
-    let sessions = fs::read_dir(cluster.document.data.join("nodes/n1/sessions")).unwrap().flatten();
-    let is_its =
-        |it: &fs::DirEntry| it.file_name().to_string_lossy().starts_with(&format!("{id}."));
-    let mut folders = sessions.filter(is_its);
-    let folder = folders.next().expect("a session's folder").path();
+    let folder = session_folder(&cluster.document.data.join("nodes/n1"), id);
     fs::read_to_string(folder.join("keeper.log")).unwrap()
 }
 

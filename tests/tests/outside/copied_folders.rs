@@ -2,6 +2,7 @@
 
 use rota_tests::brief::Brief;
 use rota_tests::processes::send;
+use rota_tests::programs::session_folders;
 use rota_tests::sessions::{CALL, open};
 use rota_tests::{Launched, PATIENCE, TestFolder, classes_of, eventually, skipped};
 use rustix::process::Signal;
@@ -53,11 +54,11 @@ fn may_be_elsewhere(folder: &TestFolder) -> bool {
 /// that `except` has not.
 fn beats(data: &Path, except: &Path) -> Option<(f64, f64)> {
     let mut times = Vec::new();
-    for entry in std::fs::read_dir(data.join("sessions")).ok()?.flatten() {
-        if except.join("sessions").join(entry.file_name()).exists() {
+    for (_, folder) in session_folders(data) {
+        if except.join(folder.strip_prefix(data).expect("it is in there")).exists() {
             continue;
         }
-        let text = std::fs::read_to_string(entry.path().join("stdout.log")).unwrap_or_default();
+        let text = std::fs::read_to_string(folder.join("stdout.log")).unwrap_or_default();
         times.extend(text.lines().filter_map(|it| it.parse::<f64>().ok()));
     }
     Some((*times.first()?, *times.last()?))

@@ -2,6 +2,7 @@
 
 use rota_client::v1::{Reason, Session, SessionState};
 use rota_tests::brief::Brief;
+use rota_tests::programs::session_folders;
 use rota_tests::sessions::{CALL, becomes, open, opened, read};
 use rota_tests::{Launched, PATIENCE, TestFolder, classes_of, eventually};
 use std::net::{TcpListener, UdpSocket};
@@ -80,10 +81,9 @@ impl Ground {
     /// What the only session has printed, once it has printed that.
     async fn printed(&self, part: &str) -> String {
         eventually(&format!("it prints {part}"), PATIENCE, async || {
-            let sessions = std::fs::read_dir(self.folder.path().join("node/sessions"));
-            let entries = sessions.map_err(|it| it.to_string())?.flatten();
-            let text: String = entries
-                .filter_map(|it| std::fs::read_to_string(it.path().join("stdout.log")).ok())
+            let sessions = session_folders(&self.folder.path().join("node")).into_iter();
+            let text: String = sessions
+                .filter_map(|it| std::fs::read_to_string(it.1.join("stdout.log")).ok())
                 .collect();
             if text.contains(part) { Ok(text) } else { Err(text) }
         })

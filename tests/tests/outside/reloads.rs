@@ -3,6 +3,7 @@
 use rota_client::v1::SessionState;
 use rota_tests::brief::Brief;
 use rota_tests::processes::{of_folder, send};
+use rota_tests::programs::session_folder;
 use rota_tests::sessions::{becomes, opened, read};
 use rota_tests::{Launched, PATIENCE, TestFolder, classes_of, eventually, ringctl};
 use rustix::process::Signal;
@@ -48,10 +49,8 @@ async fn logs(agent: &Launched, part: &str) {
 
 /// What the session with that id has printed.
 fn printed(folder: &TestFolder, id: &str) -> String {
-    let sessions = std::fs::read_dir(folder.path().join("node/sessions")).unwrap().flatten();
-    let named = |it: &std::fs::DirEntry| it.file_name().to_string_lossy().starts_with(id);
-    let found = sessions.into_iter().find(named).expect("it has a folder");
-    std::fs::read_to_string(found.path().join("stdout.log")).unwrap()
+    let found = session_folder(&folder.path().join("node"), id);
+    std::fs::read_to_string(found.join("stdout.log")).unwrap()
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ use rota_client::v1::{Reason, SessionState, exit};
 use rota_daemon::processes::descendants;
 use rota_tests::brief::Brief;
 use rota_tests::processes::{process, send};
+use rota_tests::programs::session_folders;
 use rota_tests::sessions::becomes;
 use rota_tests::{Launched, TestFolder, classes_of};
 use rustix::process::Signal;
@@ -44,8 +45,8 @@ async fn saving(folder: &TestFolder, brief: &Brief) -> Launched {
 
 /// Whether the program of the only session said that it saved.
 fn has_saved(node: &Path) -> bool {
-    let mut sessions = std::fs::read_dir(node.join("sessions")).unwrap().flatten();
-    let log = sessions.next().expect("a session ran").path().join("stdout.log");
+    let sessions = session_folders(node);
+    let log = sessions.first().expect("a session ran").1.join("stdout.log");
     std::fs::read_to_string(log).unwrap().contains("saved")
 }
 

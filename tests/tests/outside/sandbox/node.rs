@@ -2,6 +2,7 @@
 
 use rota_client::{Client, v1};
 use rota_tests::processes::{self, Process};
+use rota_tests::programs::session_folder;
 use rota_tests::sessions::{CALL, close, open};
 use rota_tests::{Launched, PATIENCE, TestFolder, binary, eventually, http_get, skipped};
 use std::fs::{self, Permissions};
@@ -132,10 +133,7 @@ impl Ring {
 
     /// The folder of a session of the node in the folder `n1`.
     pub fn session(&self, id: &str) -> PathBuf {
-        let sessions = fs::read_dir(self.folder.at("n1/sessions")).unwrap().flatten();
-        let begin = format!("{id}.");
-        let mut names = sessions.filter(|it| it.file_name().to_string_lossy().starts_with(&begin));
-        names.next().expect("a session's folder").path()
+        session_folder(&self.folder.path().join("n1"), id)
     }
 
     /// Lets a program go on, and waits until it has tried what it wants to try; gives what it printed.

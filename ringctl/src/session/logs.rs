@@ -1,0 +1,351 @@
+//! `ringctl session logs`: what a program prints, and printed.
+//!
+//! Bytes of its standard output go to ours, those of its standard error to ours, as they are. A terminal gets text
+//! with control characters shown instead of sent. JSON has one document a line of output, from which every byte can
+//! be had again.
+
+use super::show::Shown;
+use crate::length_of_time::length_of_time;
+use crate::output::{Format, Out, for_terminals};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use clap::{Args, ValueEnum};
+use rota_client::v1::Output;
+use rota_client::v1::logs_response::Begin;
+use rota_client::{Client, Logs, Printed, v1};
+use rota_daemon::Stop;
+use serde::Serialize;
+use std::io::{IsTerminal, Write};
+use std::time::Duration;
+
+/// Longest line of output in one document; a longer one is cut into several.
+const LINE_BYTES_MAX: usize = 64 * 1024;
+
+/// How long it may take to learn how a program ended that was followed to its end.
+const EXIT_WAIT: Duration = Duration::from_secs(3);
+
+/// `session logs`.
+#[derive(Args, Debug)]
+pub struct LogsArguments {
+    /// Id of the session.
+    id: String,
+    /// Namespace of the id.
+    #[arg(long, default_value = "default")]
+    namespace: String,
+    /// Go on with what is printed later, until the program has ended; ends on Ctrl-C, too, with exit code 0.
+    #[arg(short, long)]
+    follow: bool,
+    /// Only the last so many lines of each output.
+    #[arg(short = 'n', long, value_name = "LINES", value_parser = clap::value_parser!(u32).range(..=1_000_000))]
+    tail: Option<u32>,
+    /// Of this life (see `session get`); without it, of the newest.
+    #[arg(long, default_value_t = 0, hide_default_value = true)]
+    life: u64,
+    /// Ask this node; without it, the one where the life ran, or every node when no record tells.
+    #[arg(long, default_value = "", hide_default_value = true)]
+    node: String,
+    /// Only this output.
+    #[arg(long, value_enum, value_name = "OUTPUT")]
+    only: Option<Only>,
+    /// Send control characters to a terminal, as the program did.
+    #[arg(long)]
+    raw: bool,
+    /// Give up when no manager or node serves it for this long.
+    #[arg(long, default_value = "30s", value_parser = length_of_time)]
+    patience: Duration,
+}
+
+/// One of the outputs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Only {
+    Stdout,
+    Stderr,
+}
+
+impl LogsArguments {
+    /// Whether it may be silent for long.
+    pub fn follows(&self) -> bool {
+        self.follow
+    }
+
+    fn request(&self) -> v1::LogsRequest {
+        let only = match self.only {
+            None => Output::Unspecified,
+            Some(Only::Stdout) => Output::Stdout,
+            Some(Only::Stderr) => Output::Stderr,
+        };
+        v1::LogsRequest {
+            namespace: self.namespace.clone(),
+            id: self.id.clone(),
+            life: self.life,
+            node: self.node.clone(),
+            only: only.into(),
+            tail: self.tail,
+            follow: self.follow,
+            ..v1::LogsRequest::default()
+        }
+    }
+}
+
+/// Shows it until its end, or until a signal ends it.
+pub async fn run(client: &Client, it: &LogsArguments, out: &mut Out) -> anyhow::Result<()> {
+    let mut stop = Stop::listen()?;
+    let mut logs = client.logs(it.request(), it.patience);
+    let mut show = Show::new(out.format(), it);
+    loop {
+        let printed = tokio::select! {
+            printed = logs.next() => printed?,
+            _ = stop.wished() => return Ok(()),
+        };
+        match printed {
+            Some(printed) => show.printed(&printed, out)?,
+            None => break,
+        }
+    }
+    show.end(out)?;
+    if it.follow {
+        ended(client, it, &logs, &show, out).await?;
+    }
+    Ok(())
+}
+
+/// The program that was followed has ended. How, if its record is still there.
+async fn ended(
+    client: &Client,
+    it: &LogsArguments,
+    logs: &Logs,
+    show: &Show,
+    out: &mut Out,
+) -> anyhow::Result<()> {
+    let (namespace, id) = (it.namespace.clone(), it.id.clone());
+    let get = v1::GetRequest { namespace, id, stale_ok: true };
+    let session = client.get(get, EXIT_WAIT).await.ok().and_then(|it| it.session);
+    let life = show.begun.life;
+    let shown = session.as_ref().map(Shown::of).filter(|it| it.life == life);
+    let exit = shown.as_ref().map(Shown::exit_text).filter(|it| !it.is_empty());
+    match out.format() {
+        Format::Json => {
+            let running = logs.running().unwrap_or(false);
+            out.json(&Note::End { running, life, exit: shown.and_then(|it| it.exit) })?;
+        }
+        Format::Table => {
+            let how = exit.map(|it| format!(": {it}")).unwrap_or_default();
+            eprintln!("-- the program of life {life} has ended{how}");
+        }
+    }
+    Ok(())
+}
+
+/// A document that is no output.
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case", tag = "note")]
+enum Note<'a> {
+    Begin { node: &'a str, life: u64, running: bool },
+    Missing { output: &'static str, bytes: u64 },
+    End { running: bool, life: u64, exit: Option<super::show::ShownExit> },
+}
+
+/// A line of output: its text, or its bytes where they are none.
+#[derive(Serialize, PartialEq, Eq, Debug)]
+struct Line {
+    output: &'static str,
+    /// Of its first byte in the whole output.
+    offset: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    base64: Option<String>,
+    /// It has no end of line: the program printed none, or the line goes on in the next document.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    partial: bool,
+}
+
+/// One output on its way to whoever reads.
+struct Flow {
+    name: &'static str,
+    /// What waits for the rest of its line, or of its character.
+    pending: Vec<u8>,
+    /// Where that begins.
+    offset: u64,
+    is_terminal: bool,
+}
+
+impl Flow {
+    fn new(name: &'static str, is_terminal: bool) -> Self {
+        Self { name, pending: Vec::new(), offset: 0, is_terminal }
+    }
+
+    /// Bytes that begin at `offset`: complete lines as documents.
+    fn lines(&mut self, offset: u64, bytes: &[u8]) -> Vec<Line> {
+        if self.pending.is_empty() {
+            self.offset = offset;
+        }
+        self.pending.extend_from_slice(bytes);
+        let mut lines = Vec::new();
+        loop {
+            let end = self.pending.iter().take(LINE_BYTES_MAX).position(|it| *it == b'\n');
+            match end {
+                Some(end) => lines.push(self.line(end, 1)),
+                None if self.pending.len() >= LINE_BYTES_MAX => {
+                    lines.push(self.line(LINE_BYTES_MAX, 0));
+                }
+                None => return lines,
+            }
+        }
+    }
+
+    /// What is left at the end.
+    fn last_line(&mut self) -> Option<Line> {
+        let length = self.pending.len();
+        (length > 0).then(|| self.line(length, 0))
+    }
+
+    fn line(&mut self, length: usize, end: usize) -> Line {
+        let rest = self.pending.split_off(length + end);
+        let mut bytes = std::mem::replace(&mut self.pending, rest);
+        bytes.truncate(length);
+        let offset = self.offset;
+        self.offset += (length + end) as u64;
+        let (text, base64) = match String::from_utf8(bytes) {
+            Ok(text) => (Some(text), None),
+            Err(error) => (None, Some(STANDARD.encode(error.as_bytes()))),
+        };
+        Line { output: self.name, offset, text, base64, partial: end == 0 }
+    }
+
+    /// The same bytes as text for a terminal. A character that is cut waits for its rest.
+    fn text(&mut self, bytes: &[u8]) -> String {
+        self.pending.extend_from_slice(bytes);
+        let is_cut =
+            |error: std::str::Utf8Error| error.error_len().is_none().then(|| error.valid_up_to());
+        let whole = match self.pending.utf8_chunks().last() {
+            Some(chunk) => match std::str::from_utf8(chunk.invalid()).err().and_then(is_cut) {
+                Some(_) => self.pending.len() - chunk.invalid().len(),
+                None => self.pending.len(),
+            },
+            None => 0,
+        };
+        let rest = self.pending.split_off(whole);
+        let bytes = std::mem::replace(&mut self.pending, rest);
+        for_terminals(&String::from_utf8_lossy(&bytes).replace("\r\n", "\n")).into_owned()
+    }
+}
+
+/// What was begun, and both outputs.
+struct Show {
+    begun: Begin,
+    is_tail: bool,
+    out: Flow,
+    err: Flow,
+}
+
+impl Show {
+    fn new(format: Format, it: &LogsArguments) -> Self {
+        let shows = |is_terminal: bool| is_terminal && format == Format::Table && !it.raw;
+        Self {
+            begun: Begin::default(),
+            is_tail: it.tail.is_some(),
+            out: Flow::new("stdout", shows(std::io::stdout().is_terminal())),
+            err: Flow::new("stderr", shows(std::io::stderr().is_terminal())),
+        }
+    }
+
+    fn printed(&mut self, printed: &Printed, out: &mut Out) -> anyhow::Result<()> {
+        match printed {
+            Printed::Begins(begin) => {
+                self.begun = begin.clone();
+                if out.format() == Format::Json {
+                    let Begin { node, life, running, .. } = begin;
+                    out.json(&Note::Begin { node, life: *life, running: *running })?;
+                }
+                // What went before the oldest that is kept is not what somebody asked for who wants the last lines.
+                let missing = [("stdout", begin.stdout_from), ("stderr", begin.stderr_from)];
+                for (output, bytes) in missing.into_iter().filter(|it| it.1 > 0 && !self.is_tail) {
+                    tell_missing(output, bytes, out)?;
+                }
+            }
+            Printed::Missing { output, bytes } => {
+                let name = self.flow(*output).name;
+                tell_missing(name, *bytes, out)?;
+            }
+            Printed::Piece(piece) => {
+                let is_err = piece.output() == Output::Stderr;
+                let flow = self.flow(piece.output());
+                if out.format() == Format::Json {
+                    for line in flow.lines(piece.offset, &piece.bytes) {
+                        out.json(&line)?;
+                    }
+                    return Ok(());
+                }
+                let shown = flow.is_terminal.then(|| flow.text(&piece.bytes));
+                let bytes = shown.as_ref().map_or(&piece.bytes[..], String::as_bytes);
+                if is_err { std::io::stderr().write_all(bytes)? } else { out.bytes(bytes)? }
+            }
+        }
+        Ok(())
+    }
+
+    fn flow(&mut self, output: Output) -> &mut Flow {
+        match output {
+            Output::Stderr => &mut self.err,
+            Output::Stdout | Output::Unspecified => &mut self.out,
+        }
+    }
+
+    fn end(&mut self, out: &mut Out) -> anyhow::Result<()> {
+        for flow in [&mut self.out, &mut self.err] {
+            if out.format() == Format::Json {
+                flow.last_line().iter().try_for_each(|it| out.json(it))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn tell_missing(output: &'static str, bytes: u64, out: &mut Out) -> anyhow::Result<()> {
+    match out.format() {
+        Format::Json => out.json(&Note::Missing { output, bytes })?,
+        Format::Table => eprintln!(
+            "-- {bytes} bytes of {output} are not kept any more (--output-bytes-max of the node says how many are)"
+        ),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(offset: u64, text: &str, partial: bool) -> Line {
+        let (output, text, base64) = ("stdout", Some(text.to_owned()), None);
+        Line { output, offset, text, base64, partial }
+    }
+
+    #[test]
+    fn each_line_is_a_document_from_which_its_bytes_can_be_had_again() {
+        let mut flow = Flow::new("stdout", false);
+        assert_eq!(flow.lines(7, b"on"), []);
+        assert_eq!(
+            flow.lines(9, b"e\n\ntwo\n\xff\nth"),
+            [
+                text(7, "one", false),
+                text(11, "", false),
+                text(12, "two", false),
+                Line { base64: Some("/w==".into()), text: None, ..text(16, "", false) },
+            ]
+        );
+        assert_eq!(flow.last_line(), Some(text(18, "th", true)));
+        assert_eq!(flow.last_line(), None);
+        let long = flow.lines(20, &vec![b'x'; LINE_BYTES_MAX + 1]);
+        assert!(long.len() == 1 && long[0].partial, "a line that never ends takes no memory");
+    }
+
+    #[test]
+    fn a_terminal_gets_whole_characters_and_no_commands() {
+        let mut flow = Flow::new("stdout", true);
+        assert_eq!(flow.text(b"gr\xc3"), "gr");
+        assert_eq!(flow.text(b"\xbcn\r\n\x1b[31m"), "\u{fc}n\n\\u{1b}[31m");
+        assert_eq!(flow.text(b"\xff\xe2\x82"), "\u{fffd}");
+        assert_eq!(flow.text(b"\xac\t!"), "\u{20ac}\t!");
+    }
+}
