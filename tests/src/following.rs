@@ -44,8 +44,13 @@ impl Following {
     }
 
     /// Sends a signal and waits for the end; gives what was not read yet.
-    pub async fn end(mut self, signal: Signal) -> Ran {
+    pub async fn end(self, signal: Signal) -> Ran {
         processes::send(self.child.id().expect("it was not waited for"), signal);
+        self.over().await
+    }
+
+    /// Waits until it ends by itself; gives what was not read yet.
+    pub async fn over(mut self) -> Ran {
         let mut stderr = self.child.stderr.take().expect("stderr is piped");
         let ended = async {
             let (mut rest, mut errors) = (String::new(), String::new());
@@ -57,6 +62,6 @@ impl Following {
             let status = self.child.wait().await.expect("a child can be waited for");
             Ran { code: status.code().unwrap_or(-1), stdout: rest, stderr: errors }
         };
-        timeout(WAIT, ended).await.expect("it ends when it is asked to")
+        timeout(WAIT, ended).await.expect("it ends in time")
     }
 }

@@ -56,6 +56,33 @@ async fn a_program_answers_at_its_address_until_it_is_destroyed() {
 }
 
 #[tokio::test]
+async fn a_scraper_is_told_what_the_programs_of_each_class_use() {
+    let (home, manager) = (Home::new(), Manager::start().await);
+    let agent = home.start(&manager.address, &["--http", "127.0.0.1:0"]).await;
+    let mut line = Line::to(&manager.registration(1).await).await;
+    running(&line.create("b", "brief", 1).await);
+    manager.ready("b").await;
+    let http = agent.ready["http"].as_str().unwrap();
+    let page = http_get(http, "/metrics").await;
+    assert!(page.starts_with("HTTP/1.0 200") || page.starts_with("HTTP/1.1 200"), "{page}");
+    let value = |page: &str, series: &str| {
+        let line = page.lines().find_map(|it| it.strip_prefix(series)?.strip_prefix(' '));
+        let line = line.unwrap_or_else(|| panic!("no {series} in {page}"));
+        line.trim().parse::<f64>().unwrap()
+    };
+    assert!((value(&page, "rota_programs{class=\"brief\"}") - 1.0).abs() < 0.1, "{page}");
+    assert!(value(&page, "rota_program_memory_bytes{class=\"brief\"}") > 100_000.0, "{page}");
+    fs::write(home.work("b").join("stop"), "").unwrap();
+    manager.end_of("b").await;
+    home.until_empty().await;
+    let page = http_get(http, "/metrics").await;
+    // Its shell looked for a file again and again.
+    let cpu = value(&page, "rota_program_cpu_seconds_total{class=\"brief\"}");
+    assert!(cpu >= 0.0 && !page.contains("rota_programs{class=\"brief\"} 1"), "{page}");
+    assert!(agent.leave().await.success());
+}
+
+#[tokio::test]
 async fn many_programs_at_once_each_answer_at_their_own_address() {
     let (home, manager) = (Home::new(), Manager::start().await);
     let agent = home.start(&manager.address, &[]).await;
@@ -242,8 +269,13 @@ async fn health_and_reflection_are_served() {
         let status = health.check(request).await.unwrap().into_inner().status();
         assert_eq!(status, tonic_health::ServingStatus::Serving.into(), "{service}");
     }
-    let served =
-        ["grpc.health.v1.Health", "rota.v1.Machines", "rota.v1.NodeAgent", "rota.v1.NodeOperator"];
+    let served = [
+        "grpc.health.v1.Health",
+        "rota.v1.Machines",
+        "rota.v1.NodeAgent",
+        "rota.v1.NodeOperator",
+        "rota.v1.Programs",
+    ];
     assert_eq!(listed_by!(v1, &address), served);
     assert_eq!(listed_by!(v1alpha, &address), served);
     assert!(agent.leave().await.success());

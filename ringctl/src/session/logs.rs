@@ -294,8 +294,12 @@ impl Show {
 
     fn end(&mut self, out: &mut Out) -> anyhow::Result<()> {
         for flow in [&mut self.out, &mut self.err] {
-            if out.format() == Format::Json {
-                flow.last_line().iter().try_for_each(|it| out.json(it))?;
+            let rest = flow.last_line();
+            match out.format() {
+                Format::Json => rest.iter().try_for_each(|it| out.json(it))?,
+                // Half a character is left.
+                Format::Table if rest.is_some() => eprintln!("\u{fffd}"),
+                Format::Table => {}
             }
         }
         Ok(())

@@ -4,6 +4,7 @@ use crate::output::{pairs, plain_table};
 use comfy_table::Table;
 use rota_client::v1;
 use rota_model::SessionState;
+use rustix::process::Signal;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -169,6 +170,31 @@ fn exit(exit: &v1::Exit) -> Option<ShownExit> {
     }
 }
 
+/// The name of a signal, of those that programs end by.
+fn signal_name(number: i32) -> Option<&'static str> {
+    let names = [
+        (Signal::HUP, "HUP"),
+        (Signal::INT, "INT"),
+        (Signal::QUIT, "QUIT"),
+        (Signal::ILL, "ILL"),
+        (Signal::TRAP, "TRAP"),
+        (Signal::ABORT, "ABRT"),
+        (Signal::BUS, "BUS"),
+        (Signal::FPE, "FPE"),
+        (Signal::KILL, "KILL"),
+        (Signal::USR1, "USR1"),
+        (Signal::SEGV, "SEGV"),
+        (Signal::USR2, "USR2"),
+        (Signal::PIPE, "PIPE"),
+        (Signal::ALARM, "ALRM"),
+        (Signal::TERM, "TERM"),
+        (Signal::XCPU, "XCPU"),
+        (Signal::XFSZ, "XFSZ"),
+        (Signal::SYS, "SYS"),
+    ];
+    names.into_iter().find(|it| it.0.as_raw() == number).map(|it| it.1)
+}
+
 impl Opened {
     /// `None` when the answer has no session.
     pub fn of(answer: &v1::OpenResponse) -> Option<Self> {
@@ -299,8 +325,15 @@ impl Shown {
     pub fn exit_text(&self) -> String {
         match &self.exit {
             None => String::new(),
-            Some(ShownExit::Code(code)) => format!("exit code {code}"),
-            Some(ShownExit::Signal(signal)) => format!("signal {signal}"),
+            Some(ShownExit::Code(code)) => {
+                // What a shell makes of a signal that ended what it ran.
+                let signal = signal_name(code - 128).map(|it| format!(" (128 and {it})"));
+                format!("exit code {code}{}", signal.unwrap_or_default())
+            }
+            Some(ShownExit::Signal(signal)) => {
+                let name = signal_name(*signal).map(|it| format!(" ({it})")).unwrap_or_default();
+                format!("signal {signal}{name}")
+            }
             Some(ShownExit::FinalState(state)) => format!("final state {state}"),
         }
     }
@@ -454,6 +487,19 @@ mod tests {
         assert!(shown.get("attributes_digest").is_none(), "it had no attributes");
         assert_eq!(shown["reason"], "EXITED");
         assert_eq!(shown["exit"]["signal"], 9);
+    }
+
+    #[test]
+    fn a_person_reads_the_name_of_the_signal_that_ended_a_program() {
+        let text = |how| {
+            let exit = Some(v1::Exit { how: Some(how) });
+            Shown::of(&v1::Session { exit, ..session() }).exit_text()
+        };
+        assert_eq!(text(v1::exit::How::Signal(9)), "signal 9 (KILL)");
+        assert_eq!(text(v1::exit::How::Signal(64)), "signal 64");
+        assert_eq!(text(v1::exit::How::Code(143)), "exit code 143 (128 and TERM)");
+        assert_eq!(text(v1::exit::How::Code(7)), "exit code 7");
+        assert_eq!(text(v1::exit::How::FinalState("off".into())), "final state off");
     }
 
     #[test]

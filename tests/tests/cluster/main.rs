@@ -63,6 +63,10 @@ mod pool_settings;
 #[cfg(test)]
 mod pools;
 #[cfg(test)]
+mod program_output;
+#[cfg(test)]
+mod program_usage;
+#[cfg(test)]
 mod programs;
 #[cfg(test)]
 mod restarts;
