@@ -3,7 +3,7 @@
 use rota_client::v1;
 use rota_tests::programs::session_folder;
 use rota_tests::sessions::{CALL, becomes, open};
-use rota_tests::{Cluster, Following, TestFolder, shipped_classes_and};
+use rota_tests::{Cluster, Following, PATIENCE, TestFolder, eventually, shipped_classes_and};
 use v1::SessionState;
 
 /// Prints numbers from 1 on until the file of the attribute `until` is there, then ends with code 7.
@@ -46,6 +46,13 @@ async fn output_is_had_through_any_manager_and_followed_over_a_killed_one_to_the
     let found = session_folder(&node, "%2E.%2Fx%20y");
     assert!(found.ends_with(format!("default/%2E.%2Fx%20y/{}", session.life)), "{found:?}");
 
+    // It is READY with the first word that it prints.
+    eventually("it has printed more", PATIENCE, async || {
+        let ran = cluster.ringctl(&["session", "logs", ID]).await.expect_success();
+        let both = ran.stdout.starts_with("up\n1\n") && ran.stderr.ends_with('\n');
+        if both { Ok(()) } else { Err(format!("{ran:?}")) }
+    })
+    .await;
     // The owner is one of three: the others ask as well.
     for manager in 0..3 {
         let ran = cluster.ringctl_at(manager, &["session", "logs", ID]).await.expect_success();
@@ -82,10 +89,14 @@ async fn output_is_had_through_any_manager_and_followed_over_a_killed_one_to_the
     let life = ended.life.to_string();
     let of_life = [&tail[..], &["--life", &life]].concat();
     assert_eq!(cluster.ringctl(&of_life).await.expect_success().stdout, last_line);
-    let newest = cluster.ringctl(&["session", "logs", ID, "-o", "json", "-n", "2"]).await;
-    let newest = newest.expect_success().stdout;
-    let documents = newest.lines().map(|it| serde_json::from_str(it).unwrap());
-    let documents: Vec<serde_json::Value> = documents.collect();
+    let documents = eventually("the later life has printed", PATIENCE, async || {
+        let ran = cluster.ringctl(&["session", "logs", ID, "-o", "json", "-n", "2"]).await;
+        let text = ran.expect_success().stdout;
+        let documents: Vec<serde_json::Value> =
+            text.lines().map(|it| serde_json::from_str(it).unwrap()).collect();
+        if text.contains("oops") { Ok(documents) } else { Err(text) }
+    })
+    .await;
     assert_eq!(
         (&documents[0]["note"], &documents[0]["life"]),
         (&"begin".into(), &later.life.into())

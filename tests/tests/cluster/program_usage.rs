@@ -31,7 +31,7 @@ async fn a_program_that_burns_cpu_stands_above_one_that_sleeps_and_below_it_by_m
     opened(&client, "sleeps", "sleeper").await;
     opened(&client, "burns", "burner").await;
     let top = async |arguments: &[&str]| {
-        let line = [&["top", "-o", "json", "--interval-ms", "500"], arguments].concat();
+        let line = [&["top"], arguments, &["-o", "json", "--interval-ms", "500"]].concat();
         cluster.ringctl(&line).await.json()
     };
     let ids = |top: &Value| {
