@@ -242,8 +242,7 @@ async fn serve(
     let timing = settings.config.timing;
     let sandboxes = Sandboxes::new(&settings.ability, lease::boottime_us())?;
     say_what_programs_are_kept_from(&settings, &sandboxes);
-    let sandbox = sandboxes.best;
-    let (observer, http) = observer(&settings, folder, http)?;
+    let (sandbox, (observer, http)) = (sandboxes.best, observer(&settings, folder, http)?);
     let programs = ProgramSettings {
         data: folder.path().to_owned(),
         lease: folder.lease(),

@@ -176,9 +176,9 @@ impl ProgramsService {
                 let contact = self.contact(&node).map_err(status)?;
                 let request = self.for_node(request, life);
                 let begun = within(deadline, begin_at(contact, request)).await;
-                begun.map_err(|error| match error.code() {
-                    Code::NotFound if starting => status(not_started(&ask.key)),
-                    _ => error,
+                begun.map_err(|error| {
+                    let is_early = starting && error.code() == Code::NotFound;
+                    if is_early { status(not_started(&ask.key)) } else { error }
                 })
             }
             Whereabouts::Anywhere => within(deadline, self.begin_anywhere(request, ask)).await,
