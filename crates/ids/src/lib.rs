@@ -9,6 +9,8 @@
 //!
 //! * [`Numbers`]: the entries, the last number of each group, and every way in which they change. Each way
 //!   tells its [`Change`]s, so that a rim persists exactly these, and its counts, for the log.
+//! * [`Numbers::settle`]: all of that at once, from a list of all resources that there are.
+//! * [`Told`], [`Numbers::follow`]: a copy of what another assigner tells.
 //! * [`Kind`], [`Key`], [`Group`], [`Name`]: what is numbered, within what, and how an entry is called.
 //! * [`Policy`]: whether a type counts within each parent or over all of them.
 //! * [`uuid_of`]: a UUID for what has a name and no UUID.
@@ -19,10 +21,14 @@
 mod name;
 mod numbers;
 mod outcome;
+mod settle;
+mod told;
 mod uuids;
 
 pub use name::{Group, KIND_BYTES_MAX, Key, Kind, Name, Policy};
 pub use numbers::Numbers;
 pub use outcome::{Adopted, Assigned, Change, Entry, NumberError, Swept};
+pub use settle::{Settled, collapse};
+pub use told::{Followed, Told};
 pub use uuid::Uuid;
 pub use uuids::{NAMESPACE, uuid_of};

@@ -156,10 +156,7 @@ impl Numbers {
 
     /// Removes every entry and every last that is outdated: not valid, and unchanged for the interval.
     pub fn remove_outdated(&mut self, now_ms: u64) -> Swept {
-        let outdate_ms = self.outdate_ms;
-        let is_outdated =
-            |it: &Entry| !it.valid && now_ms.saturating_sub(it.changed_ms) >= outdate_ms;
-        let names = self.names(is_outdated);
+        let names = self.outdated(now_ms);
         let changes: Vec<Change> = names.into_iter().map(|name| self.remove(name)).collect();
         Swept { removed: changes.len(), invalidated: 0, changes }
     }
@@ -180,6 +177,24 @@ impl Numbers {
         self.invalidate_all(now_ms)
     }
 
+    /// What is outdated, the lasts first.
+    pub(crate) fn outdated(&self, now_ms: u64) -> Vec<Name> {
+        self.names(|it| !it.valid && now_ms.saturating_sub(it.changed_ms) >= self.outdate_ms)
+    }
+
+    /// Makes a last valid, and at least so high.
+    pub(crate) fn raise_last(&mut self, group: &Group, number: u64, now_ms: u64) -> Option<Change> {
+        let before = self.last(group);
+        let number = before.map_or(number, |it| it.number.max(number));
+        if before.is_some_and(|it| it.valid && it.number == number) {
+            return None;
+        }
+        let entry = Entry { number, valid: true, changed_ms: now_ms };
+        let name = Name::Last(group.clone());
+        self.set(&name, entry);
+        Some(Change::Put(name, entry))
+    }
+
     fn first_free(&self, group: Group) -> Result<u64, NumberError> {
         let last = self.last(&group).map_or(0, |it| it.number);
         let mut free = last.checked_add(1);
@@ -196,17 +211,13 @@ impl Numbers {
     /// Makes the last and the entry valid. The last comes first: a rim that stops between the two leaves no
     /// number above it.
     fn hold(&mut self, key: &Key, number: u64, now_ms: u64) -> Vec<Change> {
-        let group = key.group();
-        let last = self.last(&group).map_or(number, |it| it.number.max(number));
-        let wanted = [(Name::Last(group), last), (Name::Entry(key.clone()), number)];
-        let mut changes = Vec::new();
-        for (name, number) in wanted {
-            let before = self.get(&name);
-            if before.is_none_or(|it| !it.valid || it.number != number) {
-                let entry = Entry { number, valid: true, changed_ms: now_ms };
-                self.set(&name, entry);
-                changes.push(Change::Put(name, entry));
-            }
+        let mut changes: Vec<Change> =
+            self.raise_last(&key.group(), number, now_ms).into_iter().collect();
+        if self.entry(key).is_none_or(|it| !it.valid || it.number != number) {
+            let entry = Entry { number, valid: true, changed_ms: now_ms };
+            let name = Name::Entry(key.clone());
+            self.set(&name, entry);
+            changes.push(Change::Put(name, entry));
         }
         changes
     }
@@ -249,7 +260,7 @@ impl Numbers {
         }
     }
 
-    fn remove(&mut self, name: Name) -> Change {
+    pub(crate) fn remove(&mut self, name: Name) -> Change {
         match &name {
             Name::Entry(key) => {
                 self.free(key);

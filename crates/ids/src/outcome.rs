@@ -4,7 +4,7 @@ use crate::name::{Group, Key, Name};
 use uuid::Uuid;
 
 /// A number and its state. Of a last: the highest number that its group gave, which only grows.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Entry {
     /// From 1 on.
     pub number: u64,
