@@ -317,23 +317,25 @@ impl Driver {
         self.manager.handle(now, Input::Client { call, deadline_mono_ms, op });
     }
 
-    /// Shows the View, the membership, the nodes and what is refused, when they changed.
+    /// Shows the View, the membership, the nodes, their numbers and what is refused, when they changed.
     fn show(&mut self) {
         let view = self.manager.view();
         let member = self.manager.is_claimed().then(|| self.manager.member());
         let left = self.manager.has_left();
         let why = self.manager.config_refused();
+        let numbers = self.manager.stable_numbers();
         self.seen.send_if_modified(|seen| {
             let epoch = |view: Option<&Arc<View>>| view.map(|it| it.epoch);
             let same = epoch(seen.view.as_ref()) == epoch(view)
                 && (seen.member, seen.left) == (member, left)
                 && Arc::ptr_eq(&seen.nodes, &self.nodes)
+                && Arc::ptr_eq(&seen.numbers, numbers)
                 && seen.refused.as_ref().map(|it| &it.error) == why.map(broken).as_ref();
             if !same {
                 let since = seen.refused.as_ref().map_or_else(Instant::now, |it| it.since);
                 let refused = why.map(|it| Trouble { since, error: broken(it) });
-                let (view, nodes) = (view.cloned(), self.nodes.clone());
-                *seen = DriverState { view, member, left, nodes, refused };
+                let (view, nodes, numbers) = (view.cloned(), self.nodes.clone(), numbers.clone());
+                *seen = DriverState { view, member, left, nodes, numbers, refused };
             }
             !same
         });

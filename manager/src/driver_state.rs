@@ -2,6 +2,7 @@
 
 use rota_membership::Trouble;
 use rota_model::{MemberId, NodeId};
+use rota_protocol::stable_numbers::Told;
 use rota_ring::{NodeReg, View};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,6 +19,8 @@ pub struct DriverState {
     /// The nodes that the decisions know. The config store's watch may be ahead of them or behind, and
     /// may show what they refuse.
     pub nodes: Arc<BTreeMap<NodeId, NodeReg>>,
+    /// The stable numbers that the decisions know.
+    pub numbers: Arc<Told>,
     /// The config store answers, and the decisions do not follow what it shows.
     pub refused: Option<Trouble>,
 }

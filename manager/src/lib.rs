@@ -47,6 +47,7 @@ mod mailbox;
 mod metrics;
 mod node_link;
 mod nodes;
+mod numbers;
 mod options;
 mod outbox;
 mod outside;

@@ -14,7 +14,7 @@ use rota_model::{
     ClusterName, ClusterTimes, FieldError, LoadLimit, ManagerId, ManagerNumber, REQUEST_MEMORY_MS,
 };
 use rota_protocol::operate::AdminKey;
-use rota_protocol::{DocumentsConfig, Timing};
+use rota_protocol::{DocumentsConfig, NumbersConfig, Timing};
 use rota_ring::RingShape;
 use rota_storage::attachments::AttachmentSettings;
 use std::net::SocketAddr;
@@ -149,6 +149,10 @@ pub struct Arguments {
     /// week].
     #[arg(long, value_name = "MS")]
     pub documents_deleted_ms: Option<String>,
+    /// How long a manager, pool or node that is gone keeps its stable number, in milliseconds; 0: not at all.
+    /// The same at all managers [default: a week].
+    #[arg(long, value_name = "MS")]
+    pub number_retention_ms: Option<String>,
     /// Most operations of applications that work at once beside this manager's decisions [default: 8].
     #[arg(long, value_name = "N")]
     pub works_max: Option<String>,
@@ -310,6 +314,8 @@ pub struct Options {
     pub timing: Timing,
     /// What is decided about documents.
     pub documents: DocumentsConfig,
+    /// What is decided about stable numbers.
+    pub numbers: NumbersConfig,
     /// What is decided about bodies of attachments.
     pub bodies: AttachmentSettings,
     /// The log.
@@ -428,6 +434,7 @@ impl Arguments {
         let timing = self.timing.check(&mut wrong);
         let times = timing.of_cluster();
         let documents = self.check_documents(&mut wrong);
+        let stable_numbers = self.check_numbers(&mut wrong);
         let bodies = self.check_bodies(&mut wrong);
         let memory = self.memory.check(&mut wrong);
         let log = self.log.check().map_err(|mistakes| wrong.extend(mistakes)).ok();
@@ -449,6 +456,7 @@ impl Arguments {
                     process,
                     timing,
                     documents,
+                    numbers: stable_numbers,
                     bodies,
                     memory,
                     log,
@@ -486,6 +494,15 @@ impl Arguments {
         let build = number("--client-build-min", &self.client_build_min, 0, u64::MAX, wrong);
         let admin_key = self.check_admin_key(wrong);
         DocumentsConfig { admin_key, client_build_min: build, ..config }
+    }
+
+    fn check_numbers(&self, wrong: &mut Vec<FieldError>) -> NumbersConfig {
+        let mut config = NumbersConfig::default();
+        if let Some(text) = &self.number_retention_ms {
+            let high = REMEMBERED_MS_MAX;
+            config.retention_ms = number("--number-retention-ms", text, 0, high, wrong);
+        }
+        config
     }
 
     fn check_admin_key(&self, wrong: &mut Vec<FieldError>) -> AdminKey {

@@ -14,6 +14,7 @@ use crate::http::{self, Pages};
 use crate::mailbox::{Lanes, Mailbox, mailbox};
 use crate::metrics::{self, Exposition, Metrics};
 use crate::node_link::NodeLinks;
+use crate::numbers::NumbersCopy;
 use crate::options::Options;
 use crate::outside::{Addresses, Outside};
 use crate::peer::PeerLinks;
@@ -106,6 +107,8 @@ struct Working {
 /// What runs.
 struct Running {
     driver: JoinHandle<Ended>,
+    /// Keeps the readable copy of the stable numbers.
+    numbers: JoinHandle<()>,
     /// What the driver ended with, if it has.
     ended: Option<Result<Ended, JoinError>>,
     /// Once somebody can reach it.
@@ -286,6 +289,7 @@ fn manager_config(
         timing: options.timing.clone(),
         sizes: Sizes { session_bytes: options.memory.sessions_bytes_max, ..Sizes::default() },
         documents: options.documents.clone(),
+        numbers: Some(options.numbers),
     }
 }
 
@@ -305,6 +309,8 @@ fn node_options(options: &Options) -> Option<NodeOptions> {
 fn begin(opened: Opened, application: Application) -> Result<Working> {
     let Opened { options, number, said, listeners, engine, disk, attachments, new_folder } = opened;
     let Listeners { grpc, http, addresses, store, exposition } = listeners;
+    // First of all: nothing that is reported is to be made invalid.
+    let numbers = NumbersCopy::start(&options.data, options.numbers);
     let new_folder = new_folder.then(|| (options.data.clone(), label(&options, number)));
     let metrics = Metrics::new();
     let (mailbox, lanes) = mailbox();
@@ -357,9 +363,11 @@ fn begin(opened: Opened, application: Application) -> Result<Working> {
     let discovery = consul.map(|it| Discovery::start(it, me, seen.clone(), mailbox.clone()));
     let discovery = discovery.transpose().context("--config-store")?;
     let (ended, servers, stop) = (None, Vec::new(), CancellationToken::new());
+    let numbers = numbers.follow(seen.clone(), stop.clone());
     let stop_grpc = CancellationToken::new();
     let running = Running {
         driver,
+        numbers,
         ended,
         servers,
         discovery,
@@ -488,6 +496,9 @@ async fn stop(running: Running) -> Result<Option<ClaimRefused>> {
             .await
             .context("the driver did not stop: the disk hangs")?,
     };
+    if tokio::time::timeout(DISK_PATIENCE, running.numbers).await.is_err() {
+        tracing::warn!("the readable copy of the stable numbers did not end: its disk hangs");
+    }
     let Ended { disk, refused } = ended.context("the driver failed")?;
     disk.close(DISK_PATIENCE)?;
     if let (Some(_), Some((folder, label))) = (&refused, running.new_folder) {

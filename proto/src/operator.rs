@@ -3,10 +3,11 @@
 use crate::offers::{
     digests, digests_from, facts, facts_from, label_texts, labels_from, sandbox_from, sandbox_text,
 };
+use crate::pool::numbered;
 use crate::record::stamp;
 use crate::v1;
 use crate::wire::{WireError, convert, count, named, required};
-use rota_messages::{NodeOrdered, Ordered, PartitionStats, Stats};
+use rota_messages::{NodeOrdered, Numbered, Ordered, PartitionStats, Stats};
 use rota_model::address::Address;
 use rota_model::{
     BootId, ClassName, ClusterName, Epoch, FieldError, Incarnation, ManagerId, ManagerNumber,
@@ -95,6 +96,8 @@ impl From<&View> for v1::View {
             status: it.status.as_str().into(),
             heartbeat_ms: it.peer_times.map(|it| it.heartbeat_ms),
             suspect_ms: it.peer_times.map(|it| it.suspect_ms),
+            stable_number: 0,
+            uuid: String::new(),
         };
         let part = |(number, it): (&ManagerNumber, &PartitionEntry)| v1::Part {
             number: number.0,
@@ -292,6 +295,8 @@ fn node_stats((node, load): &(NodeReg, NodeLoad)) -> v1::NodeStats {
         sandbox: sandbox_text(node.sandbox),
         wish: wish_text(node.wish).into(),
         closes_at_ms: closes_at_ms(node.wish),
+        stable_number: 0,
+        uuid: String::new(),
     }
 }
 
@@ -357,6 +362,10 @@ fn node_stats_from(it: v1::NodeStats) -> Result<(NodeReg, NodeLoad), WireError> 
     Ok((node, NodeLoad { used, offered }))
 }
 
+fn number_texts(numbered: Option<&Numbered>) -> (u64, String) {
+    numbered.map(|it| (it.number, it.uuid.clone())).unwrap_or_default()
+}
+
 /// A manager's answer to an operator. `config_store_error` as in [`Inspected`].
 pub fn inspect_response(
     number: ManagerNumber,
@@ -364,11 +373,20 @@ pub fn inspect_response(
     stats: &Stats,
     config_store_error: String,
 ) -> v1::InspectResponse {
+    let mut view = v1::View::from(view);
+    for it in &mut view.managers {
+        let numbered = stats.manager_numbers.get(&ManagerNumber(it.number));
+        (it.stable_number, it.uuid) = number_texts(numbered);
+    }
+    let nodes = stats.nodes.iter().map(|node| {
+        let (stable_number, uuid) = number_texts(stats.node_numbers.get(&node.0.node));
+        v1::NodeStats { stable_number, uuid, ..node_stats(node) }
+    });
     v1::InspectResponse {
         number: number.0,
-        view: Some(view.into()),
+        view: Some(view),
         parts: stats.parts.iter().map(Into::into).collect(),
-        nodes: stats.nodes.iter().map(node_stats).collect(),
+        nodes: nodes.collect(),
         requests_waiting: count(stats.requests_waiting),
         config_store_error,
         works: count(stats.works),
@@ -381,8 +399,21 @@ impl TryFrom<v1::InspectResponse> for Inspected {
     fn try_from(it: v1::InspectResponse) -> Result<Self, WireError> {
         let waiting = usize::try_from(it.requests_waiting).ok();
         let [works, overdue] = [it.works, it.works_overdue].map(|it| usize::try_from(it).ok());
+        let managers = it.view.iter().flat_map(|it| &it.managers);
+        let manager_numbers = managers.filter_map(|it| {
+            Some((ManagerNumber(it.number), numbered(it.stable_number, it.uuid.clone())?))
+        });
+        let manager_numbers = manager_numbers.collect();
+        let mut node_numbers = BTreeMap::new();
+        for it in &it.nodes {
+            if let Some(numbered) = numbered(it.stable_number, it.uuid.clone()) {
+                node_numbers.insert(named("NodeStats.id", NodeId::parse(&it.id))?, numbered);
+            }
+        }
         let stats = Stats {
             parts: crate::wire::each(it.parts)?,
+            manager_numbers,
+            node_numbers,
             nodes: it.nodes.into_iter().map(node_stats_from).collect::<Result<_, _>>()?,
             requests_waiting: required("InspectResponse.requests_waiting", waiting)?,
             works: required("InspectResponse.works", works)?,

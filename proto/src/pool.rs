@@ -6,6 +6,7 @@ use crate::offers::{digests, digests_from, facts, facts_from, label_texts, label
 use crate::v1;
 use crate::wire::{WireError, named};
 use rota_docstore::Exception;
+use rota_messages::Numbered;
 use rota_model::items::Orders;
 use rota_model::{
     ClassName, ClassText, FieldError, LoadLimit, NodeId, Policy, PoolName, PoolSettings,
@@ -30,6 +31,8 @@ pub struct PoolState {
     pub orders: Result<Orders, String>,
     /// What is odd about the settings; empty: nothing.
     pub warning: String,
+    /// Its stable number; `None` while the manager that answers knows none.
+    pub numbered: Option<Numbered>,
 }
 
 /// The nodes of a pool, as one manager knows them.
@@ -178,6 +181,8 @@ impl From<&PoolState> for v1::PoolInfo {
             failure: orders.failure,
             orders_unknown: it.orders.as_ref().err().cloned(),
             warning: it.warning.clone(),
+            stable_number: it.numbered.as_ref().map_or(0, |it| it.number),
+            uuid: it.numbered.as_ref().map(|it| it.uuid.clone()).unwrap_or_default(),
         }
     }
 }
@@ -215,8 +220,14 @@ impl TryFrom<v1::PoolInfo> for PoolState {
             },
             orders: it.orders_unknown.map_or(Ok(orders), Err),
             warning: it.warning,
+            numbered: numbered(it.stable_number, it.uuid),
         })
     }
+}
+
+/// A stable number and its UUID; `None` for 0.
+pub(crate) fn numbered(number: u64, uuid: String) -> Option<Numbered> {
+    (number > 0).then_some(Numbered { number, uuid })
 }
 
 #[cfg(test)]
@@ -266,8 +277,11 @@ mod tests {
             let settings = full();
             let name = asked.name.clone();
             let texts = texts.clone();
+            let numbered =
+                version.map(|_| Numbered { number: 3, uuid: "74f30be0-3151-11e6".into() });
+            let warning = "odd".into();
             let state =
-                PoolState { name, settings, version, texts, load, orders, warning: "odd".into() };
+                PoolState { name, settings, version, texts, load, orders, warning, numbered };
             assert_eq!(PoolState::try_from(v1::PoolInfo::from(&state)).unwrap(), state);
         }
     }

@@ -144,6 +144,8 @@ fn one(it: &Node) -> Table {
     let closes = it.closes_at_ms.map(|it| format!("{it} ms since 1970"));
     let rows = [
         ("pool", it.pool.clone()),
+        ("stable number", inspect::stable_number(it.stable_number)),
+        ("UUID", it.uuid.clone().unwrap_or_default()),
         ("state", it.state.clone()),
         ("wanted", it.wish.clone()),
         ("sessions are closed at", closes.unwrap_or_default()),
@@ -196,6 +198,7 @@ mod tests {
     #[test]
     fn a_node_is_shown_with_what_is_known_of_it_and_nothing_else() {
         let node = Node {
+            stable_number: Some(7),
             used: 3,
             places: 10,
             used_memory_mib: 64,
@@ -208,6 +211,8 @@ mod tests {
         for text in ["3 of 10", "64 of 512", "not counted", "30%", "zone=a", "http@01234567 old"] {
             assert!(shown.contains(text), "{text}: {shown}");
         }
+        let number = shown.lines().find(|it| it.starts_with("stable number")).unwrap_or_default();
+        assert!(number.ends_with(" 7"), "{shown}");
         assert!(!shown.contains("closed at") && !shown.contains("sandbox"), "{shown}");
     }
 

@@ -4,9 +4,9 @@
 
 use crate::schema::{Keyed, Schema, Singleton};
 use rota_model::items::{
-    CLASS_ITEM, MACHINE_ITEM, Machine, ORDERS_CLASS, ORDERS_ITEM, Orders, POOL_CLASS,
-    REQUEST_CLASS, REQUEST_ITEM, Remembered, SESSION_CLASS, SETTINGS_ITEM, SPEC_ITEM,
-    STANDING_ITEM, Standing,
+    CLASS_ITEM, MACHINE_ITEM, Machine, NUMBER_CLASS, NUMBER_ITEM, ORDERS_CLASS, ORDERS_ITEM,
+    Orders, POOL_CLASS, REQUEST_CLASS, REQUEST_ITEM, Remembered, SESSION_CLASS, SETTINGS_ITEM,
+    SPEC_ITEM, STANDING_ITEM, StableNumber, Standing,
 };
 use rota_model::{ClassText, PoolSettings, SessionSpec};
 
@@ -38,8 +38,13 @@ impl Singleton for Orders {
     const CLASS: &'static str = ORDERS_ITEM;
 }
 
+impl Singleton for StableNumber {
+    const CLASS: &'static str = NUMBER_ITEM;
+}
+
 impl Schema {
-    /// Adds the classes of sessions, of what they remember of requests, of pools and their orders.
+    /// Adds the classes of sessions, of what they remember of requests, of pools and their orders, and of
+    /// stable numbers.
     #[must_use]
     pub fn with_sessions(self) -> Self {
         self.class(SESSION_CLASS, |it| {
@@ -51,5 +56,6 @@ impl Schema {
         .class(REQUEST_CLASS, |it| it.keyed::<Remembered>())
         .class(POOL_CLASS, |it| it.singleton::<PoolSettings>().keyed::<ClassText>())
         .class(ORDERS_CLASS, |it| it.singleton::<Orders>())
+        .class(NUMBER_CLASS, |it| it.singleton::<StableNumber>())
     }
 }

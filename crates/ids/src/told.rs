@@ -53,8 +53,7 @@ impl Numbers {
     pub fn follow(&mut self, told: &Told, now_ms: u64) -> Followed {
         let mut followed = Followed::default();
         let valid = self.entries().filter(|(_, it)| it.valid).map(|(key, _)| key.clone());
-        let gone: Vec<Key> =
-            valid.filter(|it| !told.is_valid(&Name::Entry(it.clone()))).collect();
+        let gone: Vec<Key> = valid.filter(|it| !told.is_valid(&Name::Entry(it.clone()))).collect();
         for key in gone {
             // It is valid here, so it can be purged.
             let Ok(swept) = self.purge(&key, now_ms) else { continue };

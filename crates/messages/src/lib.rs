@@ -24,4 +24,4 @@ pub use documents::{Doc, DocKey, session_of};
 pub use message::{Chunk, Entry, Envelope, Message, WAITING_KINDS_MAX, Write};
 pub use orders::{NodeOrdered, Order, Ordered};
 pub use rota_docstore::DocName;
-pub use stats::{PartitionStats, Stats};
+pub use stats::{Numbered, PartitionStats, Stats};

@@ -12,12 +12,25 @@ pub struct Stats {
     pub parts: Vec<PartitionStats>,
     /// Nodes, with the load as this manager knows it.
     pub nodes: Vec<(NodeReg, NodeLoad)>,
+    /// The stable number of each manager, where it is known.
+    pub manager_numbers: BTreeMap<ManagerNumber, Numbered>,
+    /// The stable number of each node, where it is known.
+    pub node_numbers: BTreeMap<NodeId, Numbered>,
     /// Client requests that wait here.
     pub requests_waiting: usize,
     /// Operations of applications that work beside the decisions.
     pub works: usize,
     /// Those of them whose callers were told that they take too long.
     pub works_overdue: usize,
+}
+
+/// The stable number of a resource.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Numbered {
+    /// From 1 on, within its type and parent.
+    pub number: u64,
+    /// By which it is kept.
+    pub uuid: String,
 }
 
 /// What an operator sees of a partition at one manager.

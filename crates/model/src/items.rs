@@ -16,6 +16,10 @@
 //! A pool is the document of class [`POOL_CLASS`] in the space for configuration whose id is the pool's name,
 //! with the item [`SETTINGS_ITEM`] ([`crate::PoolSettings`]) and items [`CLASS_ITEM`] ([`crate::ClassText`]). What its owner ordered is the document of class
 //! [`ORDERS_CLASS`] with that id, and the item [`ORDERS_ITEM`].
+//!
+//! A stable number is the document of class [`NUMBER_CLASS`] in the space for configuration with the item
+//! [`NUMBER_ITEM`] ([`StableNumber`]). Its id is the name of its entry: `Type[.parent].uuid`, or `last` for
+//! the UUID.
 
 use crate::digest::AttributesDigest;
 use crate::ids::NodeId;
@@ -31,6 +35,8 @@ pub const SESSION_CLASS: &str = "session";
 pub const POOL_CLASS: &str = "Pool";
 /// Class of the documents of what owners of pools ordered, in the space for configuration.
 pub const ORDERS_CLASS: &str = "orders";
+/// Class of the documents that hold one [`StableNumber`] each, in the space for configuration.
+pub const NUMBER_CLASS: &str = "stable-number";
 /// Class of the documents that hold one [`Remembered`] each, beside the document of their session: what a
 /// session remembers of more requests than its own document holds.
 pub const REQUEST_CLASS: &str = "request";
@@ -48,6 +54,8 @@ pub const SETTINGS_ITEM: &str = "settings";
 pub const CLASS_ITEM: &str = "class";
 /// The singleton that holds the [`Orders`] of a pool.
 pub const ORDERS_ITEM: &str = "orders";
+/// The singleton that holds a [`StableNumber`].
+pub const NUMBER_ITEM: &str = "number";
 
 /// How a life of a session stands, and where.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
@@ -123,6 +131,18 @@ pub enum RememberedFate {
         /// The life that was closed.
         life: Stamp,
     },
+}
+
+/// The number of a resource that stays, or the last number that was given to resources of a type and parent.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StableNumber {
+    /// From 1 on.
+    pub number: u64,
+    /// The resource is there. One that is not keeps its number for a time.
+    pub valid: bool,
+    /// When the number or the validity last changed, in milliseconds since 1970.
+    pub changed_ms: u64,
 }
 
 /// The one decision of a pool that is in flight, so that a new owner does not decide twice.

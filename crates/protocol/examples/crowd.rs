@@ -92,6 +92,7 @@ fn config(id: &ManagerId, ring: RingShape) -> ManagerConfig {
         timing: Timing::default(),
         sizes: Sizes::default(),
         documents: rota_protocol::DocumentsConfig::default(),
+        numbers: None,
     }
 }
 

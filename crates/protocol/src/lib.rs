@@ -7,8 +7,8 @@
 //!  ports, settings        inputs and effects; what a manager is told at its start
 //!  contents, nodes        what the documents of a copy come to; the registry, loads, calls to nodes
 //!  log                    one partition's log: copies, sync, learning, confirmed reads, waiting answers
-//!  node_lease, pools,     what lives beside the log; none of these uses another one
-//!  sessions, documents
+//!  node_lease, numbers,   what lives beside the log; none of these uses another one
+//!  pools, sessions, documents
 //!  partition              the log and what lives beside it, put together
 //!  router, membership     requests find their owner; this manager's number, changes of the View, suspicion
 //!  manager                takes inputs apart, gives effects out
@@ -23,6 +23,7 @@ mod manager;
 mod membership;
 mod node_lease;
 mod nodes;
+mod numbers;
 mod partition;
 mod pools;
 mod ports;
@@ -39,19 +40,26 @@ pub use crate::ports::note::{Note, SessionEnd, Transition};
 pub use crate::ports::wait::Wait;
 pub use crate::settings::config::ManagerConfig;
 pub use crate::settings::documents::DocumentsConfig;
+pub use crate::settings::numbers::NumbersConfig;
 pub use crate::settings::sizes::Sizes;
 pub use crate::settings::timing::{REQUEST_MS, Timing};
 pub use crate::settings::{sizes, timing};
 pub use rota_messages::{
     Answer, Chunk, Disk, DiskWrite, Doc, DocKey, DocName, DocumentAnswer, DocumentCursor,
-    DocumentHead, DocumentOp, DocumentPage, Entry, Envelope, Identity, Message, NodeOrdered, Op,
-    OpKind, OpResult, Order, Ordered, PartitionMeta, PartitionStats, Stats, Write, api, message,
-    placements, session_of,
+    DocumentHead, DocumentOp, DocumentPage, Entry, Envelope, Identity, Message, NodeOrdered,
+    Numbered, Op, OpKind, OpResult, Order, Ordered, PartitionMeta, PartitionStats, Stats, Write,
+    api, message, placements, session_of,
 };
 
 /// A copy of a partition.
 pub mod replica {
     pub use crate::log::replica::Replica;
+}
+
+/// Which resource has which key among the stable numbers.
+pub mod stable_numbers {
+    pub use crate::numbers::keys::{of_manager, of_node, of_pool};
+    pub use rota_ids::{Key, Told};
 }
 
 /// What is offered of documents.

@@ -293,7 +293,7 @@ proptest! {
 #[test]
 fn classes_with_a_meaning_of_their_own_are_not_written() {
     let mut bench = Bench::new();
-    for class in ["session", "orders", "Pool", "Space", "Web", "H"] {
+    for class in ["session", "orders", "stable-number", "Pool", "Space", "Web", "H"] {
         let change = json!({"class": class, "docid": "x", "life": "ensure"});
         let refusal = bench.refused("document.write", json!({"changes": [change]}));
         assert!(refusal.starts_with("S-CLASS: class ") && refusal.contains(class), "{refusal}");

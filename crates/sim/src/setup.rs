@@ -134,6 +134,7 @@ impl Setup {
                 work_ms: WORK_MS,
                 ..Default::default()
             },
+            numbers: None,
         }
     }
 

@@ -47,6 +47,7 @@ fn config(id: &str) -> ManagerConfig {
         timing: Timing::default(),
         sizes: Sizes::default(),
         documents: rota_protocol::DocumentsConfig::default(),
+        numbers: None,
     }
 }
 

@@ -14,7 +14,9 @@ use rota_model::{KnownPool, NodeId, NodeState, PoolName, PoolSettings};
 use rota_proto::documents::{UPDATES_BYTES_MAX, in_call, status as exception_status};
 use rota_proto::pool::{CreatePool, PoolLoad, PoolState, SetPool};
 use rota_proto::{pool, v1};
+use rota_protocol::Numbered;
 use rota_protocol::operate::read_pool;
+use rota_protocol::stable_numbers::of_pool;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -110,7 +112,10 @@ async fn state(
         ),
         (Some(_) | None, _) => String::new(),
     };
-    PoolState { name, settings, version, texts, load, orders, warning }
+    let key = of_pool(&name);
+    let number = shared.seen.borrow().numbers.number(&key);
+    let numbered = number.map(|number| Numbered { number, uuid: key.uuid.to_string() });
+    PoolState { name, settings, version, texts, load, orders, warning, numbered }
 }
 
 fn missing(name: &PoolName) -> Failure {

@@ -41,6 +41,10 @@ pub struct Transition {
 pub struct Manager {
     pub number: u32,
     pub id: String,
+    /// By its id, so it stays when it takes another number of the ring; `null` while nobody who answered knows it.
+    pub stable_number: Option<u64>,
+    /// By which the stable number is kept.
+    pub uuid: Option<String>,
     pub status: String,
     pub grpc: String,
     pub http: String,
@@ -108,6 +112,10 @@ pub struct Copy {
 #[derive(Serialize, PartialEq, Debug, Default)]
 pub struct Node {
     pub id: String,
+    /// Within its pool; `null` while nobody who answered knows it.
+    pub stable_number: Option<u64>,
+    /// By which the stable number is kept.
+    pub uuid: Option<String>,
     pub address: String,
     pub pool: String,
     pub state: String,
@@ -173,9 +181,16 @@ fn manager(entry: &v1::ManagerEntry, answers: &Answers) -> Manager {
         Some(Err(error)) => Some(error.clone()),
         None => Some("it was not asked: it is new in a View that came meanwhile".to_owned()),
     };
+    let (stable_number, uuid) = numbered(answers, |it| {
+        let mut managers = it.view.iter().flat_map(|it| &it.managers);
+        let same = managers.find(|it| it.number == entry.number && it.id == entry.id);
+        same.map(|it| (it.stable_number, &*it.uuid))
+    });
     Manager {
         number: entry.number,
         id: entry.id.clone(),
+        stable_number,
+        uuid,
         status: entry.status.clone(),
         grpc: entry.grpc.clone(),
         http: entry.http.clone(),
@@ -188,6 +203,16 @@ fn manager(entry: &v1::ManagerEntry, answers: &Answers) -> Manager {
             .map(|it| it.config_store_error.clone())
             .filter(|it| !it.is_empty()),
     }
+}
+
+/// A stable number and its UUID, as the first manager says that knows it.
+fn numbered(
+    answers: &Answers,
+    of: impl Fn(&v1::InspectResponse) -> Option<(u64, &str)>,
+) -> (Option<u64>, Option<String>) {
+    let mut told = answers.values().filter_map(|it| of(it.as_ref().ok()?));
+    let known = told.find(|(number, _)| *number > 0);
+    known.map(|(number, uuid)| (number, uuid.to_owned())).unzip()
 }
 
 /// What it means that those managers do without the config store, of so many that answer.
@@ -291,8 +316,16 @@ fn nodes(view: &v1::View, answers: &Answers) -> Vec<Node> {
     let owned = view.parts.iter().filter_map(|it| stats_of(answers, it.owner, it.number));
     let owned: Vec<&v1::PartitionStats> = owned.collect();
     let on_node = |id: &str| owned.iter().filter_map(|it| it.on_nodes.get(id)).sum();
+    let number_of = |node: &v1::NodeStats| {
+        numbered(answers, |it| {
+            let same = it.nodes.iter().find(|it| (&it.id, &it.pool) == (&node.id, &node.pool));
+            same.map(|it| (it.stable_number, &*it.uuid))
+        })
+    };
     let shown = |it: &v1::NodeStats| Node {
         id: it.id.clone(),
+        stable_number: number_of(it).0,
+        uuid: number_of(it).1,
         address: it.address.clone(),
         pool: it.pool.clone(),
         state: it.state.clone(),
@@ -336,6 +369,8 @@ pub(super) mod tests {
             grpc: format!("127.0.0.1:{}", 7400 + number % 10),
             status: "ACTIVE".to_owned(),
             incarnation: 1,
+            stable_number: u64::from(number == 340) * 2,
+            uuid: "u".to_owned(),
             ..Default::default()
         };
         let part = |number, first_slot, owner, isr: &[u32]| v1::Part {
@@ -415,6 +450,22 @@ pub(super) mod tests {
         assert_eq!(copies, expected);
         assert_eq!(first.copies[1].lag, Some(3));
         assert_eq!(first.sessions["READY"], 5);
+    }
+
+    #[test]
+    fn a_stable_number_is_what_the_first_says_that_knows_it() {
+        let mut answers = answers();
+        let ring = join(&answers).unwrap();
+        assert_eq!(
+            (ring.managers[0].stable_number, ring.managers[1].stable_number),
+            (Some(2), None)
+        );
+        assert_eq!((ring.nodes[0].stable_number, &ring.nodes[0].uuid), (None, &None));
+        if let Some(Ok(second)) = answers.get_mut(&681) {
+            (second.nodes[0].stable_number, second.nodes[0].uuid) = (7, "v".to_owned());
+        }
+        let node = &join(&answers).unwrap().nodes[0];
+        assert_eq!((node.stable_number, node.uuid.as_deref()), (Some(7), Some("v")));
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub use join::{
     without_config_store,
 };
 
-pub use tables::{class_texts, node_table, short_digest};
+pub use tables::{class_texts, node_table, short_digest, stable_number};
 
 use crate::connect;
 use crate::length_of_time::length_of_time;

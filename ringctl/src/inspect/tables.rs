@@ -35,8 +35,17 @@ pub fn headline(ring: &Ring) -> String {
 
 /// A line per manager.
 pub fn managers(ring: &Ring) -> Table {
-    let mut table =
-        plain_table(["MANAGER", "ID", "STATUS", "RUN", "EPOCH", "GRPC", "HTTP", "NOTE"]);
+    let mut table = plain_table([
+        "MANAGER",
+        "ID",
+        "STABLE_NUMBER",
+        "STATUS",
+        "RUN",
+        "EPOCH",
+        "GRPC",
+        "HTTP",
+        "NOTE",
+    ]);
     for it in &ring.managers {
         let note = match (&it.error, &it.config_store_error) {
             _ if it.has_left() => Some("its number stays reserved".to_owned()),
@@ -47,6 +56,7 @@ pub fn managers(ring: &Ring) -> Table {
         table.add_row([
             it.number.to_string(),
             it.id.clone(),
+            stable_number(it.stable_number),
             it.status.clone(),
             it.incarnation.to_string(),
             it.epoch.map_or("-".to_owned(), |epoch| epoch.to_string()),
@@ -56,6 +66,11 @@ pub fn managers(ring: &Ring) -> Table {
         ]);
     }
     table
+}
+
+/// `-` while nobody who answered knows it.
+pub fn stable_number(it: Option<u64>) -> String {
+    it.map_or_else(|| "-".to_owned(), |it| it.to_string())
 }
 
 /// One copy as `681 serving`, `1022 copy +3` (entries behind) or `(340 learning)` outside the
@@ -111,7 +126,17 @@ pub fn short_digest(digest: &str) -> &str {
 
 /// A line per node; a class stands there with the digest of its text.
 pub fn node_table(ring: &Ring, style: Style) -> Table {
-    let mut header = vec!["NODE", "POOL", "STATE", "LOAD", "USED", "SANDBOX", "ADDRESS", "CLASSES"];
+    let mut header = vec![
+        "NODE",
+        "POOL",
+        "STABLE_NUMBER",
+        "STATE",
+        "LOAD",
+        "USED",
+        "SANDBOX",
+        "ADDRESS",
+        "CLASSES",
+    ];
     let has_labels = ring.nodes.iter().any(|it| !it.labels.is_empty());
     header.extend(has_labels.then_some("LABELS"));
     let mut table = plain_table(header);
@@ -120,6 +145,7 @@ pub fn node_table(ring: &Ring, style: Style) -> Table {
         let mut row = vec![
             it.id.clone(),
             it.pool.clone(),
+            stable_number(it.stable_number),
             format!("{}{empty}", it.state),
             format!("{} {:.0}%", load_bar(it.load, style), it.load * 100.0),
             used(it),

@@ -1,6 +1,6 @@
 //! Pools as they are shown.
 
-use crate::inspect::short_digest;
+use crate::inspect::{short_digest, stable_number};
 use crate::output::{pairs, plain_table};
 use comfy_table::Table;
 use rota_client::pools::PoolState;
@@ -15,6 +15,10 @@ const FAILURE_CHARS_MAX: usize = 60;
 #[derive(Serialize, PartialEq, Debug)]
 pub struct Shown {
     pub name: String,
+    /// None while the manager that answers knows none.
+    pub stable_number: Option<u64>,
+    /// By which the stable number is kept.
+    pub uuid: Option<String>,
     pub description: String,
     /// None: nodes come by themselves.
     pub provisioner: Option<String>,
@@ -89,6 +93,8 @@ impl Shown {
         let ordered = |nodes: &[_]| nodes.iter().map(ToString::to_string).collect();
         Self {
             name: state.name.as_str().to_owned(),
+            stable_number: state.numbered.as_ref().map(|it| it.number),
+            uuid: state.numbered.as_ref().map(|it| it.uuid.clone()),
             description: it.description.clone(),
             provisioner: it.provisioner.as_ref().map(|it| it.as_str().to_owned()),
             places: it.places,
@@ -175,6 +181,7 @@ fn shortened(text: &str) -> String {
 pub fn many(all: &[Shown]) -> Table {
     let mut table = plain_table([
         "NAME",
+        "STABLE_NUMBER",
         "PROVISIONER",
         "NODES",
         "MIN-MAX",
@@ -187,6 +194,7 @@ pub fn many(all: &[Shown]) -> Table {
         let grows = it.provisioner.is_some();
         table.add_row([
             it.name.clone(),
+            stable_number(it.stable_number),
             it.provisioner.clone().unwrap_or_else(|| "-".to_owned()),
             nodes(it),
             if grows { format!("{}-{}", it.min_nodes, it.max_nodes) } else { "-".to_owned() },
@@ -253,6 +261,8 @@ pub fn one(it: &Shown) -> Table {
     let ordered = it.ordered.as_ref().map(|it| names(it, "none"));
     let version = it.version.map(|it| it.to_string());
     let rows = [
+        ("stable number", stable_number(it.stable_number)),
+        ("UUID", it.uuid.clone().unwrap_or_default()),
         ("description", it.description.clone()),
         ("provisioner", provisioner.unwrap_or_else(|| "none: nodes come by themselves".to_owned())),
         ("places of a new node", number(it.places)),
@@ -310,6 +320,8 @@ mod tests {
             ordered: vec!["small-1-0".into(), "small-1-1".into()],
             class_digests: [("big".to_owned(), format!("{:016x}", 255))].into(),
             class_facts: [("big".to_owned(), big())].into(),
+            stable_number: 4,
+            uuid: "7a".into(),
             ..Default::default()
         };
         it.try_into().unwrap()
@@ -354,12 +366,13 @@ mod tests {
         let all = [found(), small(), failure, unknown()].map(|it| Shown::of(&it));
         assert_eq!(
             drawn(&many(&all)),
-            "NAME   PROVISIONER  NODES           MIN-MAX  PLACES  LOAD_LIMIT  POLICY  NOTE\n\
-             lab    -            1/1             -        0/0     -           pack    not described\n\
-             small  process      2/3 +2 ordered  1-9      7/30    0.75        spread\n\
-             small  process      2/3             1-9      7/30    0.75        spread  \
+            "NAME   STABLE_NUMBER  PROVISIONER  NODES           MIN-MAX  PLACES  LOAD_LIMIT  POLICY  NOTE\n\
+             lab    -              -            1/1             -        0/0     -           pack    \
+             not described\n\
+             small  4              process      2/3 +2 ordered  1-9      7/30    0.75        spread\n\
+             small  4              process      2/3             1-9      7/30    0.75        spread  \
              cannot start \"rota-node-agent\": No such file or directory (o...\n\
-             small  process      2/3             1-9      7/30    0.75        spread  \
+             small  4              process      2/3             1-9      7/30    0.75        spread  \
              orders not known\n"
         );
     }
@@ -369,6 +382,8 @@ mod tests {
         assert_eq!(
             drawn(&one(&Shown::of(&failing("no such program")))),
             "NAME                       small\n\
+             stable number              4\n\
+             UUID                       7a\n\
              description                for shops\n\
              provisioner                process\n\
              places of a new node       10\n\
@@ -399,7 +414,7 @@ mod tests {
         let text = serde_json::to_string(&Shown::of(&small())).unwrap();
         assert_eq!(
             text,
-            "{\"name\":\"small\",\"description\":\"for shops\",\"provisioner\":\"process\",\"places\":10,\
+            "{\"name\":\"small\",\"stable_number\":4,\"uuid\":\"7a\",\"description\":\"for shops\",\"provisioner\":\"process\",\"places\":10,\
              \"load_limit\":0.75,\"policy\":\"spread\",\"min_nodes\":1,\"max_nodes\":9,\"warm_places\":0,\
              \"namespaces\":[],\"labels\":{},\"cpu_millis\":0,\"memory_mib\":0,\"version\":101000000001,\"nodes\":3,\"ready_nodes\":2,\"used_places\":7,\
              \"all_places\":30,\"ordered\":[\"small-1-0\",\"small-1-1\"],\"failure\":null,\

@@ -76,6 +76,8 @@ mod restores;
 mod set_up;
 mod signals;
 #[cfg(test)]
+mod stable_numbers;
+#[cfg(test)]
 mod tracing;
 #[cfg(test)]
 mod twin_nodes;

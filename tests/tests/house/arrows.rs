@@ -17,7 +17,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("rota-placement", &[]),
     // Numbers of resources that stay.
     ("rota-ids", &[]),
-    ("rota-protocol", &["rota-messages", "rota-placement", "rota-ring", "rota-docstore"]),
+    (
+        "rota-protocol",
+        &["rota-messages", "rota-placement", "rota-ids", "rota-ring", "rota-docstore"],
+    ),
     // Its binary is the embedded config store.
     ("rota-membership", &["rota-ring", "rota-daemon"]),
     ("rota-docstore", &[]),
@@ -36,6 +39,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "rota-protocol",
             "rota-membership",
             "rota-storage",
+            // The readable copy of the numbers.
+            "rota-ids",
             "rota-proto",
             "rota-client",
             "rota-daemon",

@@ -13,6 +13,7 @@ const ROOMS: &[&str] = &[
     "nodes",
     "log",
     "node_lease",
+    "numbers",
     "pools",
     "sessions",
     "documents",
@@ -23,7 +24,7 @@ const ROOMS: &[&str] = &[
 ];
 
 /// What lives beside the log in a partition. None of these uses another one.
-const RESIDENTS: &[&str] = &["node_lease", "pools", "sessions", "documents"];
+const RESIDENTS: &[&str] = &["node_lease", "numbers", "pools", "sessions", "documents"];
 
 /// Arrows that point the wrong way and are still to go: from a room to a file of another one.
 const LEFT: &[(&str, &str)] = &[

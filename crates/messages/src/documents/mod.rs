@@ -9,12 +9,15 @@
 //! manager owns is kept in the bytes that came: copies are written to disk, sent on and counted, and
 //! hardly ever read.
 
+mod number;
 mod orders;
 mod pool;
 mod session;
 
 use rota_docstore::{Attachment, Digest, DocName, Document, Glance, Schema};
-use rota_model::items::{ORDERS_CLASS, Orders, REQUEST_CLASS, SESSION_CLASS, Standing};
+use rota_model::items::{
+    ORDERS_CLASS, Orders, REQUEST_CLASS, SESSION_CLASS, StableNumber, Standing,
+};
 use rota_model::{
     BootId, ClassName, FieldError, Namespace, NodeId, Placement, PoolName, Reason, RequestEntry,
     SessionKey, SessionRecord, SessionState, SlotId, Stamp,
@@ -24,6 +27,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::{Arc, LazyLock, OnceLock};
 use xxhash_rust::xxh3::xxh3_64;
 
+pub use number::{number_name, read_number};
 pub use orders::orders_name;
 pub use pool::{Texts, pool_name, read_pool};
 pub use session::{request_name, session_name};
@@ -199,6 +203,18 @@ impl Doc {
     ) -> Self {
         let before = before.map(|it| it.document());
         Self::whole(Arc::new(pool::with_texts(before, pool, (new, gone), version)), Kind::Plain)
+    }
+
+    /// The document of a stable number after `before`, at that version or a later one. `None`: its life ends,
+    /// which must have begun.
+    pub fn number_after(
+        before: Option<&Doc>,
+        name: DocName,
+        entry: Option<&StableNumber>,
+        version: Stamp,
+    ) -> Self {
+        let before = before.map(|it| it.document());
+        Self::whole(Arc::new(number::next(before, name, entry, version)), Kind::Plain)
     }
 
     /// From [`Doc::to_bytes`], checked as by [`Doc::new`].

@@ -1,4 +1,4 @@
-//! Following the descriptions of namespaces and pools: every manager asks the owner of their slot for what
+//! Following the descriptions of namespaces and pools, and the stable numbers: every manager asks the owner of their slot for what
 //! is newer than what it knows, and the owner answers when there is something.
 
 use crate::documents::state::Documents;
@@ -12,7 +12,7 @@ use rota_docstore::Document;
 use rota_docstore::space::SPACE_CLASS;
 use rota_messages::api::{FollowOp, Holdings};
 use rota_messages::{Answer, DocKey, DocumentAnswer, DocumentOp, Op};
-use rota_model::items::POOL_CLASS;
+use rota_model::items::{NUMBER_CLASS, POOL_CLASS};
 use rota_model::{Epoch, ManagerNumber, Refusal, RefusalKind, Retry, Stamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -69,7 +69,7 @@ fn counted(holdings: &BTreeMap<ManagerNumber, Holdings>, epoch: Epoch) -> Holdin
 
 /// Whether every manager is told of documents of that class.
 fn is_told(class: &str) -> bool {
-    [SPACE_CLASS, POOL_CLASS].contains(&class)
+    [SPACE_CLASS, POOL_CLASS, NUMBER_CLASS].contains(&class)
 }
 
 /// Committed descriptions, and ends of their lives, that are newer: by version, as far as one

@@ -14,17 +14,18 @@ use rota_docstore::{
     Checker, Credentials, Exception, FieldError, Operation, Operations, Schema, codes,
 };
 use rota_messages::api::Service;
-use rota_model::items::{ORDERS_CLASS, POOL_CLASS, REQUEST_CLASS, SESSION_CLASS};
+use rota_model::items::{NUMBER_CLASS, ORDERS_CLASS, POOL_CLASS, REQUEST_CLASS, SESSION_CLASS};
 
 /// All classes of documents: those with a meaning of their own, and beside them every other one.
 pub fn schema() -> Schema {
-    // Managers write sessions and orders of pools; operations may read them.
+    // Managers write sessions, orders of pools and stable numbers; operations may read them.
     Schema::new()
         .with_configuration()
         .with_sessions()
         .read_only(SESSION_CLASS)
         .read_only(REQUEST_CLASS)
         .read_only(ORDERS_CLASS)
+        .read_only(NUMBER_CLASS)
         .open()
 }
 
@@ -45,14 +46,14 @@ pub fn operations() -> Operations {
         .with::<WebRemove>()
 }
 
-/// Refuses classes with which managers cannot work: field `schema`. Operations must not change sessions
-/// and orders of pools, which managers keep in another way; and there must be the documents that describe
+/// Refuses classes with which managers cannot work: field `schema`. Operations must not change sessions,
+/// orders of pools and stable numbers, which managers keep in another way; and there must be the documents that describe
 /// namespaces and pools, and those of the web. [`schema`] has all of them.
 pub fn check_schema(schema: &Schema) -> Result<(), FieldError> {
     let wrong = |class: &str, must: &str| {
         Err(FieldError::new("schema", format!("must {must} documents of class {class:?}")))
     };
-    for class in [SESSION_CLASS, REQUEST_CLASS, ORDERS_CLASS] {
+    for class in [SESSION_CLASS, REQUEST_CLASS, ORDERS_CLASS, NUMBER_CLASS] {
         if !schema.is_declared(class) || !schema.is_read_only(class) {
             return wrong(class, "declare, as read only,");
         }

@@ -13,6 +13,7 @@ use crate::ports::note::{Note, SessionEnd, Transition};
 use crate::settings::config::ManagerConfig;
 use crate::{Identity, PartitionMeta};
 use rota_docstore::AHEAD_MS_MAX;
+use rota_ids::Told;
 use rota_messages::{DiskWrite, Doc, DocKey, Envelope, Message, OpResult};
 use rota_model::node_msg::ToNode;
 use rota_model::{
@@ -77,6 +78,8 @@ pub(crate) struct Env {
     pub renewals: Renewals,
     /// What operations on documents need.
     pub documents_env: DocumentsEnv,
+    /// The stable numbers, as the follower learned them.
+    pub numbers: Arc<Told>,
     /// What records of sessions fill at this manager.
     pub session_bytes: u64,
     /// The bodies of attachments that are held here.
@@ -154,6 +157,7 @@ impl Env {
             granted: Granted::default(),
             renewals: Renewals::default(),
             documents_env,
+            numbers: Arc::default(),
             session_bytes: 0,
             bodies: Arc::new(NoBodies),
             stamps: Stamps { began: now, beyond: Stamp::MIN, forgotten: Stamp::MIN },

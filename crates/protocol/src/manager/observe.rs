@@ -5,13 +5,15 @@ use crate::log::env::Env;
 use crate::log::lead::Phase;
 use crate::manager::inputs::Manager;
 use crate::membership::standing::Standing;
+use crate::numbers::keys::{of_manager, of_node};
 use crate::partition::state::Partition;
 use crate::ports::wait::Wait;
 use crate::sessions::drain::sessions_on_nodes;
 use crate::sessions::placements::placements;
 use rota_docstore::Spaces;
+use rota_ids::{Key, Told};
 use rota_messages::placements::{Placements, PlacementsAsk};
-use rota_messages::{PartitionStats, Stats};
+use rota_messages::{Numbered, PartitionStats, Stats};
 use rota_model::{MemberId, NodeId, NodeLoad, Resources};
 use rota_ring::{ClaimRefused, NodeReg, View};
 use std::collections::BTreeMap;
@@ -41,12 +43,38 @@ impl Manager {
         parts.sort_by_key(|it| it.part);
         let (works, works_overdue) = self.env.documents_env.works.count();
         let requests_waiting = self.router.len();
-        Stats { parts, nodes: nodes.collect(), requests_waiting, works, works_overdue }
+        let nodes: Vec<_> = nodes.collect();
+        let node_numbers = nodes.iter().filter_map(|(reg, _)| {
+            Some((reg.node.clone(), self.numbered(&of_node(&reg.pool, &reg.node))?))
+        });
+        let managers = self.env.view.iter().flat_map(|it| &it.managers);
+        let manager_numbers = managers
+            .filter_map(|(number, it)| Some((*number, self.numbered(&of_manager(&it.id))?)));
+        Stats {
+            parts,
+            node_numbers: node_numbers.collect(),
+            manager_numbers: manager_numbers.collect(),
+            nodes,
+            requests_waiting,
+            works,
+            works_overdue,
+        }
+    }
+
+    /// The stable number of a resource, if it has one.
+    fn numbered(&self, key: &Key) -> Option<Numbered> {
+        let number = self.env.numbers.number(key)?;
+        Some(Numbered { number, uuid: key.uuid.to_string() })
     }
 
     /// The nodes that it knows, by which state of the config store: its index.
     pub fn nodes(&self) -> (u64, &BTreeMap<NodeId, NodeReg>) {
         (self.env.nodes.index, &self.env.nodes.reg)
+    }
+
+    /// The stable numbers that it knows.
+    pub fn stable_numbers(&self) -> &Arc<Told> {
+        &self.env.numbers
     }
 
     /// This run; incarnation 0 before the number was claimed.
@@ -202,6 +230,7 @@ impl Env {
         (self.me, &self.view, &self.nodes).hash(into);
         (self.documents_env.knows_spaces, &self.documents_env.spaces, self.stamps.forgotten)
             .hash(into);
+        self.numbers.hash(into);
         (
             &self.fleet.calls,
             self.store.refresh,

@@ -128,6 +128,7 @@ impl Three {
                 timing: Timing::default(),
                 sizes: Sizes::default(),
                 documents: DocumentsConfig::default(),
+                numbers: None,
             };
             let part = Partition::new(OWNER, view.range(OWNER));
             let mut env = Env::new(config, 7, now);

@@ -9,6 +9,7 @@ use crate::log::origin::Origin;
 use crate::log::resident::{Late, RequestHandler, Resident, RoundEnd, Turn};
 use crate::log::state::Log;
 use crate::node_lease::state::NodeLeases;
+use crate::numbers::state::StableNumbers;
 use crate::partition::aging::Aging;
 use crate::pools::state::Pools;
 use crate::sessions::state::Sessions;
@@ -21,6 +22,7 @@ pub(crate) struct Residents {
     pub sessions: Sessions,
     pub documents: Documents,
     pub pools: Pools,
+    pub numbers: StableNumbers,
     pub leases: NodeLeases,
     pub aging: Aging,
 }
@@ -31,6 +33,7 @@ impl Resident for Residents {
             sessions: Sessions::begin(env, phase),
             documents: Documents::begin(env, phase),
             pools: Pools::begin(env, phase),
+            numbers: StableNumbers::begin(env, phase),
             leases: NodeLeases::begin(env, phase),
             aging: Aging::begin(env, phase),
         }
@@ -56,6 +59,7 @@ impl Resident for Residents {
 
     fn committed(&mut self, led: &mut At<'_>, key: &DocKey) {
         self.pools.committed(led, key);
+        self.numbers.committed(led, key);
         self.sessions.committed(led, key);
     }
 
@@ -85,6 +89,7 @@ impl Resident for Residents {
         self.leases.tick(led, turn);
         self.documents.tick(led, turn);
         self.pools.tick(led, turn);
+        self.numbers.tick(led, turn);
         self.aging.tick(led, turn);
     }
 

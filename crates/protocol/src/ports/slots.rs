@@ -4,7 +4,7 @@ use rota_docstore::space::SPACE_CLASS;
 use rota_docstore::{DocName, Territory};
 use rota_messages::api::Place;
 use rota_messages::{DocumentOp, Op};
-use rota_model::items::{ORDERS_CLASS, POOL_CLASS};
+use rota_model::items::{NUMBER_CLASS, ORDERS_CLASS, POOL_CLASS};
 use rota_model::node_msg::SlotRange;
 use rota_model::{Namespace, PoolName, SlotId};
 use rota_ring::{slot_of_document, slot_of_pool, slot_of_session};
@@ -18,18 +18,19 @@ pub(crate) fn slot_of_request(op: &Op, m: u32) -> SlotId {
     }
 }
 
-/// In whose slot all descriptions of namespaces and pools lie: one partition has them all.
+/// In whose slot all descriptions of namespaces and pools lie, and all stable numbers: one partition has them
+/// all.
 pub const SPACES_DOCID: &str = "spaces";
 
 /// The slot of a document: that of its id, whatever its class, so that documents can be put beside
 /// each other and beside sessions; a memory lies where its document does. Only orders of a pool lie with the
-/// pool's owner, and descriptions of namespaces and pools lie together.
+/// pool's owner, and descriptions of namespaces and pools lie together, with all stable numbers.
 pub fn slot_of(name: &DocName, m: u32) -> SlotId {
     let space = Namespace::parse(name.space()).expect("it is part of a name");
     if space.as_str() == CONFIGURATION {
         match (name.class(), PoolName::parse(name.docid())) {
             (ORDERS_CLASS, Ok(pool)) => return slot_of_pool(&pool, m),
-            (SPACE_CLASS | POOL_CLASS, _) => return slot_of_spaces(m),
+            (SPACE_CLASS | POOL_CLASS | NUMBER_CLASS, _) => return slot_of_spaces(m),
             (_, _) => {}
         }
     }
@@ -113,6 +114,7 @@ mod tests {
         assert_eq!(slot_of(&name("z", "Space", "{a}b"), m), slot_of_spaces(m));
         assert_ne!(slot_of(&name("y", "Space", "shop"), m), slot_of_spaces(m));
         assert_eq!(slot_of(&name("z", "Pool", "p"), m), slot_of_spaces(m));
+        assert_eq!(slot_of(&name("z", "stable-number", "Pool.last"), m), slot_of_spaces(m));
         let pool = PoolName::parse("p").unwrap();
         assert_eq!(slot_of(&name("z", "orders", "p"), m), slot_of_pool(&pool, m));
         let cart = slot_of(&name("shop", "Cart", "{room-1}c"), m);

@@ -1,4 +1,4 @@
-//! Every manager follows the descriptions of namespaces and pools.
+//! Every manager follows the descriptions of namespaces and pools, and the stable numbers.
 
 use crate::documents::usage::{Own, together};
 use crate::log::env::Env;
@@ -7,10 +7,13 @@ use crate::partition::own_usage::own;
 use crate::partition::partitions::Partitions;
 use crate::ports::note::Transition;
 use rota_docstore::{Document, Spaces};
+use rota_ids::{Entry, Name};
 use rota_messages::api::{FollowOp, Holdings};
-use rota_messages::documents::read_pool;
+use rota_messages::documents::{read_number, read_pool};
 use rota_messages::{Answer, DocumentAnswer, DocumentOp, Op, OpResult};
+use rota_model::items::{NUMBER_CLASS, StableNumber};
 use rota_model::{Epoch, PoolName, PoolsByName, Stamp};
+use std::sync::Arc;
 
 /// How long the owner keeps a question without news: less than what counts as its silence, so that
 /// nobody looks for another owner.
@@ -31,6 +34,7 @@ const ANEW_MS: u64 = 3_600_000;
 pub(crate) struct Told {
     pub(crate) spaces: Spaces,
     pub(crate) pools: PoolsByName,
+    pub(crate) numbers: Arc<rota_ids::Told>,
 }
 
 /// Where a manager is with the descriptions of namespaces and pools.
@@ -100,32 +104,47 @@ impl Following {
         {
             env.documents_env.counted.learn(held.clone(), own);
         }
-        let (spaces, pools) = match &mut self.beginning {
-            Some(Told { spaces, pools }) => (spaces, pools),
-            None => (&mut env.documents_env.spaces, &mut env.nodes.pools),
+        let (spaces, pools, numbers) = match &mut self.beginning {
+            Some(Told { spaces, pools, numbers }) => (spaces, pools, numbers),
+            None => (&mut env.documents_env.spaces, &mut env.nodes.pools, &mut env.numbers),
         };
+        let mut described = 0;
         for document in documents {
+            self.since = self.since.max(document.version());
+            if document.name().class() == NUMBER_CLASS {
+                learn_number(numbers, document);
+                continue;
+            }
+            described += 1;
             // One that does not read as a description leaves what was known.
             if spaces.learn(document) == Ok(false) {
                 learn_pool(pools, document);
             }
-            self.since = self.since.max(document.version());
         }
-        documents.iter().for_each(|_| env.note(Transition::NamespaceLearned, None));
+        (0..described).for_each(|_| env.note(Transition::NamespaceLearned, None));
         // A pool may have room since.
-        env.nodes.news += u64::from(!documents.is_empty());
+        env.nodes.news += u64::from(described > 0);
         if let Some(told) = self.beginning.take_if(|_| documents.is_empty()) {
             (env.documents_env.spaces, env.documents_env.knows_spaces) = (told.spaces, true);
-            env.nodes.pools = told.pools;
+            (env.nodes.pools, env.numbers) = (told.pools, told.numbers);
             env.nodes.find_pools_of_classes();
             return true;
         }
-        let is_news = self.beginning.is_none() && !documents.is_empty();
+        let is_news = self.beginning.is_none() && described > 0;
         if is_news {
             env.nodes.find_pools_of_classes();
         }
         is_news
     }
+}
+
+/// Takes over what a document says of a stable number. One that does not read as such leaves what was known.
+fn learn_number(numbers: &mut Arc<rota_ids::Told>, document: &Document) {
+    let Ok(name) = Name::parse(document.name().docid()) else { return };
+    let Ok(said) = read_number(document) else { return };
+    let entry =
+        said.map(|StableNumber { number, valid, changed_ms }| Entry { number, valid, changed_ms });
+    Arc::make_mut(numbers).learn(name, entry);
 }
 
 /// Takes over what a document says of a pool; the end of its life takes that away.

@@ -1,6 +1,7 @@
 //! What a manager is told about itself at its start.
 
 use crate::settings::documents::DocumentsConfig;
+use crate::settings::numbers::NumbersConfig;
 use crate::settings::sizes::Sizes;
 use crate::settings::timing::Timing;
 use rota_model::{LoadLimit, ManagerId, ManagerNumber};
@@ -27,4 +28,6 @@ pub struct ManagerConfig {
     pub sizes: Sizes,
     /// What an administrator decides about documents.
     pub documents: DocumentsConfig,
+    /// What is decided about stable numbers. `None`: this manager assigns none.
+    pub numbers: Option<NumbersConfig>,
 }

@@ -2,5 +2,6 @@
 
 pub mod config;
 pub mod documents;
+pub mod numbers;
 pub mod sizes;
 pub mod timing;

@@ -21,7 +21,8 @@ use rota_model::*;
 use rota_protocol::operate::Job;
 use rota_protocol::{
     Answer, Disk, DiskWrite, DocumentsConfig, EffectHandler, Envelope, Input, Manager,
-    ManagerConfig, NodeOrdered, Op, OpResult, Order, Ordered, Sizes, Timing, Transition,
+    ManagerConfig, NodeOrdered, NumbersConfig, Op, OpResult, Order, Ordered, Sizes, Timing,
+    Transition,
 };
 use rota_ring::{ConfigState, RingShape, View};
 pub use shelf::Shelf;
@@ -71,6 +72,8 @@ pub struct Table {
     pub sizes: Sizes,
     /// The same.
     pub documents: DocumentsConfig,
+    /// The same; by default they assign no stable numbers.
+    pub stable_numbers: Option<NumbersConfig>,
     /// What they offer instead of the usual operations.
     pub offer: Option<(Operations, Schema)>,
     /// Whom they ask beside the administrator's key.
@@ -184,6 +187,7 @@ fn config(n: u32, ring: RingShape) -> ManagerConfig {
         timing: Timing::default(),
         sizes: Sizes::default(),
         documents: DocumentsConfig::default(),
+        numbers: None,
     }
 }
 
@@ -238,6 +242,7 @@ impl Table {
             dead: BTreeSet::new(),
             sizes: Sizes::default(),
             documents: DocumentsConfig::default(),
+            stable_numbers: None,
             offer: None,
             checker: None,
             places: 100,
@@ -298,8 +303,8 @@ impl Table {
     fn start_as(&mut self, n: u32, joins: bool, lost: bool) {
         let disk = self.disks.entry(n).or_default().clone();
         let seed = 77 + u64::from(n) * 1_000_003 + self.now_ms * 65_536;
-        let (documents, sizes) = (self.documents.clone(), self.sizes);
-        let config = ManagerConfig { documents, sizes, ..config(n, self.ring.clone()) };
+        let (documents, sizes, numbers) = (self.documents.clone(), self.sizes, self.stable_numbers);
+        let config = ManagerConfig { documents, sizes, numbers, ..config(n, self.ring.clone()) };
         let mut manager = Manager::new(config, disk, seed, self.now());
         if let Some((operations, schema)) = &self.offer {
             manager.offer(operations.clone(), schema.clone()).expect("it has what managers keep");

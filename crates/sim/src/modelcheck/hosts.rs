@@ -330,6 +330,7 @@ fn manager_config(bounds: &Bounds, number: ManagerNumber) -> ManagerConfig {
         timing: bounds.timing(),
         sizes: bounds.sizes(),
         documents: rota_protocol::DocumentsConfig::default(),
+        numbers: None,
     }
 }
 

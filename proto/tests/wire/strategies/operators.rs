@@ -6,7 +6,7 @@ use super::nodes::register;
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use proptest::sample::select;
-use rota_messages::{PartitionStats, Stats};
+use rota_messages::{Numbered, PartitionStats, Stats};
 use rota_model::node_msg::{NodeLoad, Register};
 use rota_model::*;
 use rota_ring::view::least_format;
@@ -149,6 +149,14 @@ fn node() -> Any<(NodeReg, NodeLoad)> {
     .boxed()
 }
 
+fn node_numbers<'a>(
+    nodes: impl Iterator<Item = &'a (NodeReg, NodeLoad)>,
+) -> BTreeMap<NodeId, Numbered> {
+    let uuid = "74f30be0-3151-11e6-8b2f-fcaa1429e144";
+    let numbered = |number| Numbered { number, uuid: uuid.to_owned() };
+    nodes.zip(1..).map(|((reg, _), number)| (reg.node.clone(), numbered(number))).collect()
+}
+
 pub fn stats() -> Any<Stats> {
     let sessions = btree_map(state(), any::<u64>(), 0..4);
     let lag =
@@ -171,9 +179,12 @@ pub fn stats() -> Any<Stats> {
             marks,
         },
     );
-    (vec(part, 0..3), vec(node(), 0..3), any::<u32>())
-        .prop_map(|(parts, nodes, waiting)| Stats {
+    (vec(part, 0..3), vec(node(), 0..3), any::<u32>(), any::<bool>())
+        .prop_map(|(parts, nodes, waiting, numbered)| Stats {
             parts,
+            // Managers are those of the View.
+            manager_numbers: BTreeMap::new(),
+            node_numbers: node_numbers(nodes.iter().filter(|_| numbered)),
             nodes,
             requests_waiting: waiting as usize,
             works: waiting as usize / 2,
