@@ -362,14 +362,12 @@ fn begin(opened: Opened, application: Application) -> Result<Working> {
     let consul = options.config_store.consul();
     let discovery = consul.map(|it| Discovery::start(it, me, seen.clone(), mailbox.clone()));
     let discovery = discovery.transpose().context("--config-store")?;
-    let (ended, servers, stop) = (None, Vec::new(), CancellationToken::new());
-    let numbers = numbers.follow(seen.clone(), stop.clone());
-    let stop_grpc = CancellationToken::new();
+    let (stop, stop_grpc) = (CancellationToken::new(), CancellationToken::new());
     let running = Running {
         driver,
-        numbers,
-        ended,
-        servers,
+        numbers: numbers.follow(seen.clone(), stop.clone()),
+        ended: None,
+        servers: Vec::new(),
         discovery,
         new_folder,
         stop,

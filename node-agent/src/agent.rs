@@ -258,7 +258,8 @@ impl Agent {
         let lease = self.lease_of(&event.key);
         if lease.is_some_and(|it| it != LeaseState::Valid) {
             let node = &self.node.config().node;
-            let text = format!("the lease of {} on node {node} has run out, and it ends", event.key);
+            let text =
+                format!("the lease of {} on node {node} has run out, and it ends", event.key);
             let retry = Retry::AfterMs(self.node.config().timing.renew_ms);
             return Err(Refusal::new(RefusalKind::NotServing, retry, text));
         }
@@ -331,6 +332,7 @@ impl Agent {
             if effects.is_empty() && news.is_empty() {
                 break;
             }
+            self.write_lease(&effects);
             for effect in effects {
                 self.carry_out_one(effect, &mut news);
             }
@@ -340,6 +342,26 @@ impl Agent {
         }
         // A start is decided with its create or never.
         self.taken.clear();
+    }
+
+    /// Of all that managers granted the newest counts: it is one file, however many of them answer.
+    fn write_lease(&self, effects: &[NodeEffect]) {
+        let newest = effects.iter().rev().find_map(|effect| match effect {
+            NodeEffect::Lease { slots } => Some(slots),
+            NodeEffect::Answer { .. }
+            | NodeEffect::Start { .. }
+            | NodeEffect::Stop { .. }
+            | NodeEffect::Report { .. }
+            | NodeEffect::Renew { .. }
+            | NodeEffect::BootAnew
+            | NodeEffect::Left => None,
+        });
+        if let Some(slots) = newest
+            && let Err(error) = Leases::new(slots).write(&self.parts.lease)
+        {
+            // Keepers go by the old one: programs end early, never late.
+            tracing::error!(%error, "the lease file cannot be written");
+        }
     }
 
     /// The time, if a session may begin now. This process may have been stopped since its start was
@@ -378,7 +400,7 @@ impl Agent {
                 };
                 let Taken { slot, life, request } = taken;
                 let Some(at_us) = self.may_begin_us(slot) else {
-                    let detail = "the lease of the node ran out before it began".to_owned();
+                    let detail = "the lease of its slot ran out before it began".to_owned();
                     return news.push(NodeInput::StartFailed { key, token, detail });
                 };
                 session_log::begins(self.node.config().boot, at_us, &key, token, life);
@@ -399,12 +421,8 @@ impl Agent {
                 let (channels, mailbox) = (&self.channels, &self.parts.mailbox);
                 managers::renew(channels, mailbox, sent_mono_ms, &renew, managers, wait);
             }
-            NodeEffect::Lease { slots } => {
-                if let Err(error) = Leases::new(&slots).write(&self.parts.lease) {
-                    // Keepers go by the old one: programs end early, never late.
-                    tracing::error!(%error, "the lease file cannot be written");
-                }
-            }
+            // Written before everything else.
+            NodeEffect::Lease { .. } => {}
             NodeEffect::BootAnew => self.boot_anew(),
             NodeEffect::Left => {
                 if let Some(leaving) = &mut self.leaving {

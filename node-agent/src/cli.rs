@@ -72,6 +72,10 @@ pub struct RunArgs {
     /// Where to serve `/metrics` for Prometheus: what the programs of each class use. Default: nowhere.
     #[arg(long, value_name = "ADDRESS")]
     pub http: Option<SocketAddr>,
+    /// A name under which HTTP is asked, beside the host in the node's address, this machine's own, `localhost` and
+    /// IP addresses. Requests under other names are refused: a web page could have its own name lead here.
+    #[arg(long = "http-name", value_name = "NAME,...", value_delimiter = ',')]
+    pub http_names: Vec<String>,
     /// Managers to register with, host:port, several separated by commas. Later the managers tell
     /// who they are.
     #[arg(long, required = true, value_delimiter = ',')]

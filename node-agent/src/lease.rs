@@ -1,6 +1,6 @@
 //! The lease file of a node: until when its programs may run without another sign of the owner of their slot.
 //!
-//! The agent replaces the file at each renewal; every keeper on the node re-reads it when the
+//! The agent replaces the file when owners have granted something; every keeper on the node re-reads it when the
 //! deadline that it knows has passed. So a renewal costs one file, whatever the number of keepers.
 
 use rota_model::SlotId;

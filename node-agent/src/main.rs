@@ -52,8 +52,8 @@ use limits::Limiter;
 use mailbox::{Event, Mailbox};
 use observe::{Listing, Observer, READERS_MAX};
 use rota_daemon::{
-    HangUp, HttpNames, LogArguments, LogFormat, Stop, announce, outlive_stop_signals,
-    raise_open_files, refuse, say_fatal,
+    HangUp, LogArguments, LogFormat, Stop, announce, outlive_stop_signals, raise_open_files,
+    refuse, say_fatal,
 };
 use rota_model::BootId;
 use rota_model::address::join;
@@ -226,7 +226,7 @@ fn observer(
     let Some(http) = http else { return Ok((observer, None)) };
     let port = http.local_addr()?.port();
     let shares = (observer.readers.clone(), observer.looks.clone());
-    let names = HttpNames::default();
+    let names = settings.http_names.clone();
     tokio::spawn(observe::serve_pages(http, observer.listing.clone(), shares, names));
     Ok((observer, Some(join(&settings.host, port))))
 }

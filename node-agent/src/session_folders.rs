@@ -35,6 +35,19 @@ fn attempt_of(name: &str) -> Option<(u64, u32)> {
     Some((life.parse().ok()?, attempt))
 }
 
+/// The life and the attempt that a folder is of, if it is one of that session.
+pub fn attempt_in(sessions: &Path, key: &SessionKey, folder: &Path) -> Option<(u64, u32)> {
+    let is_of = folder.parent() == Some(&of_session(sessions, key));
+    if is_of { attempt_of(name_of(folder)?) } else { None }
+}
+
+/// The number of the last attempt of that life whose folder is there; 0 without any.
+pub fn last_attempt(sessions: &Path, key: &SessionKey, life: Stamp) -> u32 {
+    let folders = folders_in(&of_session(sessions, key)).unwrap_or_default();
+    let attempts = folders.iter().filter_map(|it| attempt_of(name_of(it)?));
+    attempts.filter(|it| it.0 == u64::from(life)).map(|it| it.1).max().unwrap_or(0)
+}
+
 /// The folder of the last attempt of that life, or of the newest life that has one.
 pub fn newest(sessions: &Path, key: &SessionKey, life: Option<Stamp>) -> Option<(Stamp, PathBuf)> {
     let folders = folders_in(&of_session(sessions, key)).ok()?;
@@ -47,7 +60,7 @@ pub fn newest(sessions: &Path, key: &SessionKey, life: Option<Stamp>) -> Option<
 /// The folders of all sessions that are in that folder.
 ///
 /// # Errors
-/// It cannot be read.
+/// It cannot be read, or one below it: what may still run there must not be missed.
 pub fn all(sessions: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for namespace in folders_in(sessions)? {
@@ -56,8 +69,8 @@ pub fn all(sessions: &Path) -> io::Result<Vec<PathBuf>> {
             continue;
         }
         // What goes meanwhile is not to be found.
-        for id in folders_in(&namespace).unwrap_or_default() {
-            let lives = folders_in(&id).unwrap_or_default().into_iter();
+        for id in if_there(folders_in(&namespace))? {
+            let lives = if_there(folders_in(&id))?.into_iter();
             found.extend(lives.filter(|it| name_of(it).and_then(attempt_of).is_some()));
         }
     }
@@ -88,9 +101,25 @@ fn name_of(path: &Path) -> Option<&str> {
 
 /// What is no folder itself, as a link to one, is left alone.
 fn folders_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(folder)?.flatten();
-    let folders = entries.filter(|it| it.file_type().is_ok_and(|it| it.is_dir()));
-    Ok(folders.map(|it| it.path()).collect())
+    let mut folders = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => folders.push(entry.path()),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(folders)
+}
+
+/// Nothing where there is no such folder; every other error stays.
+fn if_there(found: io::Result<Vec<PathBuf>>) -> io::Result<Vec<PathBuf>> {
+    match found {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        found => found,
+    }
 }
 
 /// By its name, and since files stand in it: in the folder of a namespace there are none.
@@ -154,6 +183,23 @@ mod tests {
         assert_eq!(newest(Some(life(9))), Some(path(9, 10)));
         assert_eq!(newest(Some(life(8))), None);
         assert_eq!(all(folder.path()).unwrap().len(), 4);
+    }
+
+    #[test]
+    fn a_level_that_cannot_be_read_is_an_error_and_one_that_is_gone_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        assert!(if_there(folders_in(&file)).is_err());
+        assert_eq!(if_there(folders_in(&folder.path().join("gone"))).unwrap().len(), 0);
+        // Root reads whatever the rights are.
+        let level = folder.path().join("n/s");
+        fs::create_dir_all(level.join("1")).unwrap();
+        let shut = std::os::unix::fs::PermissionsExt::from_mode(0o000);
+        fs::set_permissions(&level, shut).unwrap();
+        assert_eq!(all(folder.path()).is_ok(), fs::read_dir(&level).is_ok());
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+        fs::set_permissions(&level, open).unwrap();
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::machine::machine;
 use crate::offer::Offer;
 use crate::ports::PortRange;
 use crate::sandbox::{Ability, UserRange, unreachable_in};
-use rota_daemon::{Log, may_hold_data, may_listen};
+use rota_daemon::{HttpNames, Log, may_hold_data, may_listen};
 use rota_membership::ConsulAddress;
 use rota_model::address::Address;
 use rota_model::{
@@ -42,6 +42,8 @@ pub struct Settings {
     pub listen: SocketAddr,
     /// Where to serve HTTP.
     pub http: Option<SocketAddr>,
+    /// The names under which HTTP is asked.
+    pub http_names: HttpNames,
     /// The host in addresses.
     pub host: String,
     /// First managers.
@@ -88,13 +90,6 @@ pub fn check(args: &RunArgs) -> Result<Settings, Vec<String>> {
     let classes = classes(args.classes.as_deref(), &mut mistakes);
     mistakes.0.extend(args.env_pass.iter().filter_map(|it| mistake_of_variable(it)));
     let ability = ability(args, &classes, &mut mistakes);
-    let timing = NodeTiming {
-        renew_ms: ms(*args.renew),
-        lease_term_ms: ms(*args.lease_term),
-        lease_kill_ms: ms(*args.lease_kill),
-        renew_retry_ms: (ms(*args.renew) / 10).max(1),
-        ..NodeTiming::default()
-    };
     let config = NodeConfig {
         // A placeholder where the id is wrong: the other fields are checked all the same.
         node: node.unwrap_or_else(|| NodeId::parse("x").expect("one letter is a name")),
@@ -106,7 +101,7 @@ pub fn check(args: &RunArgs) -> Result<Settings, Vec<String>> {
         load_limit: limit.unwrap_or(LoadLimit::USUAL),
         // Those that are offered, once it is known what this node can do.
         classes: BTreeMap::new(),
-        timing,
+        timing: timing(args),
         bounds: NodeBounds::default(),
     };
     mistakes.0.extend(config.mistakes_as(&flag).iter().map(ToString::to_string));
@@ -125,6 +120,7 @@ pub fn check(args: &RunArgs) -> Result<Settings, Vec<String>> {
                 pool,
                 listen: args.listen,
                 http: args.http,
+                http_names: http_names(args, &host),
                 host,
                 managers: args.managers.clone(),
                 consul,
@@ -138,6 +134,16 @@ pub fn check(args: &RunArgs) -> Result<Settings, Vec<String>> {
             })
         }
         _ => Err(mistakes.0),
+    }
+}
+
+fn timing(args: &RunArgs) -> NodeTiming {
+    NodeTiming {
+        renew_ms: ms(*args.renew),
+        lease_term_ms: ms(*args.lease_term),
+        lease_kill_ms: ms(*args.lease_kill),
+        renew_retry_ms: (ms(*args.renew) / 10).max(1),
+        ..NodeTiming::default()
     }
 }
 
@@ -247,6 +253,12 @@ fn host(args: &RunArgs) -> Result<String, FieldError> {
         }
         None => Ok(ip.to_string()),
     }
+}
+
+/// Whoever knows the node by the host that it tells others may ask it so.
+fn http_names(args: &RunArgs, host: &str) -> HttpNames {
+    let own = [host.to_owned()];
+    HttpNames::new(&[&args.http_names[..], &own].concat())
 }
 
 fn check_address(address: &str) -> Result<(), FieldError> {
@@ -364,7 +376,12 @@ mod tests {
         let flags = [&flags[..], &["--insecure-bind"]].concat();
         assert!(mistakes(&flags).contains("--advertise"));
         let flags = [&flags[..], &["--advertise", "node.example"]].concat();
-        assert_eq!(checked(&flags).unwrap().host, "node.example");
+        let settings = checked(&flags).unwrap();
+        assert_eq!(settings.host, "node.example");
+        assert_eq!(settings.http_names, HttpNames::new(&["node.example".to_owned()]));
+        let flags = [&flags[..], &["--http-name", "a.example,b.example"]].concat();
+        let names = ["a.example", "b.example", "node.example"].map(str::to_owned);
+        assert_eq!(checked(&flags).unwrap().http_names, HttpNames::new(&names));
     }
 
     #[test]

@@ -12,8 +12,8 @@ use crate::wire::{
 };
 use rota_model::address::Address;
 use rota_model::node_msg::{
-    Alive, Blame, DeadToken, ENDED_BOOTS_MAX, FromNode, Grant, NodeAnswer, NodeCall, Register, Registered,
-    Renew, Renewed, ReportItem, ScanFate, ScanItem, SlotRange, ToNode, ToldLimit,
+    Alive, Blame, DeadToken, ENDED_BOOTS_MAX, FromNode, Grant, NodeAnswer, NodeCall, Register,
+    Registered, Renew, Renewed, ReportItem, ScanFate, ScanItem, SlotRange, ToNode, ToldLimit,
 };
 use rota_model::{
     BootId, ClassName, ClusterName, Epoch, Exit, FieldError, GRACE_MS_MAX, LeaseTimes, LoadLimit,

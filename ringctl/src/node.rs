@@ -212,7 +212,7 @@ mod tests {
             assert!(shown.contains(text), "{text}: {shown}");
         }
         let number = shown.lines().find(|it| it.starts_with("stable number")).unwrap_or_default();
-        assert!(number.ends_with(" 7"), "{shown}");
+        assert!(number.trim_end().ends_with(" 7"), "{shown}");
         assert!(!shown.contains("closed at") && !shown.contains("sandbox"), "{shown}");
     }
 

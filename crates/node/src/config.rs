@@ -42,7 +42,7 @@ pub struct NodeTiming {
     /// How long a dead token is remembered, at least. Low: a call that was delayed longer could
     /// start it again; high: memory.
     pub tombstone_ms: u64,
-    /// How soon a renewal is repeated when a manager was not yet able to judge.
+    /// How soon a renewal is repeated when a manager was not yet able to grant it.
     pub renew_retry_ms: u64,
     /// How soon a report is repeated for the first time; doubles from there.
     pub report_resend_ms: u64,

@@ -76,7 +76,11 @@ impl Lease {
         let lease = |(slots, from_ms): (SlotRange, Option<u64>)| {
             let from_ms = from_ms?;
             let term_at_mono_ms = from_ms + timing.lease_term_ms;
-            Some(SlotLease { slots, term_at_mono_ms, kill_at_mono_ms: from_ms + timing.lease_kill_ms })
+            Some(SlotLease {
+                slots,
+                term_at_mono_ms,
+                kill_at_mono_ms: from_ms + timing.lease_kill_ms,
+            })
         };
         runs.filter_map(lease).collect()
     }
@@ -107,7 +111,10 @@ impl Lease {
         let sent_ms = sent_ms.min(now);
         let Some(from_ms) = self.from_ms.as_mut().filter(|_| !self.is_lost) else { return false };
         let mut moved = false;
-        for grant in grants {
+        // Whoever is wrong about the size of the ring grants nothing.
+        let m = from_ms.slots();
+        let inside = |it: &&Grant| it.range.first.0.max(it.range.last.0) < m;
+        for grant in grants.iter().filter(inside) {
             let theirs = fences.parts(grant.range).filter(|(_, fence)| *fence <= grant.pe);
             for (slots, _) in theirs.collect::<Vec<_>>() {
                 moved |= from_ms.parts(slots).any(|(_, known)| known < Some(sent_ms));

@@ -79,7 +79,7 @@ impl StopCause {
             // The reason says it all, and most dead tokens are of this kind.
             StopCause::Destroyed => "",
             StopCause::StartTooLate => "its node could not start it within the time for a create",
-            StopCause::LeaseOver => "its node's lease was not renewed",
+            StopCause::LeaseOver => "the owner of its slot did not renew its lease",
             StopCause::Leaving => "its node left",
         }
     }

@@ -19,6 +19,11 @@ impl<V: Copy + Ord + Default> SlotRuns<V> {
         Self { m: m.max(1), runs: BTreeMap::from([(SlotId(0), V::default())]) }
     }
 
+    /// How many slots there are.
+    pub(crate) fn slots(&self) -> u32 {
+        self.m
+    }
+
     pub(crate) fn at(&self, slot: SlotId) -> V {
         self.runs.range(..=slot).next_back().map(|(_, it)| *it).unwrap_or_default()
     }

@@ -54,7 +54,8 @@ fn each_manager_grants_the_slots_that_it_owns_and_together_they_grant_all() {
     // Who takes a partition over grants that, too.
     table.kill(NUMBERS[0]);
     table.pass(5_000);
-    let mut granted = |n: u32| table.granted(n, "n1").iter().map(|it| it.range.len(1024)).sum::<u32>();
+    let mut granted =
+        |n: u32| table.granted(n, "n1").iter().map(|it| it.range.len(1024)).sum::<u32>();
     assert_eq!(granted(NUMBERS[1]) + granted(NUMBERS[2]), 1024);
 }
 
@@ -71,7 +72,11 @@ fn a_session_runs_on_where_its_owner_granted_it_though_the_judge_of_its_node_hea
         pass_renewing(&mut table, 1_000, &[owner]);
     }
     assert!(table.granted(owner, "n1").is_empty(), "it is shut out");
-    assert_eq!(state_of(&mut table, owner, &id), SessionState::Ready, "what was granted is not over");
+    assert_eq!(
+        state_of(&mut table, owner, &id),
+        SessionState::Ready,
+        "what was granted is not over"
+    );
     table.pass(lost_ms - 4_000);
     assert_eq!(state_of(&mut table, owner, &id), SessionState::Ready);
     table.pass(4_000);
@@ -137,9 +142,9 @@ fn a_partition_that_stands_still_keeps_no_other_of_its_manager_from_granting() {
     let both = [second, third].into_iter().find(|n| table.granted(*n, "n1").len() > 1);
     let both = both.expect("one of two owns two of three partitions");
     let stands = table.view().parts.iter().find(|(_, it)| it.owner.0 == both).unwrap().0.0;
-    table.lose = Box::new(move |it| {
-        matches!(&it.message, Message::ReadIndex { parts, .. } if parts[0].0.0 == stands)
-    });
+    table.lose = Box::new(
+        move |it| matches!(&it.message, Message::ReadIndex { parts, .. } if parts[0].0.0 == stands),
+    );
     assert_eq!(table.renews(both, "n1"), None, "it waits for both");
     table.pass(Timing::default().renew_ms / 3 + 100);
     let Some(Renewed::Heard { grants, more: true, .. }) = table.renewed() else {
@@ -147,4 +152,19 @@ fn a_partition_that_stands_still_keeps_no_other_of_its_manager_from_granting() {
     };
     assert_eq!(grants.len(), 1);
     assert_ne!(grants[0].range.last.0, stands);
+}
+
+#[test]
+fn a_renewal_is_granted_though_its_round_takes_longer_than_the_node_waits_to_repeat_it() {
+    let mut table = Table::serving();
+    let owner = NUMBERS[0];
+    table.lose = Box::new(|it| matches!(it.message, Message::ReadIndexConfirmed { .. }));
+    for _ in 0..3 {
+        assert!(table.granted(owner, "n1").is_empty());
+        table.pass(700);
+    }
+    table.lose = Box::new(|_| false);
+    table.pass(800);
+    let Some(Renewed::Heard { grants, .. }) = table.renewed() else { panic!("it is answered") };
+    assert!(!grants.is_empty());
 }

@@ -178,8 +178,7 @@ fn nobody_is_answered_until_a_silent_node_is_lost_and_others_keep_their_leases()
     let (began_ms, mut passed) = (table.now_ms, 0);
     while passed < lost_ms + 2_000 && recovering(&table) > 0 {
         // Its judge recovers as well.
-        let granted =
-            NUMBERS.iter().any(|n| table.grants(*n, "n2"));
+        let granted = NUMBERS.iter().any(|n| table.grants(*n, "n2"));
         assert!(granted || passed == 0, "after {passed} ms");
         let call = table.ask_within(300, get("s1"), 400);
         assert_unanswered(refused(table.wait_for(call, 500)));
@@ -444,8 +443,7 @@ fn an_owner_that_gives_a_partition_up_renews_no_lease_by_the_word_of_its_copies(
     let node = NodeId::parse("n1").expect("a name");
     let judge = table.view().owner_of(rota_ring::slot_of_node(&node, 1024)).0;
     let id = (0..).map(|n| format!("b{n}")).find(|it| table.owner(it) == judge);
-    let granted =
-        |table: &mut Table| table.grants(judge, "n1");
+    let granted = |table: &mut Table| table.grants(judge, "n1");
     assert!(granted(&mut table));
     table.manual_nodes = true;
     table.ask(judge, open(&id.expect("one is there"), "r1"));

@@ -285,9 +285,9 @@ impl World {
         let index = self.rng.index(self.nodes.len());
         let any = self.some_manager();
         let view = self.store.state().view.clone().filter(|_| self.rng.permille(700));
-        let judge = view.zip(self.nodes.get(index)).map(|(view, host)| {
-            view.owner_of(rota_ring::slot_of_node(&host.id, view.m))
-        });
+        let judge = view
+            .zip(self.nodes.get(index))
+            .map(|(view, host)| view.owner_of(rota_ring::slot_of_node(&host.id, view.m)));
         let to = BTreeSet::from([Place::Manager(judge.unwrap_or(any))]);
         self.cut(fault, BTreeSet::from([Place::Node(index)]), to, true);
     }

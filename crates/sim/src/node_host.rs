@@ -8,9 +8,7 @@ use crate::packet::Packet;
 use crate::setup::node_address;
 use crate::world::{Event, Phase, World};
 use rota_model::node_msg::{ReportItem, ToNode};
-use rota_model::{
-    BootId, ManagerNumber, NodeId, NodeState, PoolName, SessionKey, SlotId, Token,
-};
+use rota_model::{BootId, ManagerNumber, NodeId, NodeState, PoolName, SessionKey, SlotId, Token};
 use rota_node::{Node, NodeConfig, NodeEffect, NodeInput, ReportId, SlotLease, StopHow};
 use rota_protocol::Input;
 use std::collections::{BTreeMap, BTreeSet};

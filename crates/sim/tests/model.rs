@@ -50,6 +50,11 @@ searches! {
         "n=3 r=1: lease about to end, crash for good, suspicion, join, one accuser, one step", 1_000_000;
     a_tombstone_goes_amid_a_crash_a_suspicion_and_a_join:
         "n=3 r=1: tombstone about to go, crash for good, suspicion, join, one accuser, one step", 1_300_000;
+    owners_wait_when_a_judge_that_heard_nothing_condemns_a_node:
+        "n=3 r=1: the judge hears nothing of a node, lease", 1_000;
+    a_new_owner_waits_when_a_judge_that_heard_nothing_condemns_a_node:
+        "n=3 r=1: the judge hears nothing of a node, lease, suspicion, one accuser", 10_000;
+    what_an_owner_hears_nothing_of_ends: "n=3 r=1: the owner hears nothing of a node, lease", 30;
     a_node_is_reached_again: "n=3 r=1: node cut off and reached again, lease", 7_000;
     a_number_leaves: "n=3 r=1: leave", 13_000;
     two_numbers_join_one_after_the_other: "n=2 r=0: 2 joins", 10_000;
@@ -134,6 +139,21 @@ fn is_found(bug: Bug, rule: &str, steps_max: usize) {
 #[test]
 fn an_owner_that_does_not_wait_for_its_copies_is_found() {
     is_found(Bug::TimeoutThenProceed, "I5", 1);
+}
+
+#[test]
+fn an_owner_that_believes_a_verdict_at_once_is_found() {
+    is_found(Bug::GrantUnwaited, "lease", 3);
+}
+
+#[test]
+fn a_new_owner_that_believes_a_verdict_at_once_is_found() {
+    is_found(Bug::NewOwnerUnwaited, "lease", 4);
+}
+
+#[test]
+fn a_node_that_takes_what_one_owner_grants_for_all_its_slots_is_found() {
+    is_found(Bug::GrantForAll, "lease", 9);
 }
 
 #[test]

@@ -169,7 +169,7 @@ async fn a_node_registers_and_renews_and_a_class_that_it_lacks_is_refused() {
     let load = NodeLoad::of_places(0, 3);
     let renew = Renew { node, boot: BootId(5), load };
     let renewed = one.mailbox.renew(renew).await.unwrap();
-    assert!(matches!(renewed, Renewed::Granted { .. }), "{renewed:?}");
+    assert!(matches!(renewed, Renewed::Heard { .. }), "{renewed:?}");
     assert_eq!(one.call(open()).await.unwrap_err().kind, RefusalKind::UnknownClass);
     assert_eq!(one.end().await, None);
 }
@@ -182,7 +182,7 @@ async fn nodes_that_the_decisions_do_not_take_are_shown_to_nobody() {
     let node = |address: &str| NodeReg {
         node: NodeId::parse("n").unwrap(),
         boot: BootId(5),
-            unproven: None,
+        unproven: None,
         address: address.to_owned(),
         pool: PoolName::default_pool(),
         places: 3,

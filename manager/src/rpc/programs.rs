@@ -47,6 +47,9 @@ const CONNECT_PATIENCE: Duration = Duration::from_millis(800);
 /// A node that is gone without a word must not look alive for longer than twice that.
 const KEEPALIVE: Duration = Duration::from_secs(3);
 
+/// Flow control window of a stream from a node, and of its connection: two pieces.
+const WINDOW_BYTES: u32 = 64 * 1024;
+
 /// How long a client may take for a piece. A little more than the node waits, which tells why.
 const READER_PATIENCE: Duration = Duration::from_secs(65);
 
@@ -292,7 +295,9 @@ async fn connect(contact: &Contact) -> Result<ProgramsClient<Channel>, Status> {
         .connect_timeout(CONNECT_PATIENCE)
         .http2_keep_alive_interval(KEEPALIVE)
         .keep_alive_timeout(KEEPALIVE)
-        .keep_alive_while_idle(true);
+        .keep_alive_while_idle(true)
+        .initial_stream_window_size(WINDOW_BYTES)
+        .initial_connection_window_size(WINDOW_BYTES);
     let channel = endpoint.connect().await;
     let channel = channel.map_err(|error| unreached(contact, &with_sources(&error)))?;
     Ok(ProgramsClient::new(channel).max_decoding_message_size(USAGE_BYTES_MAX))

@@ -116,11 +116,11 @@ impl Capture {
         let new = beside(&self.path, NEW);
         self.file = create(&new).ok();
         let files = [(&old_file, old_base), (&self.file, self.base)];
-        // Without it readers take what is kept for the beginning.
-        drop(
-            Table::of(files.into_iter().filter_map(|(it, base)| Some((it.as_ref()?, base))))
-                .write(&self.path),
-        );
+        let files = files.into_iter().filter_map(|(it, base)| Some((it.as_ref()?, base)));
+        if Table::of(files).write(&self.path).is_err() {
+            // An old one would tell wrong places. Without any, readers take what is kept for the beginning.
+            drop(Table::forget(&self.path));
+        }
         // Without the old file's new name the content is cut all the same: the bound holds.
         drop(fs::rename(&self.path, beside(&self.path, OLD)));
         if self.file.is_some() {
@@ -201,6 +201,24 @@ mod tests {
             assert_eq!(bytes, all.as_bytes()[usize::try_from(from).unwrap()..][..bytes.len()]);
             assert!(!bytes.is_empty());
         }
+    }
+
+    #[test]
+    fn a_table_that_cannot_be_written_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("stdout.log");
+        let mut capture = Capture::create(path.clone(), bounds(), None).unwrap();
+        capture.take(&[b'a'; 120]);
+        assert_eq!(Kept::look(&path).unwrap().end(), 120);
+        let in_the_way = beside(&path, ".at.new");
+        fs::create_dir(&in_the_way).unwrap();
+        capture.take(&[b'b'; 40]);
+        let kept = Kept::look(&path).unwrap();
+        assert_eq!((kept.begin(), kept.end()), (0, 60));
+        fs::remove_dir(&in_the_way).unwrap();
+        capture.take(&[b'c'; 50]);
+        let kept = Kept::look(&path).unwrap();
+        assert_eq!((kept.begin(), kept.end()), (150, 210), "the next table tells the right places");
     }
 
     #[test]

@@ -86,8 +86,8 @@ pub fn run() -> anyhow::Result<()> {
 
 fn keep(order: &Order, input: Lines) -> Result<(), String> {
     let why = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
-    let mut pids = Pids::of_this_keeper(order.slot, order.own.map(|it| it.user))
-        .ok_or("cannot read /proc")?;
+    let mut pids =
+        Pids::of_this_keeper(order.slot, order.own.map(|it| it.user)).ok_or("cannot read /proc")?;
     pids.write(&order.folder).map_err(why("cannot write the pid file"))?;
     // From here on a later agent finds this keeper. One that died before could have been followed
     // by an agent that looked before the file was there.

@@ -2,7 +2,7 @@
 
 use super::listing::Listing;
 use crate::output_files::Kept;
-use rota_model::{Refusal, RefusalKind, Retry, Stamp};
+use rota_model::{Refusal, RefusalKind, Retry, SessionKey, Stamp};
 use rota_proto::programs::{LogsAsk, OutputName, PIECE_BYTES_MAX};
 use rota_proto::refusal::status;
 use rota_proto::v1;
@@ -30,18 +30,44 @@ struct Flow {
     at: u64,
     /// Where it ends for whoever does not follow.
     until: Option<u64>,
+    /// Where it ended as it was seen last.
+    end: u64,
+}
+
+impl Flow {
+    /// Of a piece that begins there, what is still wanted; the next one follows it.
+    fn take(&mut self, offset: u64, mut bytes: Vec<u8>) -> Vec<u8> {
+        let room = self.until.map(|it| it.saturating_sub(offset));
+        let room = room.map_or(usize::MAX, |it| usize::try_from(it).unwrap_or(usize::MAX));
+        bytes.truncate(room);
+        self.at = offset + bytes.len() as u64;
+        bytes
+    }
+
+    /// Whether all was read of files that end there.
+    fn is_whole(&self, end: u64) -> bool {
+        self.until.map_or(end >= self.end, |until| self.at >= until)
+    }
 }
 
 /// What is read.
 pub struct Reading {
+    key: SessionKey,
     listing: Listing,
     folder: PathBuf,
     follow: bool,
     flows: Vec<Flow>,
 }
 
-/// A piece of an output, and where it begins.
-type Piece = (usize, u64, Vec<u8>);
+/// Where an output ends, and its next piece with where that begins.
+type Next = (u64, Option<(u64, Vec<u8>)>);
+
+/// What one look found.
+struct Found {
+    /// Whether the session's folder was there after it.
+    folder: bool,
+    flows: Vec<Next>,
+}
 
 impl Reading {
     /// What is asked of a session's folder, and how it begins. Blocks.
@@ -72,16 +98,18 @@ impl Reading {
                 OutputName::Stdout => begin.stdout_from = at,
                 OutputName::Stderr => begin.stderr_from = at,
             }
-            let until = (!ask.follow).then(|| kept.end());
-            let flow = Flow { output, path, at, until };
+            let end = kept.end();
+            let until = (!ask.follow).then_some(end);
+            let flow = Flow { output, path, at, until, end };
             flows.extend(Some(flow).filter(|_| ask.wants(output)));
         }
-        Ok((Self { listing, folder, follow: ask.follow, flows }, begin))
+        let key = ask.key.clone();
+        Ok((Self { key, listing, folder, follow: ask.follow, flows }, begin))
     }
 
     /// Sends it, until it ends or nobody reads.
     pub async fn run(self, items: Items) {
-        let patience = READER_PATIENCE.as_secs();
+        let (patience, key) = (READER_PATIENCE.as_secs(), self.key.clone());
         let ended = tokio::select! {
             ended = self.send(&items) => ended,
             () = items.closed() => return,
@@ -96,6 +124,10 @@ impl Reading {
                 let kind = RefusalKind::DeadlineExceeded;
                 Err(status(&Refusal::new(kind, Retry::WhenChanged, text)))
             }
+            Err(Broken::Removed) => {
+                let text = format!("the folder of session {key} was removed meanwhile");
+                Err(status(&Refusal::new(RefusalKind::NotFound, Retry::WhenChanged, text)))
+            }
             Err(Broken::Unreadable(why)) => Err(unreadable(&why)),
         };
         // Whoever has left misses nothing.
@@ -107,21 +139,18 @@ impl Reading {
         loop {
             // Before the look: what was printed before its end is there then.
             let running = self.listing.runs(&self.folder);
-            let wanted: Vec<(PathBuf, u64)> =
-                self.flows.iter().map(|it| (it.path.clone(), it.at)).collect();
-            let read = tokio::task::spawn_blocking(move || read(&wanted)).await;
-            let pieces = read.map_err(io::Error::other).and_then(|it| it);
-            let mut idle = true;
-            for (index, offset, mut bytes) in pieces.map_err(Broken::Unreadable)? {
-                let Some(flow) = self.flows.get_mut(index) else { continue };
-                let room = flow.until.map(|it| it.saturating_sub(offset));
-                let room = room.map_or(usize::MAX, |it| usize::try_from(it).unwrap_or(usize::MAX));
-                bytes.truncate(room);
-                if bytes.is_empty() {
-                    continue;
-                }
+            let wanted = self.flows.iter().map(|it| (it.path.clone(), it.at)).collect();
+            let folder = self.folder.clone();
+            let found = tokio::task::spawn_blocking(move || look(&folder, wanted)).await;
+            let found = found.map_err(io::Error::other).and_then(|it| it);
+            let found = found.map_err(Broken::Unreadable)?;
+            let (mut idle, mut whole) = (true, true);
+            for (flow, (end, piece)) in self.flows.iter_mut().zip(found.flows) {
+                let bytes = piece.map(|(offset, bytes)| (offset, flow.take(offset, bytes)));
+                whole &= flow.is_whole(end);
+                flow.end = flow.end.max(end);
+                let Some((offset, bytes)) = bytes.filter(|it| !it.1.is_empty()) else { continue };
                 idle = false;
-                flow.at = offset + bytes.len() as u64;
                 let output = v1::Output::from(flow.output).into();
                 let piece = v1::logs_response::Piece { output, offset, bytes: bytes.into() };
                 let part = Some(v1::logs_response::Part::Piece(piece));
@@ -129,8 +158,12 @@ impl Reading {
                     timeout(READER_PATIENCE, items.send(Ok(v1::LogsResponse { part }))).await;
                 sent.map_err(|_| Broken::TooSlow)?.map_err(|_| Broken::TooSlow)?;
             }
+            // Whoever follows cannot know whether all was read of what is gone.
+            if idle && self.follow && !found.folder {
+                return Err(Broken::Removed);
+            }
             if idle && !(self.follow && running) {
-                return Ok(running);
+                return if whole { Ok(running) } else { Err(Broken::Removed) };
             }
             if idle {
                 tokio::time::sleep(LOOK_EVERY).await;
@@ -142,18 +175,18 @@ impl Reading {
 /// Why a reading ended before its end.
 enum Broken {
     TooSlow,
+    Removed,
     Unreadable(io::Error),
 }
 
 /// The next piece of each; blocks.
-fn read(wanted: &[(PathBuf, u64)]) -> io::Result<Vec<Piece>> {
-    let mut pieces = Vec::new();
-    for (index, (path, at)) in wanted.iter().enumerate() {
-        if let Some((offset, bytes)) = Kept::look(path)?.read(*at, PIECE_BYTES_MAX)? {
-            pieces.push((index, offset, bytes));
-        }
+fn look(folder: &Path, wanted: Vec<(PathBuf, u64)>) -> io::Result<Found> {
+    let mut flows = Vec::new();
+    for (path, at) in wanted {
+        let kept = Kept::look(&path)?;
+        flows.push((kept.end(), kept.read(at, PIECE_BYTES_MAX)?));
     }
-    Ok(pieces)
+    Ok(Found { folder: folder.is_dir(), flows })
 }
 
 /// What is told of files that cannot be read.
@@ -197,6 +230,18 @@ mod tests {
             let (items, received) = mpsc::channel(1);
             tokio::spawn(reading.run(items));
             Self(received)
+        }
+
+        /// Until it is refused. How.
+        async fn refused(&mut self) -> Status {
+            loop {
+                let next = timeout(Duration::from_secs(20), self.0.recv()).await;
+                match next.expect("something in time").expect("more") {
+                    Ok(v1::LogsResponse { part: Some(v1::logs_response::Part::Piece(_)) }) => {}
+                    Ok(other) => panic!("{other:?}"),
+                    Err(status) => return status,
+                }
+            }
         }
 
         /// Text of stdout and stderr until so much was read, or the end; and the end's word.
@@ -273,5 +318,33 @@ mod tests {
         drop(entry);
         let expected = ("three\n".to_owned(), String::new(), Some(false));
         assert_eq!(follower.until(usize::MAX).await, expected);
+    }
+
+    #[tokio::test]
+    async fn logs_of_a_folder_that_is_removed_meanwhile_do_not_end_as_if_they_were_whole() {
+        let above = tempfile::tempdir().unwrap();
+        let folder = above.path().join("s");
+        let listing = Listing::default();
+        let key = SessionKey::new(Namespace::default_space(), SessionId::parse("s").unwrap());
+        for follow in [false, true] {
+            fs::create_dir(&folder).unwrap();
+            fs::write(folder.join("stdout.log"), "x".repeat(PIECE_BYTES_MAX * 9)).unwrap();
+            let mut reader = Reader::of(&ask(None, follow), &folder, &listing);
+            assert_eq!(reader.until(1).await.0.len(), PIECE_BYTES_MAX);
+            fs::remove_dir_all(&folder).unwrap();
+            let refused = reader.refused().await;
+            assert_eq!(refused.code(), tonic::Code::NotFound, "{refused}");
+            let text = format!("the folder of session {key} was removed meanwhile");
+            assert!(refused.message().contains(&text), "{refused}");
+        }
+        // It runs on without its folder: there is nothing to wait for.
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("stdout.log"), "one\n").unwrap();
+        let token = Token(LogPos::new(Epoch(1), Seq(1)));
+        let _entry = listing.begin(key, token, listed(&folder));
+        let mut follower = Reader::of(&ask(None, true), &folder, &listing);
+        assert_eq!(follower.until(4).await.0, "one\n");
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(follower.refused().await.code(), tonic::Code::NotFound);
     }
 }

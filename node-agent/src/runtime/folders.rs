@@ -36,10 +36,13 @@ impl Folders {
 
     /// The folder of a session that is about to start. Not made here.
     pub fn begin(&mut self, key: &SessionKey, token: Token, life: Stamp) -> PathBuf {
-        let attempts = (1..).map(|it| session_folders::of_attempt(&self.sessions, key, life, it));
-        let is_free = |it: &PathBuf| !it.exists() && !self.live.values().any(|live| live == it);
-        let free = attempts.into_iter().find(is_free);
-        let folder = free.expect("a disk has room for fewer folders");
+        // Above all others: the oldest are removed first, and readers take the highest for the newest.
+        let live = self.live.values();
+        let live = live.filter_map(|it| session_folders::attempt_in(&self.sessions, key, it));
+        let live = live.filter(|it| it.0 == u64::from(life)).map(|it| it.1).max().unwrap_or(0);
+        let last = session_folders::last_attempt(&self.sessions, key, life).max(live);
+        let next = last.saturating_add(1);
+        let folder = session_folders::of_attempt(&self.sessions, key, life, next);
         self.live.insert((key.clone(), token), folder.clone());
         folder
     }
@@ -112,6 +115,24 @@ mod tests {
         fs::create_dir_all(&one).unwrap();
         folders.ended(&key("a", "x"), token(1));
         assert_ne!(one, folders.begin(&key("a", "x"), token(4), life(1)), "its output is kept");
+    }
+
+    #[test]
+    fn a_later_attempt_has_a_higher_number_although_the_first_is_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut folders = Folders::found(folder.path(), 1);
+        let key = key("a", "x");
+        let mut begin = |number| {
+            let path = folders.begin(&key, token(number), life(1));
+            fs::create_dir_all(&path).unwrap();
+            assert_eq!(session_folders::newest(folder.path(), &key, None).unwrap().1, path);
+            folders.ended(&key, token(number));
+            path
+        };
+        let paths = [1, 2, 3, 4].map(&mut begin);
+        assert_eq!(paths.each_ref().map(|it| it.exists()), [false, false, false, true]);
+        let expected = session_folders::of_attempt(folder.path(), &key, life(1), 4);
+        assert_eq!(paths[3], expected);
     }
 
     #[test]

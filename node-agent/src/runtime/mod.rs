@@ -17,7 +17,7 @@ use folders::Folders;
 use program::ProgramSession;
 use rota_model::{
     ClassName, Exit, FieldError, Reason, Refusal, RefusalKind, RequestId, Retry, SessionKey,
-    SessionSpec, Stamp, Token,
+    SessionSpec, SlotId, Stamp, Token,
 };
 use rota_node::class::{Class, ClassKind, MachineClass};
 use rota_node::machine::{Machine, SendError, Transition};

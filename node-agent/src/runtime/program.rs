@@ -16,7 +16,7 @@ use crate::sandbox::{Sandboxes, User};
 use rota_daemon::processes::descendants;
 use rota_daemon::{Log, listeners};
 use rota_model::address::join;
-use rota_model::{Attributes, Exit, Reason, RequestId, SessionKey, Stamp, Token};
+use rota_model::{Attributes, Exit, Reason, RequestId, SessionKey, SlotId, Stamp, Token};
 use rota_node::class::{Class, ProgramClass, ReadyWhen, Values};
 use rota_node::{NodeInput, StopHow};
 use rustix::process::Signal;

@@ -50,7 +50,7 @@ impl Keeper {
         let session = SessionKey::new(Namespace::default_space(), SessionId::parse("s").unwrap());
         let token = Token(LogPos::new(Epoch(3), Seq(4)));
         let mut order = json!({
-            "session": session, "token": token, "request": "the-request-of-mine",
+            "session": session, "token": token, "slot": 7, "request": "the-request-of-mine",
             "folder": path, "argv": ["sh", "-c", script], "cwd": path,
             "env": { "PATH": std::env::var("PATH").unwrap() },
             "grace_ms": 200, "stop": { "signal": 15, "main_only": false }, "lease": path.join("lease"), "lease_ms_max": 100_000, "output_bytes_max": 1_000_000, "disk_reserve_bytes": 0,
@@ -126,7 +126,11 @@ fn logged(log: &str) -> Vec<Value> {
 fn write_lease(path: PathBuf, term_in_ms: u64, kill_in_ms: u64) {
     let now = boottime_ms();
     let fresh = path.with_extension("test");
-    fs::write(&fresh, format!("{} {}\n", now + term_in_ms, now + kill_in_ms)).unwrap();
+    let (term_at, kill_at) = (now + term_in_ms, now + kill_in_ms);
+    // Slot 7 is the session's; the other slots are granted for long.
+    let far = now + 90_000;
+    let text = format!("0 6 {far} {far}\n7 7 {term_at} {kill_at}\n8 1023 {far} {far}\n");
+    fs::write(&fresh, text).unwrap();
     fs::rename(fresh, path).unwrap();
 }
 
@@ -253,7 +257,7 @@ async fn a_keeper_starts_nothing_for_an_agent_that_is_gone_or_without_a_lease() 
     assert_eq!(keeper.news().await["failed"]["detail"], "the agent is gone");
     let change = |order: &mut Value| write_lease(order["lease"].as_str().unwrap().into(), 0, 0);
     let mut keeper = Keeper::of("exit 0", change).await;
-    assert_eq!(keeper.news().await["failed"]["detail"], "the node's lease has passed");
+    assert_eq!(keeper.news().await["failed"]["detail"], "the lease of its slot has passed");
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use crate::waiting::{LIMIT, until};
 use rota_model::node_msg::{
-    DeadToken, FromNode, NodeAnswer, NodeCall, Register, Registered, Renewed, ReportEvent,
+    DeadToken, FromNode, Grant, NodeAnswer, NodeCall, Register, Registered, Renewed, ReportEvent,
     ReportItem, ScanItem, SlotRange, ToNode, ToldLimit,
 };
 use rota_model::{
@@ -164,7 +164,9 @@ impl Nodes for Manager {
             Mood::SaysLost(lost) if lost.0 == boot => Renewed::Lost,
             Mood::Grants | Mood::SaysLost(_) => {
                 let managers = vec![(ManagerNumber(M - 1), self.address.clone())];
-                Renewed::Granted { epoch: PE, managers, load_limit: ToldLimit::Nothing }
+                let (load_limit, grants) =
+                    (ToldLimit::Nothing, vec![Grant { range: RANGE, pe: PE }]);
+                Renewed::Heard { epoch: PE, managers, load_limit, grants, more: false }
             }
         };
         seen.renewals += 1;

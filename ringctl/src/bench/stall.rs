@@ -76,7 +76,7 @@ async fn measure(it: &StallArguments, cluster: &mut Cluster) -> anyhow::Result<S
     target::prepare(&client, &it.class, it.sessions).await?;
     let view = client.inspect(LOOK_WAIT).await?.view.context("the ring has a View")?;
     let killed = cluster.document().managers.last().context("a ring has a manager")?.clone();
-    let has_copy = |part: &v1::Part| part.isr.iter().any(|it| it.number == killed.number);
+    let has_copy = |part: &v1::Part| part.isr.contains(&killed.number);
     let before = live(&client, cluster, &view.parts).await?;
     let store = cluster.document().config_store.pid;
     cluster.family.kill(store).await;

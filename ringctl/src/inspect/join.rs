@@ -369,8 +369,6 @@ pub(super) mod tests {
             grpc: format!("127.0.0.1:{}", 7400 + number % 10),
             status: "ACTIVE".to_owned(),
             incarnation: 1,
-            stable_number: u64::from(number == 340) * 2,
-            uuid: "u".to_owned(),
             ..Default::default()
         };
         let part = |number, first_slot, owner, isr: &[u32]| v1::Part {
@@ -455,17 +453,18 @@ pub(super) mod tests {
     #[test]
     fn a_stable_number_is_what_the_first_says_that_knows_it() {
         let mut answers = answers();
-        let ring = join(&answers).unwrap();
-        assert_eq!(
-            (ring.managers[0].stable_number, ring.managers[1].stable_number),
-            (Some(2), None)
-        );
-        assert_eq!((ring.nodes[0].stable_number, &ring.nodes[0].uuid), (None, &None));
+        let node = &join(&answers).unwrap().nodes[0];
+        assert_eq!((node.stable_number, node.uuid.as_deref()), (None, None));
         if let Some(Ok(second)) = answers.get_mut(&681) {
             (second.nodes[0].stable_number, second.nodes[0].uuid) = (7, "v".to_owned());
+            let manager = &mut second.view.as_mut().unwrap().managers[0];
+            (manager.stable_number, manager.uuid) = (2, "u".to_owned());
         }
-        let node = &join(&answers).unwrap().nodes[0];
+        let ring = join(&answers).unwrap();
+        let node = &ring.nodes[0];
         assert_eq!((node.stable_number, node.uuid.as_deref()), (Some(7), Some("v")));
+        let known: Vec<_> = ring.managers.iter().map(|it| it.stable_number).collect();
+        assert_eq!(known, [Some(2), None, None]);
     }
 
     #[test]

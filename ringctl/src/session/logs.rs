@@ -16,6 +16,7 @@ use rota_client::{Client, Logs, Printed, v1};
 use rota_daemon::Stop;
 use serde::Serialize;
 use std::io::{IsTerminal, Write};
+use std::ops::Range;
 use std::time::Duration;
 
 /// Longest line of output in one document; a longer one is cut into several.
@@ -180,37 +181,57 @@ impl Flow {
         if self.pending.is_empty() {
             self.offset = offset;
         }
+        // What waits has no end of line.
+        let (mut begin, mut searched) = (0, self.pending.len());
         self.pending.extend_from_slice(bytes);
         let mut lines = Vec::new();
         loop {
-            let end = self.pending.iter().take(LINE_BYTES_MAX).position(|it| *it == b'\n');
-            match end {
-                Some(end) => lines.push(self.line(end, 1)),
-                None if self.pending.len() >= LINE_BYTES_MAX => {
-                    lines.push(self.line(LINE_BYTES_MAX, 0));
-                }
-                None => return lines,
-            }
+            let most = self.pending.len().min(begin + LINE_BYTES_MAX);
+            let end = self.pending[searched..most].iter().position(|it| *it == b'\n');
+            let is_full = most == begin + LINE_BYTES_MAX;
+            let (until, end) = match end {
+                Some(end) => (searched + end, 1),
+                None if is_full => (most, 0),
+                None => break,
+            };
+            lines.push(self.line(begin..until, end == 0));
+            begin = until + end;
+            searched = begin;
         }
+        self.pending.drain(..begin);
+        self.offset += begin as u64;
+        lines
     }
 
-    /// What is left at the end.
+    /// What is left at the end, or before bytes that are missing.
     fn last_line(&mut self) -> Option<Line> {
         let length = self.pending.len();
-        (length > 0).then(|| self.line(length, 0))
+        let line = (length > 0).then(|| self.line(0..length, true));
+        self.pending.clear();
+        line
     }
 
-    fn line(&mut self, length: usize, end: usize) -> Line {
-        let rest = self.pending.split_off(length + end);
-        let mut bytes = std::mem::replace(&mut self.pending, rest);
-        bytes.truncate(length);
-        let offset = self.offset;
-        self.offset += (length + end) as u64;
-        let (text, base64) = match String::from_utf8(bytes) {
-            Ok(text) => (Some(text), None),
-            Err(error) => (None, Some(STANDARD.encode(error.as_bytes()))),
+    /// Of these bytes that wait.
+    fn line(&self, range: Range<usize>, partial: bool) -> Line {
+        let offset = self.offset + range.start as u64;
+        let bytes = &self.pending[range];
+        let (text, base64) = match std::str::from_utf8(bytes) {
+            Ok(text) => (Some(text.to_owned()), None),
+            Err(_) => (None, Some(STANDARD.encode(bytes))),
         };
-        Line { output: self.name, offset, text, base64, partial: end == 0 }
+        Line { output: self.name, offset, text, base64, partial }
+    }
+
+    /// Writes what waits although its line, or its character, has no end.
+    fn write_rest(&mut self, out: &mut Out) -> anyhow::Result<()> {
+        let rest = self.last_line();
+        match out.format() {
+            Format::Json => rest.iter().try_for_each(|it| out.json(it))?,
+            // Half a character is left.
+            Format::Table if rest.is_some() => eprintln!("\u{fffd}"),
+            Format::Table => {}
+        }
+        Ok(())
     }
 
     /// The same bytes as text for a terminal. A character that is cut waits for its rest.
@@ -235,6 +256,7 @@ impl Flow {
 struct Show {
     begun: Begin,
     is_tail: bool,
+    only: Option<Only>,
     out: Flow,
     err: Flow,
 }
@@ -245,6 +267,7 @@ impl Show {
         Self {
             begun: Begin::default(),
             is_tail: it.tail.is_some(),
+            only: it.only,
             out: Flow::new("stdout", shows(std::io::stdout().is_terminal())),
             err: Flow::new("stderr", shows(std::io::stderr().is_terminal())),
         }
@@ -259,14 +282,21 @@ impl Show {
                     out.json(&Note::Begin { node, life: *life, running: *running })?;
                 }
                 // What went before the oldest that is kept is not what somebody asked for who wants the last lines.
-                let missing = [("stdout", begin.stdout_from), ("stderr", begin.stderr_from)];
-                for (output, bytes) in missing.into_iter().filter(|it| it.1 > 0 && !self.is_tail) {
-                    tell_missing(output, bytes, out)?;
+                let missing = [
+                    ("stdout", begin.stdout_from, Only::Stdout),
+                    ("stderr", begin.stderr_from, Only::Stderr),
+                ];
+                for (output, bytes, name) in missing {
+                    let is_asked = self.only.is_none_or(|it| it == name);
+                    if is_asked && bytes > 0 && !self.is_tail {
+                        tell_missing(output, bytes, out)?;
+                    }
                 }
             }
             Printed::Missing { output, bytes } => {
-                let name = self.flow(*output).name;
-                tell_missing(name, *bytes, out)?;
+                let flow = self.flow(*output);
+                flow.write_rest(out)?;
+                tell_missing(flow.name, *bytes, out)?;
             }
             Printed::Piece(piece) => {
                 let is_err = piece.output() == Output::Stderr;
@@ -293,16 +323,8 @@ impl Show {
     }
 
     fn end(&mut self, out: &mut Out) -> anyhow::Result<()> {
-        for flow in [&mut self.out, &mut self.err] {
-            let rest = flow.last_line();
-            match out.format() {
-                Format::Json => rest.iter().try_for_each(|it| out.json(it))?,
-                // Half a character is left.
-                Format::Table if rest.is_some() => eprintln!("\u{fffd}"),
-                Format::Table => {}
-            }
-        }
-        Ok(())
+        self.out.write_rest(out)?;
+        self.err.write_rest(out)
     }
 }
 
@@ -342,6 +364,50 @@ mod tests {
         assert_eq!(flow.last_line(), None);
         let long = flow.lines(20, &vec![b'x'; LINE_BYTES_MAX + 1]);
         assert!(long.len() == 1 && long[0].partial, "a line that never ends takes no memory");
+        let begin = 20 + LINE_BYTES_MAX as u64;
+        assert_eq!(flow.lines(begin + 1, b"y\nz"), [text(begin, "xy", false)]);
+        assert_eq!(flow.last_line(), Some(text(begin + 3, "z", true)));
+    }
+
+    fn show(only: Option<Only>) -> Show {
+        let flow = |name| Flow::new(name, false);
+        let (out, err) = (flow("stdout"), flow("stderr"));
+        Show { begun: Begin::default(), is_tail: false, only, out, err }
+    }
+
+    fn documents(show: &mut Show, printed: &[Printed]) -> Vec<serde_json::Value> {
+        let (mut out, written) = Out::captured(Format::Json);
+        printed.iter().for_each(|it| show.printed(it, &mut out).unwrap());
+        written.text().lines().map(|it| serde_json::from_str(it).unwrap()).collect()
+    }
+
+    #[test]
+    fn what_waits_comes_before_the_word_of_missing_bytes() {
+        let piece = |offset, bytes: &'static str| {
+            let output = Output::Stdout.into();
+            Printed::Piece(v1::logs_response::Piece { output, offset, bytes: bytes.into() })
+        };
+        let missing = Printed::Missing { output: Output::Stdout, bytes: 10 };
+        let printed = [piece(0, "one\ntw"), missing, piece(16, "e\n")];
+        let documents = documents(&mut show(None), &printed);
+        let line = |offset, text: &str| serde_json::json!({"output": "stdout", "offset": offset, "text": text});
+        let mut partial = line(4, "tw");
+        partial["partial"] = true.into();
+        let missing = serde_json::json!({"note": "missing", "output": "stdout", "bytes": 10});
+        assert_eq!(documents, [line(0, "one"), partial, missing, line(16, "e")]);
+    }
+
+    #[test]
+    fn who_asks_for_one_output_hears_nothing_of_the_other() {
+        let begin = Begin { stdout_from: 5, stderr_from: 7, ..Begin::default() };
+        let missing = |only| {
+            let documents = documents(&mut show(only), &[Printed::Begins(begin.clone())]);
+            let of = documents.iter().filter(|it| it["note"] == "missing");
+            of.map(|it| it["bytes"].as_u64().unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(missing(None), [5, 7]);
+        assert_eq!(missing(Some(Only::Stderr)), [7]);
+        assert_eq!(missing(Some(Only::Stdout)), [5]);
     }
 
     #[test]

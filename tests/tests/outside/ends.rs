@@ -155,7 +155,7 @@ async fn a_start_that_takes_too_long_tells_what_was_printed_where_and_which_port
     let parts = [
         format!("it listened on 127.0.0.1:{port}"),
         "last on stderr: [31mWARNING : nobody set PORT".to_owned(),
-        format!("are in {}/s.", ground.outputs()),
+        format!("are in {}/default/s/", ground.outputs()),
     ];
     for part in parts {
         assert!(detail.contains(&part), "{part} is not in {detail}");

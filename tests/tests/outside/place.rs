@@ -109,6 +109,20 @@ async fn bench_dead_node_tells_the_slowest_open_and_when_the_node_was_lost() {
     assert!(figure("slowest_open_ms") < figure("node_lost_ms") / 2.0, "{told}");
 }
 
+#[tokio::test]
+async fn what_runs_of_partitions_that_serve_all_the_time_goes_on_while_others_stand_still() {
+    let folder = TestFolder::new();
+    let stall =
+        ["bench", "stall", "--sessions", "60", "--nodes", "3", "--after", "14s", "-o", "json"];
+    let ran = ringctl_in(&folder, &stall).await.expect_success();
+    let told: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let figure = |it: &str| told[it].as_u64().unwrap_or_else(|| panic!("{it} in {told}"));
+    assert_eq!(figure("sessions"), 60, "{told}");
+    assert!(figure("served") > 0, "{told}");
+    assert_eq!(figure("ended"), figure("sessions") - figure("served"), "{told}");
+    assert_eq!(figure("ended_where_served"), 0, "{told}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_ends_since_nobody_renewed_its_nodes_lease_says_that_and_says_it_soon() {
     let folder = TestFolder::new();

@@ -162,7 +162,8 @@ impl Node {
         }
         // What is started now would be killed at once, or its owner might count it as gone.
         if self.lease.state_of(slot, &self.config.timing) != LeaseState::Valid {
-            let text = format!("no owner of slot {slot} has renewed the lease of node {node} there");
+            let text =
+                format!("no owner of slot {slot} has renewed the lease of node {node} there");
             return never(Blame::Node, text);
         }
         if let Some(why) = &self.takes_none {

@@ -53,8 +53,11 @@ impl Node {
         self.lease.register(now, registered.m);
         if is_first {
             // Whoever owns anything counts from when it sees this boot, which is later.
-            let grants: Vec<Grant> =
-                registered.fences.iter().map(|(range, pe)| Grant { range: *range, pe: *pe }).collect();
+            let grants: Vec<Grant> = registered
+                .fences
+                .iter()
+                .map(|(range, pe)| Grant { range: *range, pe: *pe })
+                .collect();
             self.grant(now, sent_ms, &grants);
             self.lease.renew_at_once(now);
         }

@@ -242,6 +242,8 @@ fn a_slot_that_has_another_owner_now_is_not_granted_by_the_one_before() {
         of.into_iter().find(|it| it.slots.contains(slot)).map(|it| it.term_at_mono_ms)
     };
     assert_eq!([term(&world, a), term(&world, b)], [Some(15_000), Some(9_000)]);
+    world.grant_to(7_000, &[(range(b.0, M + 7), 9)]);
+    assert_eq!(term(&world, b), Some(9_000), "no such slots are there");
     world.grant_to(7_000, &[(range(b.0, b.0), 5)]);
     assert_eq!(term(&world, b), Some(15_000));
 }

@@ -17,7 +17,8 @@ use rota_ids::Told;
 use rota_messages::{DiskWrite, Doc, DocKey, Envelope, Message, OpResult};
 use rota_model::node_msg::ToNode;
 use rota_model::{
-    BootId, Epoch, ManagerNumber, MemberId, NodeId, Now, PoolName, SessionRecord, SessionState, Stamp,
+    BootId, Epoch, ManagerNumber, MemberId, NodeId, Now, PoolName, SessionRecord, SessionState,
+    Stamp,
 };
 use rota_ring::{NodeReg, View};
 use std::collections::BTreeMap;
@@ -355,10 +356,14 @@ impl Env {
     /// Whether nothing can run in that partition that its owner cannot ask for: its predecessors may have granted
     /// something to a boot that was shut out since.
     pub fn has_outwaited(&self, part: ManagerNumber) -> bool {
-        let since_ms = self.granted.owns_since(part);
-        let over_ms = since_ms.map(|it| it.saturating_add(self.config.timing.node_lost_ms));
-        over_ms.is_some_and(|it| it <= self.now.mono_ms)
-            || !self.nodes.reg.values().any(NodeReg::may_outlive)
+        let Some(since_ms) = self.granted.owns_since(part) else { return false };
+        let is_shut_out = |node: &NodeId, boot: BootId| {
+            self.nodes.is_over(node, boot) && !self.nodes.is_proved_over(node, boot)
+        };
+        // This owner granted leases while it looked, too.
+        let newest_ms = self.granted.newest(part, is_shut_out).unwrap_or_default();
+        let over_ms = since_ms.max(newest_ms).saturating_add(self.config.timing.node_lost_ms);
+        over_ms <= self.now.mono_ms || !self.nodes.reg.values().any(NodeReg::may_outlive)
     }
 
     pub fn suspect(&mut self, member: MemberId) {

@@ -11,8 +11,8 @@ use crate::log::state::Log;
 use crate::node_lease::reply::{addresses, over, said};
 use crate::node_lease::state::{Judged, NodeLeases, Renewal};
 use crate::ports::io::Effect;
-use rota_model::node_msg::{Grant, NodeCall, ToNode};
 use rota_model::NodeState;
+use rota_model::node_msg::{Grant, NodeCall, ToNode};
 use rota_ring::{Change, NodeChange, NodeOrder, NodeReg, slot_of_node};
 
 /// For how long a node that is gone is shown to operators.
@@ -90,7 +90,7 @@ impl NodeLeases {
         }
     }
 
-    /// A renewal arrives at an owner. The earlier one of that node is given up already.
+    /// A renewal arrives at an owner. One of that node that waits for the next round is given up.
     pub fn on_renew(&mut self, renewal: Renewal) {
         self.renewals_next.retain(|it| it.node != renewal.node);
         self.renewals_next.push(renewal);

@@ -49,7 +49,7 @@ pub(crate) fn said(env: &mut Env, node: &NodeId, call: u64, grant: Option<Grant>
 
 /// The boot that renewed is over.
 pub(crate) fn over(env: &mut Env, node: &NodeId, call: u64) {
-    if env.renewals.over(node, call) {
+    if env.renewals.take(node, call).is_some() {
         answer(env, call, Renewed::Lost);
     }
 }

@@ -27,7 +27,7 @@ pub(crate) struct Renewal {
 pub(crate) struct NodeLeases {
     /// Nodes whose slot lies in this partition.
     pub judged: BTreeMap<NodeId, Judged>,
-    /// Renewals that wait for the next round, and for the one under way. At most one for each registered node.
+    /// Renewals that wait for the next round, and for the one under way. At most one of each for a registered node.
     pub renewals_next: Vec<Renewal>,
     pub renewals_now: Vec<Renewal>,
 }

@@ -55,4 +55,14 @@ impl Granted {
     pub fn owns_since(&self, part: ManagerNumber) -> Option<u64> {
         self.parts.get(&part).map(|it| it.since_ms)
     }
+
+    /// The newest grant of a partition to any of these boots.
+    pub fn newest(
+        &self,
+        part: ManagerNumber,
+        is_meant: impl Fn(&NodeId, BootId) -> bool,
+    ) -> Option<u64> {
+        let newest_ms = self.parts.get(&part).into_iter().flat_map(|it| &it.newest_ms);
+        newest_ms.filter(|((node, boot), _)| is_meant(node, *boot)).map(|(_, at)| *at).max()
+    }
 }

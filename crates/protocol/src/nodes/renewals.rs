@@ -20,61 +20,79 @@ pub(crate) struct Waiting {
     pub more: bool,
     /// What is granted by then goes out.
     part_ms: u64,
-    /// The node sends the next one by then.
+    /// The node waits no longer.
     until_ms: u64,
 }
 
 impl Waiting {
     /// That many partitions are asked.
-    pub fn new(
-        (call, renew): (u64, Renew),
-        parts: usize,
-        (now_ms, renew_ms): (u64, u64),
-    ) -> Self {
+    pub fn new((call, renew): (u64, Renew), parts: usize, (now_ms, renew_ms): (u64, u64)) -> Self {
         let (part_ms, until_ms) = (now_ms + renew_ms / PATIENCE_PART, now_ms + renew_ms);
         Self { call, renew, grants: Vec::new(), missing: parts, more: false, part_ms, until_ms }
     }
+
+    fn is_due(&self, now_ms: u64) -> bool {
+        self.until_ms <= now_ms || (self.part_ms <= now_ms && !self.grants.is_empty())
+    }
 }
 
-/// Renewals that wait, one for each node: who renews again has given the earlier one up.
+/// Renewals that wait: of each node the earliest, whose rounds may be under way, and the newest. A node repeats what
+/// nobody has granted, and a round may take longer than its patience.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Renewals {
-    by_node: BTreeMap<NodeId, Waiting>,
+    by_node: BTreeMap<NodeId, (Waiting, Option<Waiting>)>,
 }
 
 impl Renewals {
-    /// One waits. Gives the earlier one of that node.
+    /// One waits. Gives the one that waited in its place.
     pub fn arrive(&mut self, waiting: Waiting) -> Option<Waiting> {
-        let earlier = self.by_node.insert(waiting.renew.node.clone(), waiting)?;
-        Some(Waiting { more: true, ..earlier })
+        let node = waiting.renew.node.clone();
+        let Some((_, newest)) = self.by_node.get_mut(&node) else {
+            self.by_node.insert(node, (waiting, None));
+            return None;
+        };
+        newest.replace(waiting).map(|it| Waiting { more: true, ..it })
     }
 
     /// A partition granted it, or cannot. Gives it when that was the last one.
     pub fn said(&mut self, node: &NodeId, call: u64, grant: Option<Grant>) -> Option<Waiting> {
-        let waiting = self.by_node.get_mut(node).filter(|it| it.call == call)?;
+        let (earliest, newest) = self.by_node.get_mut(node)?;
+        let waiting = if earliest.call == call { earliest } else { newest.as_mut()? };
+        if waiting.call != call {
+            return None;
+        }
         waiting.missing = waiting.missing.saturating_sub(1);
         waiting.more |= grant.is_none();
         waiting.grants.extend(grant);
-        if waiting.missing > 0 { None } else { self.by_node.remove(node) }
+        if waiting.missing > 0 { None } else { self.take(node, call) }
     }
 
-    /// One of a boot that is over.
-    pub fn over(&mut self, node: &NodeId, call: u64) -> bool {
-        let is_it = self.by_node.get(node).is_some_and(|it| it.call == call);
-        is_it && self.by_node.remove(node).is_some()
+    /// Takes one, if it waits.
+    pub fn take(&mut self, node: &NodeId, call: u64) -> Option<Waiting> {
+        let (earliest, newest) = self.by_node.get_mut(node)?;
+        if earliest.call != call {
+            return newest.take_if(|it| it.call == call);
+        }
+        match newest.take() {
+            Some(newest) => Some(std::mem::replace(earliest, newest)),
+            None => self.by_node.remove(node).map(|(earliest, _)| earliest),
+        }
     }
 
     /// Those that wait no longer.
     pub fn due(&mut self, now_ms: u64) -> Vec<Waiting> {
-        let is_due = |it: &Waiting| {
-            it.until_ms <= now_ms || (it.part_ms <= now_ms && !it.grants.is_empty())
-        };
-        let late = self.by_node.extract_if(.., |_, it| is_due(it));
-        late.map(|(_, it)| Waiting { more: true, ..it }).collect()
+        let late = self.waiting().filter(|it| it.is_due(now_ms));
+        let late: Vec<_> = late.map(|it| (it.renew.node.clone(), it.call)).collect();
+        let taken = late.into_iter().filter_map(|(node, call)| self.take(&node, call));
+        taken.map(|it| Waiting { more: true, ..it }).collect()
     }
 
     /// Until when each waits.
     pub fn deadlines(&self) -> impl Iterator<Item = u64> {
-        self.by_node.values().map(|it| it.until_ms)
+        self.waiting().map(|it| it.until_ms)
+    }
+
+    fn waiting(&self) -> impl Iterator<Item = &Waiting> {
+        self.by_node.values().flat_map(|(earliest, newest)| std::iter::once(earliest).chain(newest))
     }
 }

@@ -385,8 +385,7 @@ impl Sessions {
             None => false,
         };
         let over = led.log.replica.sessions_over(is_over);
-        // Some boots may not have been looked at.
-        self.sweep_ms = if over.is_empty() { later.get() } else { Some(now) };
+        self.sweep_ms = later.get();
         for key in over {
             self.on_boot_over(led, &key);
         }

@@ -28,7 +28,8 @@ use crate::sessions::version::next_version;
 use rota_messages::{Doc, Write};
 use rota_model::node_msg::{Alive, ScanFate};
 use rota_model::{
-    BootId, ManagerNumber, NodeId, Placement, Reason, SessionKey, SessionRecord, SessionState, Stamp, Token,
+    BootId, ManagerNumber, NodeId, Placement, Reason, SessionKey, SessionRecord, SessionState,
+    Stamp, Token,
 };
 use rota_ring::FoundAgain;
 use std::collections::BTreeMap;

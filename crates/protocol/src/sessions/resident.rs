@@ -46,7 +46,6 @@ impl Resident for Sessions {
 
     fn serve(&mut self, led: &mut At<'_>) {
         self.redrive(led);
-        self.sweep_lost(led);
     }
 
     /// Does what a committed record asks for. Only the newest write counts; an earlier one is overtaken.

@@ -109,7 +109,7 @@ rules! {
     // given up that it held up: suspicion, the wedge that it ends, and the Sync after it.
     suspect_ms * 1 / 1 < repair_ms;
     suspect_ms * 3 / 1 < join_ms;
-    // A judge that hangs is missed before the leases of its nodes are over, and mostly early enough for the
+    // An owner that hangs is missed before the leases that it granted are over, and mostly early enough for the
     // next one to renew them: a lease is longer than two renewals, so with this it is longer than one of each.
     suspect_ms * 2 / 1 < lease_term_ms;
     // Whoever holds more has come back, or is known to be gone, before a partition is found again.

@@ -2,7 +2,8 @@
 
 use super::Table;
 use rota_model::node_msg::{
-    Alive, FromNode, Grant, NodeAnswer, NodeLoad, Renew, Renewed, ScanFate, ScanItem, SlotRange, ToNode,
+    Alive, FromNode, Grant, NodeAnswer, NodeLoad, Renew, Renewed, ScanFate, ScanItem, SlotRange,
+    ToNode,
 };
 use rota_model::{LogPos, NodeId, Resources, SessionKey, Token};
 use rota_protocol::Input;
@@ -14,7 +15,9 @@ impl Table {
         let node = NodeId::parse(node).unwrap();
         let boot = self.config.nodes[&node].boot;
         let load = NodeLoad::of_places(0, self.places);
-        self.input(n, Input::NodeRenew { call: 3, renew: Renew { node, boot, load } });
+        self.calls += 1;
+        let call = 1_000_000 + self.calls;
+        self.input(n, Input::NodeRenew { call, renew: Renew { node, boot, load } });
         self.renewed.take()
     }
 

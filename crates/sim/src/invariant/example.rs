@@ -23,7 +23,7 @@ pub fn registry(index: u64, boot: u64, state: NodeState, wish: NodeWish) -> Conf
     let reg = NodeReg {
         node: node("n0"),
         boot: BootId(boot),
-            unproven: None,
+        unproven: None,
         address: "n0:1".into(),
         pool: PoolName::default_pool(),
         places: 1,

@@ -4,7 +4,7 @@
 
 use super::{Verdict, Violation};
 use crate::ledger::Instance;
-use rota_model::{SessionRecord, SessionState};
+use rota_model::{Reason, SessionRecord, SessionState};
 use rota_ring::ConfigState;
 
 /// Checks one write of the config store.
@@ -31,9 +31,10 @@ pub fn check(before: &ConfigState, after: &ConfigState, instances: &[Instance]) 
 /// Checks a record that a manager writes.
 ///
 /// # Errors
-/// It is LOST, and what it names runs.
+/// It ended with its node, and what it names runs.
 pub fn check_record(record: &SessionRecord, instances: &[Instance]) -> Verdict {
-    let token = record.token().filter(|_| record.state == SessionState::Lost);
+    let is_lost = record.state.is_ended() && record.reason == Some(Reason::NodeLost);
+    let token = record.token().filter(|_| is_lost || record.state == SessionState::Lost);
     let runs = |it: &&Instance| it.key == record.key && Some(it.token) == token && it.to.is_none();
     let Some(running) = instances.iter().find(runs) else { return Ok(()) };
     let text = format!("{} is written as LOST, and this runs: {running:?}", record.key);
@@ -75,6 +76,8 @@ mod tests {
         let running = [instance("y", "n0", token, 5, None)];
         assert_eq!(check_record(&lost, &running).unwrap_err().rule, "lease");
         assert_eq!(check_record(&lost, &[instance("y", "n0", token, 5, Some(9))]), Ok(()));
+        (lost.state, lost.reason) = (SessionState::Closed, Some(Reason::NodeLost));
+        assert_eq!(check_record(&lost, &running).unwrap_err().rule, "lease");
         lost.state = SessionState::Ready;
         assert_eq!(check_record(&lost, &running), Ok(()));
     }

@@ -7,7 +7,7 @@ use super::clients::Wish;
 use super::fair::{self, Fair};
 use super::flying::Flying;
 use super::late::Late;
-use super::room::{judge_of, LEASE_OVER, Room};
+use super::room::{LEASE_OVER, Room, judge_of};
 use super::seen::Seen;
 use super::state::{Action, State};
 use super::work::{Told, Work};

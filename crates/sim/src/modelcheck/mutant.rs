@@ -27,7 +27,6 @@
 //! | an owner does not go on while the outcome of adding a member is unknown | `adding_forgotten` | seed |
 //! | what ran on a boot that was shut out is over when its owner's own grant is | `grant_unwaited` | search |
 //! | a new owner counts the full time from its own beginning | `new_owner_unwaited` | search |
-//! | a boot that was replaced without a proof is waited for, too | `unproven_believed` | seed |
 //! | a grant extends the slots of its owner alone | `grant_for_all` | search |
 //! | I8: a new owner serves when all copies have answered its Sync | `served_unsynced` | search |
 //! | what a Sync brought is committed when its owner says so | `sync_settled` | seed |
@@ -55,8 +54,8 @@ use crate::mutants::rules::{forget_cordon, hide_cordons, hide_drains};
 use crate::mutants::stores;
 use crate::mutants::syncs::{answered_sync, hide_tail, settle_sync};
 use crate::mutants::{Bug, head_mut, is_redrive, raise_epoch};
-use rota_model::node_msg::{FromNode, NodeAnswer, Registered, Renewed, ToNode};
 use rota_model::ManagerNumber;
+use rota_model::node_msg::{FromNode, NodeAnswer, Registered, Renewed, ToNode};
 use rota_node::Node;
 use rota_protocol::{DiskWrite, Envelope, Input, Manager, Message};
 use rota_ring::{Change, ConfigState, View};

@@ -201,7 +201,6 @@ fn found_within(bug: Bug) -> Option<(Bounds, Left)> {
         | Bug::BootUnfenced
         | Bug::BetterUnawaited
         | Bug::AddingForgotten
-        | Bug::UnprovenBelieved
         | Bug::SyncSettled
         | Bug::LeaseFromAnswer
         | Bug::DeadlineIgnored

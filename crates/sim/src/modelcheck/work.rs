@@ -428,7 +428,8 @@ impl Room {
             }
             Flying::Renew { to, .. } => {
                 let parts = self.view(state).map(|view| &view.parts);
-                let owns = |part| parts.and_then(|it| it.get(part)).map(|it| it.owner) == Some(to.0);
+                let owns =
+                    |part| parts.and_then(|it| it.get(part)).map(|it| it.owner) == Some(to.0);
                 !self.tracked.iter().any(owns)
             }
             Flying::ToNode { .. }

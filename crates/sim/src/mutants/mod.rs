@@ -95,8 +95,6 @@ bugs!(
     GrantUnwaited = "grant_unwaited",
     /// A new owner does, and waits only for what it granted itself.
     NewOwnerUnwaited = "new_owner_unwaited",
-    /// An owner takes a boot for over that was replaced by one that proves nothing.
-    UnprovenBelieved = "unproven_believed",
     /// A node takes what one owner grants for a lease of all its slots.
     GrantForAll = "grant_for_all",
     /// A copy acknowledges before its disk has it.
@@ -425,8 +423,7 @@ impl World {
                     | Bug::OtherRingFollowed
                     | Bug::OldStoreFollowed
                     | Bug::GrantUnwaited
-                    | Bug::NewOwnerUnwaited
-                    | Bug::UnprovenBelieved,
+                    | Bug::NewOwnerUnwaited,
                 ),
                 mut input,
             ) => {

@@ -69,9 +69,6 @@ pub(crate) fn believe_verdicts(bug: Bug, number: ManagerNumber, state: &mut Conf
             }
             reg.unproven = None;
         }
-        if bug == Bug::UnprovenBelieved {
-            reg.unproven = None;
-        }
     }
 }
 

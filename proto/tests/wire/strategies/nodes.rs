@@ -185,14 +185,16 @@ fn grants() -> Any<(Vec<Grant>, bool)> {
 
 pub fn renewed() -> Any<Renewed> {
     prop_oneof![
-        (epoch(), managers(), 0..=1_001u32, grants()).prop_map(|(epoch, managers, permille, it)| {
-            let load_limit = match permille {
-                0 => ToldLimit::AsStarted,
-                it => LoadLimit::of_permille(it).map_or(ToldLimit::Nothing, ToldLimit::Of),
-            };
-            let (grants, more) = it;
-            Renewed::Heard { epoch, managers, load_limit, grants, more }
-        }),
+        (epoch(), managers(), 0..=1_001u32, grants()).prop_map(
+            |(epoch, managers, permille, it)| {
+                let load_limit = match permille {
+                    0 => ToldLimit::AsStarted,
+                    it => LoadLimit::of_permille(it).map_or(ToldLimit::Nothing, ToldLimit::Of),
+                };
+                let (grants, more) = it;
+                Renewed::Heard { epoch, managers, load_limit, grants, more }
+            }
+        ),
         Just(Renewed::Lost),
         Just(Renewed::NotServing),
     ]
