@@ -38,6 +38,15 @@ fn pass_renewing(table: &mut Table, ms: u64, managers: &[u32]) {
     }
 }
 
+/// The node renews with its owner alone, until its judge declares it lost.
+fn pass_until_lost(table: &mut Table, owner: u32) {
+    let until_ms = table.now_ms + 2 * Timing::default().node_lost_ms;
+    while registered(table, "n1").1 != NodeState::Lost {
+        assert!(table.now_ms < until_ms, "nobody declares it lost");
+        pass_renewing(table, 1_000, &[owner]);
+    }
+}
+
 #[test]
 fn each_manager_grants_the_slots_that_it_owns_and_together_they_grant_all() {
     let mut table = Table::serving();
@@ -89,9 +98,7 @@ fn a_new_owner_waits_as_long_as_if_it_had_granted_when_it_began_to_serve() {
     let (judge, owner, id) = apart(&table, "n1");
     opened(table.call(owner, open(&id, "r1")));
     let lost_ms = Timing::default().node_lost_ms;
-    while registered(&table, "n1").1 != NodeState::Lost {
-        pass_renewing(&mut table, 1_000, &[owner]);
-    }
+    pass_until_lost(&mut table, owner);
     table.kill(owner);
     table.pass_until("somebody takes over", 8_000, |it| it.owner(&id) != owner);
     let (since_ms, next) = (table.now_ms, table.owner(&id));
@@ -109,9 +116,7 @@ fn a_boot_that_proves_nothing_takes_the_place_of_one_that_is_lost_and_owners_wai
     let mut table = Table::serving();
     let (_, owner, id) = apart(&table, "n1");
     opened(table.call(owner, open(&id, "r1")));
-    while registered(&table, "n1").1 != NodeState::Lost {
-        pass_renewing(&mut table, 1_000, &[owner]);
-    }
+    pass_until_lost(&mut table, owner);
     let before = registered(&table, "n1").0;
     let classes = ["builtin".to_owned()];
     table.register_as("n1", before + 1, 10, &classes, |it| Register { ended_boots: vec![], ..it });

@@ -101,7 +101,6 @@ impl NodeLeases {
         let Renewal { call, node, boot } = renewal;
         let reg = led.env.nodes.reg.get(node).filter(|reg| reg.boot == *boot);
         match reg {
-            // From then on this owner waits until what it granted is over.
             _ if led.env.nodes.is_over(node, *boot) => over(led.env, node, *call),
             Some(reg) => {
                 if led.log.range.contains(slot_of_node(node, led.env.view().m)) {
@@ -109,6 +108,7 @@ impl NodeLeases {
                     self.judged.insert(node.clone(), heard);
                 }
                 let number = led.log.number;
+                // From now on this owner waits until this grant is over.
                 led.env.granted.grant(number, node, *boot, led.env.now.mono_ms);
                 let grant = Grant { range: led.log.range, pe: led.lead.pe };
                 said(led.env, node, *call, Some(grant));
