@@ -69,8 +69,8 @@ impl NodeReg {
     /// Whether it is certain that nothing of that boot runs: it left in good order, or the next one had ended what
     /// it left. Of one that was declared lost only its owners know, who granted it leases.
     pub fn is_proved_over(&self, boot: BootId) -> bool {
-        let unproven = if self.state == NodeState::Lost { Some(self.boot) } else { self.unproven };
-        self.is_over(boot) && unproven.is_none_or(|it| boot > it)
+        let is_lost = self.state == NodeState::Lost && boot == self.boot;
+        self.is_over(boot) && !is_lost && self.unproven.is_none_or(|it| boot > it)
     }
 
     /// Whether owners may have to wait for a boot of this node until what they granted it is over.

@@ -198,6 +198,18 @@ mod tests {
     const READY: NodeState = NodeState::Ready;
 
     #[test]
+    fn a_boot_that_was_proved_over_stays_so_when_a_later_one_is_lost() {
+        let lost = node(NodeState::Lost, NodeWish::Serves);
+        assert!(lost.is_proved_over(BootId(2)) && !lost.is_proved_over(BootId(3)));
+        assert!(!lost.is_proved_over(BootId(4)), "an old registry shows less");
+        let unproven = NodeReg { unproven: Some(BootId(1)), ..lost };
+        assert!(unproven.is_proved_over(BootId(2)) && !unproven.is_proved_over(BootId(1)));
+        assert!(!unproven.is_proved_over(BootId(3)));
+        let removed = node(NodeState::Removed, NodeWish::Serves);
+        assert!(removed.is_proved_over(BootId(3)));
+    }
+
+    #[test]
     fn orders_lead_from_state_to_state_and_back() {
         let ready = node(READY, NodeWish::Serves);
         let cordoned = ready.ordered(NodeOrder::Cordon, 5).unwrap().unwrap();

@@ -6,6 +6,7 @@ use rota_tests::sessions::{CALL, get, open, opened, read};
 use rota_tests::{Cluster, Launched, PATIENCE, TestFolder, eventually, ringctl_in};
 use rustix::process::Signal;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use v1::{Outcome, Reason, SessionState};
@@ -13,13 +14,17 @@ use v1::{Outcome, Reason, SessionState};
 /// Far below the time after which a node is LOST, and far above what an open takes on a busy machine.
 const SOON: Duration = Duration::from_secs(8);
 
-/// Two nodes, some sessions that are all on one of them, and that one's agent.
+/// Two nodes, some sessions that are all on one of them and that all managers have a part in, and that node's agent.
 async fn fuller_and_idle(folder: &TestFolder) -> (Cluster, Client, Vec<v1::Session>, Process) {
     let cluster = Cluster::start(folder, &["--nodes", "2"]).await;
     let client = cluster.client();
     let mut sessions = Vec::new();
-    for number in 0..6 {
-        sessions.push(opened(&client, &format!("old-{number}"), "counter").await);
+    let mut owners = BTreeSet::new();
+    while sessions.len() < 6 || owners.len() < cluster.document.managers.len() {
+        assert!(sessions.len() < 60, "only {owners:?} own any of these ids");
+        let session = opened(&client, &format!("old-{}", sessions.len()), "counter").await;
+        owners.insert(session.owner);
+        sessions.push(session);
     }
     let node = &sessions[0].node_id;
     assert!(sessions.iter().all(|it| it.node_id == *node), "the most loaded one gets them");
@@ -34,6 +39,10 @@ async fn an_open_of_a_new_id_goes_to_the_idle_node_when_the_fuller_one_refuses_c
     let (cluster, client, sessions, agent) = fuller_and_idle(&folder).await;
     let dead = sessions[0].node_id.clone();
     agent.signal(Signal::KILL);
+    // What a manager sent while the agent died may have arrived: that open waits for the end of the node.
+    for session in &sessions {
+        unreachable(&client, &session.id).await;
+    }
     let mut opens = JoinSet::new();
     let mut beat = tokio::time::interval(Duration::from_millis(50));
     for number in 0..40 {
@@ -55,6 +64,15 @@ async fn an_open_of_a_new_id_goes_to_the_idle_node_when_the_fuller_one_refuses_c
     cluster.end().await;
 }
 
+/// The session once its owner says that its node is out of reach.
+async fn unreachable(client: &Client, id: &str) -> v1::Session {
+    eventually("a get says that the node is out of reach", SOON, async || {
+        let now = read(client, id).await.map_err(|error| format!("{error:?}"))?;
+        if now.node_state == "UNREACHABLE" { Ok(now) } else { Err(format!("{now:?}")) }
+    })
+    .await
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_told_of_a_session_on_a_dead_node_says_so_at_once() {
     let folder = TestFolder::new();
@@ -65,11 +83,7 @@ async fn what_is_told_of_a_session_on_a_dead_node_says_so_at_once() {
     agent.signal(Signal::KILL);
     let killed_at = Instant::now();
     for session in &sessions {
-        let told = eventually("a get says that the node is out of reach", SOON, async || {
-            let now = read(&client, &session.id).await.map_err(|error| format!("{error:?}"))?;
-            if now.node_state == "UNREACHABLE" { Ok(now) } else { Err(format!("{now:?}")) }
-        })
-        .await;
+        let told = unreachable(&client, &session.id).await;
         assert_eq!((told.state(), &told.address), (SessionState::Ready, &session.address));
     }
     let answer = client.open(open("old-0", "counter"), CALL).await.unwrap();

@@ -78,9 +78,15 @@ impl Flow {
 
     /// The receiver has nothing after `at`: send again from there. Every Prepare behind a gap
     /// reports that gap; only one report in `pause_ms` is heard, or each would cost a resending.
+    ///
+    /// A report in that pause may also tell that the receiver can take what it could not take yet: a body has come.
+    /// So the receiver is asked again after the shortest pause.
     pub fn rewind(&mut self, at: LogPos, now_ms: u64, pause_ms: u64) -> bool {
-        let heard = self.rewound.is_some_and(|(to, ms)| to == at && now_ms < ms + pause_ms);
-        if at < self.acked || at >= self.sent || heard {
+        if at < self.acked || at >= self.sent {
+            return false;
+        }
+        if self.rewound.is_some_and(|(to, ms)| to == at && now_ms < ms + pause_ms) {
+            self.patience.asked = 0;
             return false;
         }
         while let Some(lost) = self.under_way.pop_back_if(|it| it.upto > at) {
@@ -208,6 +214,17 @@ mod tests {
         assert!(flow.on_acked(at(4), 120), "an earlier sending arrived after all");
         assert_eq!(flow.sent, at(4));
         assert!(!flow.rewind(at(3), 300, 100), "old news");
+    }
+
+    #[test]
+    fn a_receiver_that_reports_its_gap_too_often_is_asked_again_after_the_shortest_pause() {
+        let mut flow = Flow::new(at(1), 0);
+        flow.on_sent(at(2), 1, 40, 0);
+        assert!(flow.patience.is_over(100, 100) && flow.patience.is_over(300, 100));
+        assert!(flow.rewind(at(1), 300, 100));
+        flow.on_sent(at(2), 1, 40, 300);
+        assert!(!flow.rewind(at(1), 307, 100), "it could take it since, and says so at once");
+        assert!(!flow.patience.is_over(399, 100) && flow.patience.is_over(400, 100));
     }
 
     #[test]
