@@ -15,10 +15,11 @@ use crate::session::SessionSpec;
 use crate::stamp::Stamp;
 use crate::state::{Exit, NodeState, Reason};
 use crate::timing::LeaseTimes;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The slots of one partition, `(previous number, n]` on the ring. `first > last` wraps.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct SlotRange {
     /// First slot.
     pub first: SlotId,
@@ -142,7 +143,7 @@ impl ToNode {
 }
 
 /// Why a start came to nothing.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Blame {
     /// The node took nothing at that time: it was full, its lease had run out, it was leaving. Says
     /// nothing of the session, which may run elsewhere, or there a moment later.
@@ -152,7 +153,7 @@ pub enum Blame {
 }
 
 /// Why a token does not live.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum DeadToken {
     /// It never ran and never will: another node may be tried.
     NeverStarted {
@@ -422,7 +423,7 @@ pub struct ReportItem {
 }
 
 /// What a node reports.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum ReportEvent {
     /// It answers now.
     Ready {

@@ -30,7 +30,9 @@ pub fn label_text((name, value): (&LabelName, &LabelValue)) -> String {
 
 /// What a session takes of its node, or what a node offers. A node that offers no CPU, or no memory, did not say
 /// how much it has: that is not counted there.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
+)]
 pub struct Resources {
     /// Places.
     pub places: u32,

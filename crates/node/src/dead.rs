@@ -5,12 +5,13 @@
 
 use rota_model::node_msg::{DeadToken, SlotRange};
 use rota_model::{LogPos, Seq, SessionKey, SlotId, Token};
+use serde::{Deserialize, Serialize};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 
 /// A remembered token.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub(crate) struct Dead {
     pub(crate) slot: SlotId,
     pub(crate) why: DeadToken,
@@ -25,6 +26,17 @@ pub(crate) struct DeadTokens {
     by_expiry: VecDeque<(u64, SessionKey, Token)>,
     /// The highest forgotten token of each slot. Tokens of a slot are given out in rising order.
     forgotten: BTreeMap<SlotId, Token>,
+    /// What changed since [`Self::take_changes`].
+    changes: Vec<DeadChange>,
+}
+
+/// One change of what is remembered of dead tokens.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub(crate) enum DeadChange {
+    /// It is remembered until then, or longer than was said before.
+    Kept { key: SessionKey, token: Token, dead: Dead, expires_ms: u64 },
+    /// It is forgotten, if it was remembered: no token of its slot up to it is started.
+    Forgotten { key: Option<SessionKey>, token: Token, slot: SlotId },
 }
 
 const FIRST: Token = Token(LogPos::ZERO);
@@ -35,6 +47,12 @@ impl DeadTokens {
     pub(crate) fn bury(&mut self, key: &SessionKey, token: Token, dead: Dead, expires_ms: u64) {
         let entry = self.tokens.entry((key.clone(), token));
         if let Entry::Vacant(vacant) = entry {
+            self.changes.push(DeadChange::Kept {
+                key: key.clone(),
+                token,
+                dead: dead.clone(),
+                expires_ms,
+            });
             vacant.insert(dead);
             self.by_expiry.push_back((expires_ms, key.clone(), token));
         }
@@ -94,12 +112,67 @@ impl DeadTokens {
             let Some((_, key, token)) = self.by_expiry.pop_front() else {
                 return;
             };
-            if keep(&key, token) {
-                self.by_expiry.push_back((later_ms, key, token));
-            } else if let Some(dead) = self.tokens.remove(&(key, token)) {
-                let highest = self.forgotten.entry(dead.slot).or_insert(token);
-                *highest = token.max(*highest);
+            let name = (key, token);
+            if keep(&name.0, token) {
+                let (key, dead) = (name.0.clone(), self.tokens.get(&name).cloned());
+                let kept = |dead| DeadChange::Kept { key, token, dead, expires_ms: later_ms };
+                self.changes.extend(dead.map(kept));
+                self.by_expiry.push_back((later_ms, name.0, token));
+            } else if let Some(Dead { slot, .. }) = self.tokens.remove(&name) {
+                self.forget_up_to(slot, token);
+                self.changes.push(DeadChange::Forgotten { key: Some(name.0), token, slot });
             }
         }
+    }
+
+    fn forget_up_to(&mut self, slot: SlotId, token: Token) {
+        let highest = self.forgotten.entry(slot).or_insert(token);
+        *highest = token.max(*highest);
+    }
+
+    /// What changed since this was asked last.
+    pub(crate) fn take_changes(&mut self) -> Vec<DeadChange> {
+        std::mem::take(&mut self.changes)
+    }
+
+    /// Everything, as changes of nothing. A forgotten token stands for all that its slot forgot, under no session.
+    pub(crate) fn all(&self) -> impl Iterator<Item = DeadChange> + '_ {
+        let forgotten = self.forgotten.iter().map(|(slot, token)| DeadChange::Forgotten {
+            key: None,
+            token: *token,
+            slot: *slot,
+        });
+        let kept = self.by_expiry.iter().filter_map(|(expires_ms, key, token)| {
+            let dead = self.tokens.get(&(key.clone(), *token))?.clone();
+            let (key, token, expires_ms) = (key.clone(), *token, *expires_ms);
+            Some(DeadChange::Kept { key, token, dead, expires_ms })
+        });
+        forgotten.chain(kept)
+    }
+
+    /// Those that changes lead to, which came one after the other.
+    pub(crate) fn of(changes: impl IntoIterator<Item = DeadChange>) -> Self {
+        let mut dead = Self::default();
+        let mut expiries = BTreeMap::new();
+        for (number, change) in changes.into_iter().enumerate() {
+            match change {
+                DeadChange::Kept { key, token, dead: kept, expires_ms } => {
+                    expiries.insert((key.clone(), token), (expires_ms, number));
+                    dead.tokens.insert((key, token), kept);
+                }
+                DeadChange::Forgotten { key, token, slot } => {
+                    if let Some(name) = key.map(|it| (it, token)) {
+                        expiries.remove(&name);
+                        dead.tokens.remove(&name);
+                    }
+                    dead.forget_up_to(slot, token);
+                }
+            }
+        }
+        let mut order: Vec<_> =
+            expiries.into_iter().map(|((key, token), at)| (at, key, token)).collect();
+        order.sort();
+        dead.by_expiry = order.into_iter().map(|((at, _), key, token)| (at, key, token)).collect();
+        dead
     }
 }

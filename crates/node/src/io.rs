@@ -1,8 +1,12 @@
 //! Inputs and effects: everything that passes between a node's decisions and the world.
 
+use crate::journal::Entry;
 use crate::lease::SlotLease;
 use rota_model::node_msg::{FromNode, Registered, Renew, Renewed, ReportItem, ToNode};
-use rota_model::{BootId, Exit, ManagerNumber, Reason, SessionKey, SessionSpec, Token};
+use rota_model::{
+    BootId, Exit, ManagerNumber, Reason, SessionKey, SessionSpec, SlotId, Stamp, Token,
+};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Names one report of the outbox; comes back in [`NodeInput::ReportsAcked`].
@@ -108,6 +112,8 @@ pub enum NodeInput {
         state: String,
         /// How many transitions it made so far ([`crate::machine::Machine::changes`]).
         change: u64,
+        /// Whether managers are told. What no manager is told is kept for the next agent alone.
+        told: bool,
     },
     /// A manager answered a [`NodeEffect::Renew`].
     Renewed {
@@ -135,7 +141,7 @@ pub enum NodeInput {
 
 /// How urgently a session is to be stopped. A later [`NodeEffect::Stop`] of the same token only
 /// gets more urgent (`Class` < `Within` < `Term` < `Kill`, and `Within` may be repeated).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum StopHow {
     /// Politely; kill when the class's own grace has passed.
     Class,
@@ -166,9 +172,30 @@ impl StopHow {
     }
 }
 
+/// A session as the journal of an earlier agent has it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Adopted {
+    /// Which life.
+    pub life: Stamp,
+    /// Its slot.
+    pub slot: SlotId,
+    /// What it runs.
+    pub spec: SessionSpec,
+    /// Whether it answers already.
+    pub ready: bool,
+    /// The machine's state and how many transitions led there, if it is one.
+    pub machine: Option<(String, u64)>,
+}
+
 /// Something to do, in the order given.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum NodeEffect {
+    /// Write these down before anything else of this list is done: an agent that comes after this one, on the same
+    /// machine and while it runs, goes on from there ([`crate::Node::resumed`]). The first effect, if it is there.
+    Journal {
+        /// What changed.
+        entries: Vec<Entry>,
+    },
     /// Answer a call. Loss is allowed: managers ask again.
     Answer {
         /// The stream that the call came by.
@@ -187,6 +214,17 @@ pub enum NodeEffect {
         spec: SessionSpec,
         /// Do not begin later than this, on the monotonic clock: give [`NodeInput::StartFailed`].
         not_after_mono_ms: u64,
+    },
+    /// Runtime: an earlier agent of this boot began this session. Go on with what runs of it, and tell of it as of a
+    /// start: what is told again is no news. If it has ended, tell its end; if nothing of it ever ran, give
+    /// [`NodeInput::StartFailed`].
+    Adopt {
+        /// Which session.
+        key: SessionKey,
+        /// Which attempt.
+        token: Token,
+        /// How it stood.
+        adopted: Box<Adopted>,
     },
     /// Runtime: stop a session, wherever its start stands; when nothing of it runs any more, give
     /// [`NodeInput::Stopped`] (or [`NodeInput::StartFailed`] if it never ran). May be repeated

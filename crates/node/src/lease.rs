@@ -91,6 +91,17 @@ impl Lease {
         Some((from_ms + timing.lease_term_ms, from_ms + timing.lease_kill_ms))
     }
 
+    /// The lease that keepers were told last, with nothing done about it yet.
+    pub(crate) fn resumed(m: u32, told: &[SlotLease], timing: &NodeTiming) -> Self {
+        let mut from_ms = SlotRuns::new(m);
+        for it in told.iter().filter(|it| it.slots.first.0.max(it.slots.last.0) < m) {
+            let by_term = it.term_at_mono_ms.saturating_sub(timing.lease_term_ms);
+            let by_kill = it.kill_at_mono_ms.saturating_sub(timing.lease_kill_ms);
+            from_ms.raise(it.slots, Some(by_term.min(by_kill)));
+        }
+        Self { from_ms: Some(from_ms), ..Self::default() }
+    }
+
     /// The boot was registered, and is known to all owners from then on.
     pub(crate) fn register(&mut self, now: u64, m: u32) {
         if self.from_ms.is_none() {

@@ -37,6 +37,7 @@ pub mod config;
 mod dead;
 mod folder_name;
 pub mod io;
+mod journal;
 mod lease;
 mod live;
 pub mod machine;
@@ -47,7 +48,8 @@ mod slot_runs;
 
 pub use config::{NodeBounds, NodeConfig, NodeTiming};
 pub use folder_name::{NAME_BYTES_MAX, folder_name};
-pub use io::{NodeEffect, NodeInput, ReportId, StopHow};
+pub use io::{Adopted, NodeEffect, NodeInput, ReportId, StopHow};
+pub use journal::{Entry, EntryKind, NotResumed};
 pub use lease::{LeaseState, SlotLease};
 pub use node::{LiveSession, Node, Phase, SCAN_PAGE_MAX};
 pub use registration::{AfterRefusal, after_refusal};

@@ -4,11 +4,12 @@ use crate::io::StopHow;
 use crate::node::Phase;
 use rota_model::node_msg::{Alive, Blame};
 use rota_model::{Epoch, Reason, Resources, SessionKey, SessionSpec, SlotId, Stamp, Token};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 
 /// A session, from the order to start it until nothing of it runs any more.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub(crate) struct Live {
     pub(crate) slot: SlotId,
     pub(crate) token: Token,
@@ -24,16 +25,27 @@ pub(crate) struct Live {
     pub(crate) life: Stamp,
     /// What it takes of this node: as its class said when it was started.
     pub(crate) takes: Resources,
-    /// The last machine state that was reported, and its number.
-    pub(crate) machine: Option<(String, u64)>,
+    /// The machine's state, if it is one.
+    pub(crate) machine: Option<HeldState>,
     /// Highest epoch of a manager that asked to destroy it.
     pub(crate) destroyed_by: Option<Epoch>,
     /// Calls that wait for its start or its end.
+    #[serde(skip)]
     pub(crate) waiters: VecDeque<Waiter>,
 }
 
+/// The state that a machine is in.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub(crate) struct HeldState {
+    pub(crate) state: String,
+    /// How many transitions led there.
+    pub(crate) change: u64,
+    /// Whether managers are told its states.
+    pub(crate) told: bool,
+}
+
 /// How far it has got.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub(crate) enum Stage {
     /// The runtime was asked to start it; at this time it is stopped if it has not.
     Starting { not_after_ms: u64 },
@@ -44,7 +56,7 @@ pub(crate) enum Stage {
 }
 
 /// Why a session is being stopped: the first cause stands.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub(crate) enum StopCause {
     /// Its manager asked for it.
     Destroyed,
@@ -116,9 +128,16 @@ impl Live {
         }
     }
 
+    /// As the next agent takes it over: whoever waits asks again.
+    pub(crate) fn without_waiters(&self) -> Self {
+        Self { waiters: VecDeque::new(), ..self.clone() }
+    }
+
     /// What managers are told of it that may have lost their record.
     pub(crate) fn shown(&self) -> Alive {
-        let (machine_state, machine_change) = self.machine.clone().unwrap_or_default();
+        let machine = self.machine.clone().filter(|it| it.told);
+        let (machine_state, machine_change) =
+            machine.map_or((String::new(), 0), |it| (it.state, it.change));
         Alive {
             address: self.address.clone(),
             ready: self.ready,
@@ -157,6 +176,8 @@ pub(crate) struct LiveSessions {
     deadlines: BTreeSet<(u64, SessionKey)>,
     /// What all of them take.
     taken: Resources,
+    /// Those that changed since [`Self::take_changed`].
+    changed: BTreeSet<SessionKey>,
 }
 
 impl LiveSessions {
@@ -182,6 +203,7 @@ impl LiveSessions {
     ) -> Option<T> {
         let live = self.sessions.get_mut(key).filter(|it| it.token == token)?;
         let before = live.deadline();
+        self.changed.insert(key.clone());
         let result = change(live);
         let after = live.deadline();
         if before != after {
@@ -197,6 +219,7 @@ impl LiveSessions {
     pub(crate) fn add(&mut self, key: &SessionKey, live: Live) {
         self.deadlines.extend(live.deadline().map(|it| (it, key.clone())));
         self.taken = self.taken.plus(live.takes);
+        self.changed.insert(key.clone());
         let before = self.sessions.insert(key.clone(), live);
         debug_assert!(before.is_none(), "{key} lived already");
     }
@@ -204,11 +227,17 @@ impl LiveSessions {
     pub(crate) fn remove(&mut self, key: &SessionKey, token: Token) -> Option<Live> {
         self.of(key, token)?;
         let live = self.sessions.remove(key)?;
+        self.changed.insert(key.clone());
         self.taken = self.taken.minus(live.takes);
         if let Some(deadline) = live.deadline() {
             self.deadlines.remove(&(deadline, key.clone()));
         }
         Some(live)
+    }
+
+    /// Those that changed since this was asked last.
+    pub(crate) fn take_changed(&mut self) -> BTreeSet<SessionKey> {
+        std::mem::take(&mut self.changed)
     }
 
     /// What all of them take.

@@ -23,6 +23,8 @@ pub(crate) struct Outbox {
     /// Reports under way, with the time at which they are sent again.
     in_flight: BTreeMap<ReportId, (SessionKey, u64)>,
     due: BTreeSet<(u64, ReportId)>,
+    /// Sessions whose news changed since [`Self::take_changed`].
+    changed: BTreeSet<SessionKey>,
 }
 
 /// News of one session: at most readiness, two machine states (one under way) and the end.
@@ -63,6 +65,7 @@ impl Outbox {
         if self.sessions.get(key).is_some_and(|it| it.token != token) {
             self.remove(key);
         }
+        self.changed.insert(key.clone());
         self.last_id += 1;
         let id = ReportId(self.last_id);
         let queue = VecDeque::new();
@@ -99,6 +102,7 @@ impl Outbox {
         let Some(news) = self.sessions.remove(key) else {
             return;
         };
+        self.changed.insert(key.clone());
         if let Some(first) = news.queue.front() {
             self.waiting.remove(&first.id);
             self.land(first.id);
@@ -137,6 +141,7 @@ impl Outbox {
         let Some(news) = self.sessions.get_mut(&key) else {
             return;
         };
+        self.changed.insert(key.clone());
         let taken = news.queue.pop_front();
         // Its owner took nothing for a while, and does so now. That others are acknowledged says nothing of
         // those that wait for another owner.
@@ -152,6 +157,22 @@ impl Outbox {
         if was_repeated {
             self.hurry();
         }
+    }
+
+    /// Sessions whose news changed since this was asked last.
+    pub(crate) fn take_changed(&mut self) -> BTreeSet<SessionKey> {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// Sessions with news.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &SessionKey> {
+        self.sessions.keys()
+    }
+
+    /// The news of a session that no manager has acknowledged, oldest first.
+    pub(crate) fn news_of(&self, key: &SessionKey) -> Option<(Token, Vec<ReportEvent>)> {
+        let News { token, queue } = self.sessions.get(key)?;
+        Some((*token, queue.iter().map(|it| it.event.clone()).collect()))
     }
 
     pub(crate) fn next_due(&self) -> Option<u64> {
@@ -184,6 +205,7 @@ impl Outbox {
         };
         let newer = news.queue.get(1).is_some_and(|it| is_machine_state(&it.event));
         if newer && news.queue.front().is_some_and(|it| is_machine_state(&it.event)) {
+            self.changed.insert(key.clone());
             let old = news.queue.pop_front();
             if let (Some(old), Some(new)) = (old, news.queue.front_mut()) {
                 (new.sent, new.doubled) = (old.sent, old.doubled);

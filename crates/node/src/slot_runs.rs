@@ -33,11 +33,13 @@ impl<V: Copy + Ord + Default> SlotRuns<V> {
         self.parts(range).map(|(_, value)| value).max().unwrap_or_default()
     }
 
-    /// Raises the values of a range to `value`; higher ones stay.
-    pub(crate) fn raise(&mut self, range: SlotRange, value: V) {
+    /// Raises the values of a range to `value`; higher ones stay. True when that changed any.
+    pub(crate) fn raise(&mut self, range: SlotRange, value: V) -> bool {
+        let mut raised = false;
         for (first, last) in self.intervals(range) {
-            self.raise_interval(first, last, value);
+            raised |= self.raise_interval(first, last, value);
         }
+        raised
     }
 
     /// All runs: their slots, and what these have.
@@ -62,11 +64,11 @@ impl<V: Copy + Ord + Default> SlotRuns<V> {
         })
     }
 
-    fn raise_interval(&mut self, first: SlotId, last: SlotId, value: V) {
+    fn raise_interval(&mut self, first: SlotId, last: SlotId, value: V) -> bool {
         // The common case, an owner that is known already, changes nothing.
         let known = self.runs.range(first..=last).all(|(_, it)| *it >= value);
         if known && self.at(first) >= value {
-            return;
+            return false;
         }
         let behind = SlotId(last.0 + 1);
         self.runs.insert(first, self.at(first));
@@ -78,6 +80,7 @@ impl<V: Copy + Ord + Default> SlotRuns<V> {
         }
         let mut before = None;
         self.runs.retain(|_, it| before.replace(*it) != Some(*it));
+        true
     }
 
     /// The range as non-wrapping intervals. What lies outside the ring counts as its last slot: a

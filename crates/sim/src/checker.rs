@@ -550,6 +550,8 @@ impl Checker {
                 }
             }
             NodeEffect::Answer { .. }
+            | NodeEffect::Journal { .. }
+            | NodeEffect::Adopt { .. }
             | NodeEffect::Stop { .. }
             | NodeEffect::Renew { .. }
             | NodeEffect::Lease { .. }

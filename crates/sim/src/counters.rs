@@ -87,6 +87,12 @@ faults!(
     NodeRestart = "node_restart",
     /// A node stayed away for long.
     NodeCrash = "node_crash",
+    /// A node's agent died, and what it ran went on: the next agent took over.
+    AgentRestart = "agent_restart",
+    /// An agent died when it had written down what it decided, and had done nothing of it.
+    AgentTorn = "agent_torn",
+    /// A program ended while its node had no agent.
+    EndUntold = "end_untold",
     /// A node's agent received nothing for a while.
     NodePause = "node_pause",
     /// A node left in good order, and came back later.

@@ -39,6 +39,7 @@ const MENU: &[(u64, Fault, Begin)] = &[
     (4, Fault::NodeApart, World::part_node),
     (5, Fault::NodeRestart, World::restart_node),
     (3, Fault::NodeCrash, World::crash_node),
+    (5, Fault::AgentRestart, World::restart_agent),
     (4, Fault::NodePause, World::pause_node),
     (2, Fault::NodeLeave, World::leave_node),
     (2, Fault::FolderLost, World::lose_folder),

@@ -7,7 +7,7 @@ use crate::setup::node_address;
 use crate::world::{Event, Phase, World};
 use rota_model::node_msg::ENDED_BOOTS_MAX;
 use rota_model::{BootId, Refusal};
-use rota_node::{AfterRefusal, Node, after_refusal};
+use rota_node::{AfterRefusal, Node, NodeInput, after_refusal};
 
 /// What a node's data folder remembers of its boots.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -116,6 +116,14 @@ impl World {
             // It is repeated until it is answered; a cluster that is well does not get there.
             AfterRefusal::Again | AfterRefusal::End => {}
             AfterRefusal::Wait { .. } => self.counters.corner(Corner::BootWaited),
+            // One that goes on from a journal hears of the verdict that fell before.
+            AfterRefusal::BootAnew
+                if host.agent.as_ref().is_some_and(|it| registered && it.managers().is_empty()) =>
+            {
+                let (run, boot, sent_mono_ms) = (host.run, host.boot, host.mono_ms(now_us));
+                let renewed = rota_model::node_msg::Renewed::Lost;
+                self.tell_node(index, run, NodeInput::Renewed { boot, sent_mono_ms, renewed });
+            }
             AfterRefusal::BootAnew if registered && host.leaving != Leaving::Left => {}
             AfterRefusal::BootAnew => {
                 if let Some(part) = &mut host.folder.behind {

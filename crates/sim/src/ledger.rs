@@ -182,8 +182,10 @@ impl Ledger {
                 if *node == reg.node && *boot != reg.boot && facts.gone_us.is_none() {
                     facts.gone_us = Some(now_us);
                 }
-                if *node == reg.node && reg.is_proved_over(*boot) {
-                    facts.proved_us.get_or_insert(now_us);
+                if *node == reg.node {
+                    // An entry names one boot of which nobody knows, and counts those below it among them.
+                    let proved = reg.is_proved_over(*boot);
+                    facts.proved_us = proved.then(|| facts.proved_us.unwrap_or(now_us));
                 }
             }
             let facts = self.boots.entry((reg.node.clone(), reg.boot)).or_default();

@@ -16,6 +16,7 @@
 //! that the removal of each rule is noticed. [`paper`] is the ring of the first text, refuted.
 
 mod admin_host;
+mod agent_host;
 pub mod blob_store;
 pub mod checker;
 pub mod client_host;

@@ -7,9 +7,9 @@ use crate::network::Place;
 use crate::packet::Packet;
 use crate::setup::node_address;
 use crate::world::{Event, Phase, World};
-use rota_model::node_msg::{ReportItem, ToNode};
+use rota_model::node_msg::ToNode;
 use rota_model::{BootId, ManagerNumber, NodeId, NodeState, PoolName, SessionKey, SlotId, Token};
-use rota_node::{Node, NodeConfig, NodeEffect, NodeInput, ReportId, SlotLease, StopHow};
+use rota_node::{Entry, Node, NodeConfig, NodeEffect, NodeInput, SlotLease, StopHow};
 use rota_protocol::Input;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,6 +20,8 @@ pub struct Program {
     pub instance: Option<usize>,
     /// It was asked to stop.
     pub stopping: Option<StopHow>,
+    /// It answers.
+    pub ready: bool,
     /// It will not start.
     pub fails: bool,
     /// It is not to start later than this, on the node's clock.
@@ -36,6 +38,14 @@ pub struct NodeHost {
     pub folder: Folder,
     /// Its agent, when it runs.
     pub agent: Option<Node>,
+    /// How many agents of this boot there were before this one.
+    pub agents_before: u64,
+    /// What they wrote down for the next one.
+    pub journal: Vec<Entry>,
+    /// What keepers said of ends while there was no agent.
+    pub untold: BTreeMap<(SessionKey, Token), NodeInput>,
+    /// The agent dies when it has next written something down, before it does anything that follows.
+    pub dies_next: bool,
     /// Counts its boots.
     pub run: u64,
     /// This boot.
@@ -47,8 +57,8 @@ pub struct NodeHost {
     pub programs: BTreeMap<(SessionKey, Token), Program>,
     /// When keepers end programs politely, and when they kill, by slot and on the node's clock.
     pub lease: Vec<SlotLease>,
-    streams: BTreeMap<u64, (ManagerNumber, u64)>,
-    tick_at_us: Option<u64>,
+    pub(crate) streams: BTreeMap<u64, (ManagerNumber, u64)>,
+    pub(crate) tick_at_us: Option<u64>,
     /// Answers to its registrations are lost before this.
     pub registered_lost_until_us: u64,
     /// It takes no new connection before this.
@@ -109,6 +119,10 @@ impl World {
             address,
             folder: Folder::default(),
             agent: None,
+            agents_before: 0,
+            journal: Vec::new(),
+            untold: BTreeMap::new(),
+            dies_next: false,
             run: 0,
             boot: BootId(0),
             paused_until_us: 0,
@@ -128,6 +142,8 @@ impl World {
         if self.nodes.get(index).is_none_or(|it| it.agent.is_some()) || self.is_retired(index) {
             return;
         }
+        // What an earlier boot left is ended first.
+        self.end_programs(index);
         let now_us = self.now_us();
         let (boot, ended_boots) = self.next_boot(index);
         let mono_ahead_ms = self.rng.within(1, 1_000_000);
@@ -143,7 +159,10 @@ impl World {
         host.registered_lost_until_us = if is_lost { now_us + lost_us } else { 0 };
         host.paused_until_us = 0;
         let config = NodeConfig { ended_boots, ..self.setup.node_config(&host.id, boot) };
-        host.agent = Some(Node::new(config));
+        let agent = Node::new(config);
+        host.journal = agent.remembered();
+        (host.agents_before, host.dies_next) = (0, false);
+        host.agent = Some(agent);
         let run = host.run;
         self.trace.mark((now_us, "boot", index, run));
         self.trace.line(now_us, Place::Node(index), || format!("boots, run {run}, {boot:?}"));
@@ -156,16 +175,24 @@ impl World {
     pub fn kill_node(&mut self, index: usize) {
         let now_us = self.now_us();
         let Some(host) = self.nodes.get_mut(index) else { return };
-        if host.agent.take().is_none() {
+        if host.agent.take().is_none() && host.programs.is_empty() {
             return;
         }
         host.tick_at_us = None;
         host.streams.clear();
+        host.journal.clear();
+        self.end_programs(index);
+        self.trace.mark((now_us, "kill", index));
+        self.trace.line(now_us, Place::Node(index), || "dies with all its programs".into());
+    }
+
+    /// Ends everything that runs on a machine.
+    pub fn end_programs(&mut self, index: usize) {
+        let Some(host) = self.nodes.get_mut(index) else { return };
+        host.untold.clear();
         for program in std::mem::take(&mut host.programs).into_values() {
             self.end_instance(program.instance, EndCause::BootDied);
         }
-        self.trace.mark((now_us, "kill", index));
-        self.trace.line(now_us, Place::Node(index), || "dies with all its programs".into());
     }
 
     /// Tells the managers that a connection to a node was opened anew.
@@ -194,7 +221,8 @@ impl World {
         let Some(agent) = &host.agent else { return };
         let state =
             if host.leaving == Leaving::Left { NodeState::Removed } else { NodeState::Ready };
-        if agent.is_registered() && state == NodeState::Ready {
+        let is_known = agent.is_registered() && !agent.managers().is_empty();
+        if is_known && state == NodeState::Ready {
             return;
         }
         let register = agent.registration(host.address.clone(), PoolName::default_pool(), state);
@@ -242,7 +270,10 @@ impl World {
             Packet::Renewed { boot, sent_mono_ms, renewed } => {
                 return self.on_renewed((index, run), (boot, sent_mono_ms), renewed);
             }
-            Packet::ReportAcked(id) => NodeInput::ReportsAcked { ids: vec![id] },
+            Packet::ReportAcked(id) => match host.own_report(id) {
+                Some(id) => NodeInput::ReportsAcked { ids: vec![id] },
+                None => return,
+            },
             Packet::Peer(_)
             | Packet::FromNode(_)
             | Packet::Call { .. }
@@ -301,13 +332,14 @@ impl World {
         self.tell_node(index, run, NodeInput::Tick);
     }
 
-    fn flush_node(&mut self, index: usize, call: Option<((ManagerNumber, u64), u64)>) {
+    pub(crate) fn flush_node(&mut self, index: usize, call: Option<((ManagerNumber, u64), u64)>) {
         let now_us = self.now_us();
         let Some(host) = self.nodes.get_mut(index) else { return };
         let (run, boot) = (host.run, host.name());
         let Some(agent) = &mut host.agent else { return };
-        let effects = agent.flush();
+        let mut effects = agent.flush();
         self.plant_on_node_decided(index, &effects);
+        let dies = self.write_journal(index, &mut effects);
         let Some(host) = self.nodes.get_mut(index) else { return };
         let Some(agent) = &host.agent else { return };
         let wake_us = agent.wake_at().map(|it| host.us_of(it).max(now_us + 100));
@@ -320,6 +352,9 @@ impl World {
         for effect in effects {
             self.checker.on_node_effect(now_us, &boot, call, &effect);
             self.carry_out_at_node(index, run, effect);
+        }
+        if dies {
+            self.kill_agent(index);
         }
     }
 
@@ -342,7 +377,13 @@ impl World {
                 self.start_program(index, run, key, token, not_after_mono_ms);
             }
             NodeEffect::Stop { key, token, how } => self.stop_program(index, run, key, token, how),
-            NodeEffect::Report { id, item, attempt: _ } => self.report(index, id, item),
+            // Written down already.
+            NodeEffect::Journal { .. } => {}
+            NodeEffect::Adopt { key, token, .. } => self.adopt_program(index, run, key, token),
+            NodeEffect::Report { id, item, attempt: _ } => {
+                let (id, manager) = (host.name_of_report(id), self.any_manager());
+                self.send(me, Place::Manager(manager), None, Packet::Report { id, item });
+            }
             // The network that lost the answers loses the first signs of life, too.
             NodeEffect::Renew { .. }
                 if host.registered_lost_until_us > 0
@@ -399,12 +440,6 @@ impl World {
         let register = agent.registration(address, PoolName::default_pool(), NodeState::Draining);
         let packet = Packet::Register { run, sent_mono_ms: DRAINING, register };
         self.counters.fault(Fault::NodeDraining);
-        self.send(Place::Node(index), Place::Manager(manager), None, packet);
-    }
-
-    fn report(&mut self, index: usize, id: ReportId, item: ReportItem) {
-        let manager = self.any_manager();
-        let packet = Packet::Report { id, item };
         self.send(Place::Node(index), Place::Manager(manager), None, packet);
     }
 

@@ -31,7 +31,8 @@ impl World {
         let delay_us =
             if slow { self.rng.within(100_000, 2_500_000) } else { self.rng.skewed(200, 40_000) };
         let delay_us = if slow && self.plant_hangs() { HANGS_US } else { delay_us };
-        let program = Program { instance: None, stopping: None, fails, not_after_mono_ms };
+        let program =
+            Program { instance: None, stopping: None, ready: false, fails, not_after_mono_ms };
         if let Some(host) = self.nodes.get_mut(index) {
             host.programs.insert((key.clone(), token), program);
         }
@@ -77,6 +78,10 @@ impl World {
             return;
         }
         let Some(host) = self.nodes.get_mut(index).filter(|it| it.run == run) else { return };
+        // A machine makes its steps in its agent.
+        if matches!(step, ProgramStep::Change(_)) && host.agent.is_none() {
+            return self.queue.after(50_000, Event::Program(index, run, key, token, step));
+        }
         let mono_ms = host.mono_ms(now_us);
         let Some(program) = host.programs.get_mut(&name) else { return };
         let input = match step {
@@ -91,12 +96,13 @@ impl World {
                     }
                     host.programs.remove(&name);
                     let detail = "the simulator lets it fail".into();
-                    self.tell_node(index, run, NodeInput::StartFailed { key, token, detail });
+                    self.tell_agent(index, run, NodeInput::StartFailed { key, token, detail });
                     return;
                 }
                 self.run_program(index, run, key, token)
             }
             ProgramStep::Ready if program.stopping.is_none() => {
+                program.ready = true;
                 let address = format!("{}/{token}", host.id);
                 NodeInput::Ready { key, token, address }
             }
@@ -104,7 +110,7 @@ impl World {
                 self.checker.ledger.on_change(program.instance, change);
                 self.schedule_change(index, run, &key, token, change + 1);
                 let state = format!("state-{change}");
-                NodeInput::MachineState { key, token, state, change }
+                NodeInput::MachineState { key, token, state, change, told: true }
             }
             ProgramStep::End | ProgramStep::StartTimeout if program.stopping.is_none() => {
                 let (cause, reason) = if step == ProgramStep::End {
@@ -137,7 +143,7 @@ impl World {
             | ProgramStep::End
             | ProgramStep::StartTimeout => return,
         };
-        self.tell_node(index, run, input);
+        self.tell_agent(index, run, input);
     }
 
     /// A machine that changed mostly changes again.
@@ -191,6 +197,7 @@ impl World {
         self.trace.line(now_us, Place::Node(index), || format!("RUNS {key} token {token}"));
         if let Some(program) = self.nodes[index].programs.get_mut(&(key.clone(), token)) {
             program.instance = Some(instance);
+            program.ready = ready_at_once && !never_ready;
         }
         let ready = ready_at_once && !never_ready;
         let mut later = |delay_us: u64, step| {
@@ -238,7 +245,7 @@ impl World {
         };
         let over = host.programs.keys().filter(|(key, _)| is_over(key));
         let over: BTreeSet<_> = over.cloned().collect();
-        if host.agent.is_none() || self.plant_ignores_lease() {
+        if self.plant_ignores_lease() {
             return;
         }
         let Some(host) = self.nodes.get_mut(index) else { return };
@@ -258,7 +265,7 @@ impl World {
                 let (reason, exit) = (Reason::LeaseNotRenewed, Some(Exit::Signal(9)));
                 NodeInput::Ended { key, token, reason, exit, detail: String::new() }
             };
-            self.tell_node(index, run, input);
+            self.tell_agent(index, run, input);
         }
     }
 }
@@ -280,7 +287,7 @@ fn is_of_lease(how: StopHow) -> bool {
     }
 }
 
-fn stopped(key: SessionKey, token: Token, signal: i32) -> NodeInput {
+pub(crate) fn stopped(key: SessionKey, token: Token, signal: i32) -> NodeInput {
     let (exit, detail) = (Some(Exit::Signal(signal)), String::new());
     NodeInput::Stopped { key, token, exit, detail }
 }

@@ -78,6 +78,8 @@ pub enum Event {
     EndManager(ManagerNumber, u64),
     /// A node starts, or starts again.
     BootNode(usize),
+    /// The next agent of a boot starts.
+    ResumeAgent(usize, u64),
     /// A node sends its registration.
     RegisterNode(usize, u64),
     /// A node's timer.
@@ -313,6 +315,7 @@ impl World {
             Event::StartManager(number) => self.start_manager(number),
             Event::EndManager(number, run) => self.on_end_manager(number, run),
             Event::BootNode(index) => self.boot_node(index),
+            Event::ResumeAgent(index, run) => self.resume_agent(index, run),
             Event::RegisterNode(index, run) => self.on_register_due(index, run),
             Event::NodeTick(index, run, at_us) => self.on_node_tick(index, run, at_us),
             Event::Retire(index, run) => self.on_retire(index, run),

@@ -45,6 +45,14 @@ searches! {
     four_managers_with_two_copies: "n=4 r=2: crash for good, suspicion", 50_000;
     two_ids_share_what_place_there_is: "n=3 r=1: 2 ids, 2 opens, 1 place", 100;
     a_node_boots_anew: "n=3 r=1: open, node boots anew", 500;
+    an_agent_dies_at_each_step_and_calls_come_again:
+        "n=1: open, close, repetitions, an agent dies", 30_000;
+    an_agent_dies_at_each_step: "n=2 r=1: open, close, an agent dies", 100_000;
+    an_agent_dies_while_a_manager_is_suspected:
+        "n=3 r=1: open, an agent dies, suspicion, one accuser", 300_000;
+    agents_die_on_a_node_that_is_cut_off: "n=3 r=1: node cut off, agents die, lease", 1_000_000;
+    an_agent_dies_of_which_an_owner_hears_nothing:
+        "n=3 r=1: the owner hears nothing of a node, an agent dies, lease", 2_000;
     a_node_is_cut_off_until_it_is_lost: "n=3 r=1: node cut off, lease", 100;
     a_lease_ends_amid_a_crash_a_suspicion_and_a_join:
         "n=3 r=1: lease about to end, crash for good, suspicion, join, one accuser, one step", 1_000_000;
@@ -154,6 +162,31 @@ fn a_new_owner_that_believes_a_verdict_at_once_is_found() {
 #[test]
 fn a_node_that_takes_what_one_owner_grants_for_all_its_slots_is_found() {
     is_found(Bug::GrantForAll, "lease", 9);
+}
+
+#[test]
+fn an_agent_that_writes_down_what_it_did_too_late_is_found() {
+    is_found(Bug::JournalLate, "I7", 15);
+}
+
+#[test]
+fn an_agent_that_begins_a_new_boot_and_goes_on_with_what_runs_is_found() {
+    is_found(Bug::AdoptedAnew, "lease", 3);
+}
+
+#[test]
+fn an_agent_that_does_not_know_dead_tokens_is_found() {
+    is_found(Bug::DeadForgotten, "I7", 10);
+}
+
+#[test]
+fn an_agent_that_does_not_know_the_fences_is_found() {
+    is_found(Bug::FencesForgotten, "I7", 7);
+}
+
+#[test]
+fn an_agent_that_takes_its_start_for_a_grant_is_found() {
+    is_found(Bug::LeaseByItself, "lease", 12);
 }
 
 #[test]

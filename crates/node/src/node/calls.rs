@@ -68,7 +68,7 @@ impl Node {
             return Some(NodeAnswer::Fenced { fence });
         }
         for range in ranges {
-            fences.raise(range, head.pe);
+            self.fences_moved |= fences.raise(range, head.pe);
         }
         None
     }

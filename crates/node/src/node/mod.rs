@@ -1,6 +1,7 @@
 //! The node: its state, and which part takes which input.
 
 mod calls;
+mod resume;
 mod runtime;
 mod scan;
 mod upkeep;
@@ -40,6 +41,10 @@ pub struct Node {
     /// Epoch of the View that the managers' addresses are from.
     epoch: Epoch,
     managers: Vec<(ManagerNumber, String)>,
+    /// Fences were raised since the last flush.
+    fences_moved: bool,
+    /// The boot was declared lost since.
+    lost_moved: bool,
     effects: Vec<NodeEffect>,
 }
 
@@ -106,6 +111,8 @@ impl Node {
             takes_none: None,
             epoch: Epoch(0),
             managers: Vec::new(),
+            fences_moved: false,
+            lost_moved: false,
             effects: Vec::new(),
         }
     }
@@ -134,7 +141,13 @@ impl Node {
 
     /// Gives everything that is to be done since the last call, in order.
     pub fn flush(&mut self) -> Vec<NodeEffect> {
-        std::mem::take(&mut self.effects)
+        let entries = self.journal();
+        let mut effects = Vec::with_capacity(self.effects.len() + 1);
+        if !entries.is_empty() {
+            effects.push(NodeEffect::Journal { entries });
+        }
+        effects.append(&mut self.effects);
+        effects
     }
 
     /// When the next [`NodeInput::Tick`] is due, on the monotonic clock.

@@ -3,7 +3,7 @@
 use super::Node;
 use super::calls::Attempt;
 use crate::io::NodeInput;
-use crate::live::{Live, Stage, StopCause, Wants};
+use crate::live::{HeldState, Live, Stage, StopCause, Wants};
 use rota_model::node_msg::{Blame, DeadToken, ReportEvent};
 use rota_model::{Exit, Reason, SessionKey, Token};
 use std::collections::VecDeque;
@@ -25,8 +25,8 @@ impl Node {
             NodeInput::Stopped { key, token, exit, detail } => {
                 self.on_stopped(now, &key, token, exit, &detail);
             }
-            NodeInput::MachineState { key, token, state, change } => {
-                self.on_machine_state(&key, token, state, change);
+            NodeInput::MachineState { key, token, state, change, told } => {
+                self.on_machine_state(&key, token, HeldState { state, change, told });
             }
             NodeInput::Registered { .. }
             | NodeInput::Call { .. }
@@ -117,16 +117,17 @@ impl Node {
         self.finish(now, &Attempt { key, slot, token }, why);
     }
 
-    fn on_machine_state(&mut self, key: &SessionKey, token: Token, state: String, change: u64) {
+    fn on_machine_state(&mut self, key: &SessionKey, token: Token, now: HeldState) {
         let is_news = self.live.change(key, token, |live| {
-            let is_later = live.machine.as_ref().is_none_or(|(_, it)| *it < change);
+            let is_later = live.machine.as_ref().is_none_or(|it| it.change < now.change);
             let wanted = live.destroyed_by.is_none() && is_later;
             if wanted {
-                live.machine = Some((state.clone(), change));
+                live.machine = Some(now.clone());
             }
             wanted
         });
-        if is_news == Some(true) {
+        if is_news == Some(true) && now.told {
+            let HeldState { state, change, .. } = now;
             self.outbox.push(key, token, ReportEvent::MachineState { state, change });
         }
     }

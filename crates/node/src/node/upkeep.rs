@@ -47,8 +47,10 @@ impl Node {
         let is_first = self.fences.is_none();
         let fences = self.fences.get_or_insert_with(|| SlotRuns::new(registered.m));
         for (range, pe) in &registered.fences {
-            fences.raise(*range, *pe);
+            self.fences_moved |= fences.raise(*range, *pe);
         }
+        // One that goes on from a journal knows nobody yet.
+        let knew_nobody = self.managers.is_empty();
         self.learn_managers(registered.epoch, registered.managers);
         self.lease.register(now, registered.m);
         if is_first {
@@ -59,6 +61,9 @@ impl Node {
                 .map(|(range, pe)| Grant { range: *range, pe: *pe })
                 .collect();
             self.grant(now, sent_ms, &grants);
+            self.fences_moved = true;
+        }
+        if is_first || knew_nobody {
             self.lease.renew_at_once(now);
         }
     }
@@ -85,6 +90,7 @@ impl Node {
             }
             Renewed::NotServing => self.lease.retry_soon(now, sent_ms, &self.config.timing),
             Renewed::Lost => {
+                self.lost_moved |= !self.lease.is_lost();
                 self.lease.lose();
                 self.stop_all(now, StopHow::Kill, StopCause::LeaseOver);
             }

@@ -1,6 +1,7 @@
 //! A node's rules, one test each, and properties of random histories.
 
 mod calls;
+mod journal;
 mod lease;
 mod outbox;
 mod properties;

@@ -6,7 +6,13 @@ use rota_node::{NodeEffect, NodeInput, ReportId};
 
 fn machine_state(world: &mut World, id: &str, change: u64) -> Vec<NodeEffect> {
     let state = format!("s{change}");
-    world.give(NodeInput::MachineState { key: key(id), token: token(1, 1), state, change })
+    world.give(NodeInput::MachineState {
+        key: key(id),
+        token: token(1, 1),
+        state,
+        change,
+        told: true,
+    })
 }
 
 fn acked(world: &mut World, id: ReportId) -> Vec<NodeEffect> {

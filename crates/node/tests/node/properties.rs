@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 use rota_model::node_msg::{NodeAnswer, Renewed, ReportEvent, ToNode};
 use rota_model::{BootId, Epoch, Exit, Reason, SessionKey, Token};
-use rota_node::{LeaseState, NodeEffect, NodeInput, ReportId, StopHow};
+use rota_node::{EntryKind, LeaseState, NodeEffect, NodeInput, ReportId, StopHow};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One step of a history. Small numbers, so that things collide.
@@ -24,6 +24,7 @@ enum Step {
     Ack { pick: usize },
     Leave,
     Lost,
+    Resume,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -43,6 +44,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => any::<usize>().prop_map(|pick| Step::Ack { pick }),
         1 => Just(Step::Leave),
         1 => Just(Step::Lost),
+        2 => Just(Step::Resume),
     ]
 }
 
@@ -131,7 +133,12 @@ impl Witness {
                     self.booted_anew = true;
                 }
                 NodeEffect::Left => assert!(self.running.is_empty()),
-                NodeEffect::Renew { .. } | NodeEffect::Lease { .. } => {}
+                NodeEffect::Adopt { key, token, .. } => {
+                    assert_eq!(self.running.get(key), Some(token), "adopts what runs");
+                }
+                NodeEffect::Journal { .. }
+                | NodeEffect::Renew { .. }
+                | NodeEffect::Lease { .. } => {}
             }
         }
         let load = world.node.load();
@@ -277,7 +284,11 @@ fn carry_out(world: &mut World, witness: &mut Witness, step: Step) {
             let Some((key, token)) = nth(&witness.running, pick) else { return };
             witness.changes += 1;
             let change = witness.changes;
-            give(world, witness, NodeInput::MachineState { key, token, state: "s".into(), change });
+            give(
+                world,
+                witness,
+                NodeInput::MachineState { key, token, state: "s".into(), change, told: true },
+            );
         }
         Step::Pass { ms, renewed } => {
             let effects = world.pass(ms, renewed);
@@ -294,6 +305,26 @@ fn carry_out(world: &mut World, witness: &mut Witness, step: Step) {
             let (boot, sent_mono_ms, renewed) = (BOOT, world.now, Renewed::Lost);
             give(world, witness, NodeInput::Renewed { boot, sent_mono_ms, renewed });
         }
+        // A planted bug puts the node back, and its journal tells of it all the same.
+        Step::Resume if witness.bug == Bug::None && !witness.booted_anew => {
+            let kept = |node: &rota_node::Node| -> Vec<String> {
+                // Of states that wait to be told only the newest stays.
+                let kept = node.remembered().into_iter().filter(|it| it.kind() != EntryKind::News);
+                let mut kept: Vec<String> = kept.map(|it| format!("{it:?}")).collect();
+                kept.sort();
+                kept
+            };
+            let (before, news) = (kept(&world.node), world.node.outbox_sessions());
+            let Ok(effects) = world.resume() else {
+                return assert_eq!(world.node.lease(), LeaseState::Lost);
+            };
+            assert_eq!(before, kept(&world.node), "the next agent knows what this one knew");
+            assert_eq!(world.node.outbox_sessions(), news);
+            witness.stopping.clear();
+            witness.in_flight.clear();
+            witness.on_effects(world, &effects);
+        }
+        Step::Resume => {}
     }
 }
 

@@ -6,7 +6,8 @@ use rota_model::node_msg::{
 };
 use rota_model::*;
 use rota_node::{
-    Node, NodeBounds, NodeConfig, NodeEffect, NodeInput, NodeTiming, ReportId, StopHow,
+    Entry, Node, NodeBounds, NodeConfig, NodeEffect, NodeInput, NodeTiming, NotResumed, ReportId,
+    StopHow,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,6 +21,8 @@ pub struct World {
     pub calls: u64,
     /// T that renewals tell.
     pub load_limit: ToldLimit,
+    /// What the node wrote down so far.
+    pub journal: Vec<Entry>,
 }
 
 pub fn key(id: &str) -> SessionKey {
@@ -89,12 +92,38 @@ impl World {
 
     pub fn unregistered(config: NodeConfig) -> Self {
         assert_eq!(config.mistakes(), vec![]);
-        Self { node: Node::new(config), now: 1_000, calls: 0, load_limit: ToldLimit::Nothing }
+        let node = Node::new(config);
+        let journal = node.remembered();
+        Self { node, now: 1_000, calls: 0, load_limit: ToldLimit::Nothing, journal }
     }
 
     pub fn give(&mut self, input: NodeInput) -> Vec<NodeEffect> {
         self.node.handle(self.now, input);
-        self.node.flush()
+        self.flush()
+    }
+
+    /// What is to be done once that is written down which comes first.
+    fn flush(&mut self) -> Vec<NodeEffect> {
+        let mut effects = self.node.flush();
+        if let Some(NodeEffect::Journal { entries }) = effects.first_mut() {
+            self.journal.append(entries);
+            effects.remove(0);
+        }
+        let journals = effects.iter().filter(|it| matches!(it, NodeEffect::Journal { .. }));
+        assert_eq!(journals.count(), 0, "it is written down before anything else is done");
+        effects
+    }
+
+    /// The node that the next agent would be.
+    pub fn next_agent(&self) -> Result<Node, NotResumed> {
+        let leases = self.node.lease_deadlines();
+        Node::resumed(self.node.config().clone(), self.journal.clone(), &leases)
+    }
+
+    /// Its agent dies, and the next one goes on.
+    pub fn resume(&mut self) -> Result<Vec<NodeEffect>, NotResumed> {
+        self.node = self.next_agent()?;
+        Ok(self.flush())
     }
 
     /// Time passes, with a tick whenever the node wants one. Renewals are granted if `renewed`.

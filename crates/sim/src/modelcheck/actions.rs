@@ -89,6 +89,10 @@ impl Room {
             if state.left.losses > 0 && !is_orphan {
                 list.push(Action::Lose(*number));
             }
+            let calls = matches!(message, Flying::ToNode { .. });
+            if state.left.resumes > 0 && calls && self.may_resume(state, message) {
+                list.push(Action::ArriveTorn(*number));
+            }
             let once = state.left.copies == self.bounds.left.copies;
             if state.left.refusals > 0 && once && matches!(message, Flying::ToNode { .. }) {
                 list.push(Action::Refuse(*number));
@@ -172,6 +176,9 @@ impl Room {
             let host = self.node(state, at);
             if left.boots > 0 && host.agent.is_registered() {
                 list.push(Action::Boot(at));
+            }
+            if left.resumes > 0 && host.agent.is_registered() {
+                list.push(Action::Resume(at));
             }
             let leased = self.bounds.times == Times::Lease;
             if left.early > 0 && leased && host.clock_ms == self.clock_ms(state) {
@@ -286,6 +293,8 @@ impl Room {
             | Action::Cancel(_)
             | Action::Drain(..)
             | Action::Boot(_)
+            | Action::Resume(_)
+            | Action::ArriveTorn(_)
             | Action::End(..)
             | Action::Silence(_)
             | Action::Heard(_)
@@ -333,6 +342,20 @@ impl Room {
                 state.left.boots -= 1;
                 self.may_end(state);
                 self.work(state, Work::Node(at, Told::Boot, false))
+            }
+            Action::Resume(at) => {
+                state.left.resumes -= 1;
+                self.work(state, Work::Node(at, Told::Resume, false))
+            }
+            Action::ArriveTorn(number) => {
+                state.left.resumes -= 1;
+                state.land(number);
+                match self.receiver(state, self.flying.get(number)) {
+                    Some(Receiver::Node(at)) => {
+                        self.work(state, Work::Node(at, Told::Torn(number), false))
+                    }
+                    Some(Receiver::Manager(_)) | None => Ok(()),
+                }
             }
             Action::End(at, program) => self.end(state, at, program),
             Action::Silence(at) => {
@@ -383,6 +406,14 @@ impl Room {
             None => Told::Unreached(node, message.head().call),
         };
         self.work(state, Work::Manager(at, told))
+    }
+
+    /// Whether the agent that a message reaches has a journal to go on from.
+    fn may_resume(&self, state: &State, message: &Flying) -> bool {
+        match self.receiver(state, message) {
+            Some(Receiver::Node(at)) => self.node(state, at).agent.is_registered(),
+            Some(Receiver::Manager(_)) | None => false,
+        }
     }
 
     fn end(&mut self, state: &mut State, at: usize, program: usize) -> Verdict {

@@ -58,6 +58,8 @@ pub struct Left {
     /// The config store is away: it shows nothing, does not answer reads, and writes nothing of what is
     /// asked meanwhile. It comes back at any later time.
     pub outages: u8,
+    /// Agents of nodes that die alone, the next one going on.
+    pub resumes: u8,
 }
 
 /// One search.

@@ -9,10 +9,13 @@ use crate::mutants::Bug;
 use crate::setup::{manager_address, node_address};
 use rota_model::node_msg::{NodeAnswer, ToNode};
 use rota_model::{
-    BootId, ClassDigest, ClassName, LoadLimit, ManagerId, ManagerNumber, NodeId, NodeState, Now,
-    PoolName, SessionKey, SessionState, Stamp, Token,
+    BootId, ClassDigest, ClassName, Epoch, LoadLimit, ManagerId, ManagerNumber, NodeId, NodeState,
+    Now, PoolName, SessionKey, SessionState, SlotId, Stamp, Token,
 };
-use rota_node::{Node, NodeBounds, NodeConfig, NodeEffect, NodeInput, NodeTiming, StopHow};
+use rota_node::{
+    Entry, Node, NodeBounds, NodeConfig, NodeEffect, NodeInput, NodeTiming, ReportId, SlotLease,
+    StopHow,
+};
 use rota_protocol::{
     Disk, DiskWrite, EffectHandler, Envelope, Input, Manager, ManagerConfig, Note, Reply,
 };
@@ -367,7 +370,14 @@ pub struct NodeHost {
     pub ran: BTreeSet<(SessionKey, Token)>,
     /// Nothing reaches it, and nothing that it says is heard.
     pub silent: bool,
+    /// How many agents of this boot there were before this one.
+    pub agents_before: u64,
+    /// Fences that earlier agents of this boot raised and this one does not know.
+    pub forgotten: BTreeMap<SlotId, Epoch>,
 }
+
+/// Reports of one agent have names below this.
+const REPORTS_MAX: u64 = 1_000;
 
 impl NodeHost {
     /// A machine whose agent is to be registered.
@@ -382,6 +392,8 @@ impl NodeHost {
             lives: BTreeMap::new(),
             ran: BTreeSet::new(),
             silent: false,
+            agents_before: 0,
+            forgotten: BTreeMap::new(),
         }
     }
 
@@ -405,9 +417,74 @@ impl NodeHost {
         let config =
             NodeConfig { ended_boots: vec![ended], ..node_config(bounds, self.index, self.boot) };
         self.agent = Node::new(config);
+        self.agents_before = 0;
+        self.forgotten.clear();
         self.programs.clear();
         self.ran.clear();
         self.register(out);
+    }
+
+    /// Its agent dies alone, and the next one goes on from the journal.
+    pub fn resume(&mut self, bounds: &Bounds, out: &mut Vec<Out>, bug: Option<Bug>) {
+        let (journal, leases) = mutant::left_behind(bug, self.clock_ms, &self.agent, bounds);
+        self.resume_from(bounds, (journal, leases), out, bug);
+    }
+
+    fn resume_from(
+        &mut self,
+        bounds: &Bounds,
+        (journal, leases): (Vec<Entry>, Vec<SlotLease>),
+        out: &mut Vec<Out>,
+        bug: Option<Bug>,
+    ) {
+        if bug == Some(Bug::AdoptedAnew) {
+            let programs = std::mem::take(&mut self.programs);
+            self.boot_anew(bounds, out);
+            self.programs = programs;
+            return;
+        }
+        let config = node_config(bounds, self.index, self.boot);
+        match Node::resumed(config, journal, &leases) {
+            Ok(agent) => {
+                let raised =
+                    (0..bounds.slots()).map(|it| (SlotId(it), self.agent.fence(SlotId(it))));
+                self.forgotten = raised.filter(|(slot, pe)| agent.fence(*slot) < *pe).collect();
+                self.agent = agent;
+                self.agents_before += 1;
+                self.register(out);
+                self.give(bounds, NodeInput::Tick, out, bug);
+            }
+            Err(_) => self.boot_anew(bounds, out),
+        }
+    }
+
+    /// Its agent takes a call, writes down what follows from it, and dies before it does any of that.
+    pub fn call_and_die(
+        &mut self,
+        bounds: &Bounds,
+        stream: u64,
+        message: &ToNode,
+        out: &mut Vec<Out>,
+        bug: Option<Bug>,
+    ) {
+        if bug == Some(Bug::JournalLate) {
+            let before = mutant::left_behind(bug, self.clock_ms, &self.agent, bounds);
+            self.call(bounds, stream, message, out, bug);
+            return self.resume_from(bounds, before, out, bug);
+        }
+        if let ToNode::Create { token, life, .. } = message {
+            self.lives.insert(*token, *life);
+        }
+        let message = message.clone();
+        self.agent.handle(self.clock_ms, NodeInput::Call { stream, message });
+        drop(self.agent.flush());
+        self.resume(bounds, out, bug);
+    }
+
+    /// What this agent calls a report, if it sent it.
+    pub fn own_report(&self, name: ReportId) -> Option<ReportId> {
+        let is_own = name.0 / REPORTS_MAX == self.agents_before;
+        is_own.then_some(ReportId(name.0 % REPORTS_MAX))
     }
 
     /// Gives its agent a call as it was sent, and as a planted bug makes it: I7 asks whether the one
@@ -425,7 +502,8 @@ impl NodeHost {
             ToNode::Create { slot, .. } | ToNode::Destroy { slot, .. } => *slot,
             ToNode::Scan { head, .. } | ToNode::Meet { head, .. } => head.range.last,
         };
-        let late = head.pe < self.agent.fence(slot);
+        let forgotten = self.forgotten.get(&slot).copied().unwrap_or_default();
+        let late = head.pe < self.agent.fence(slot).max(forgotten);
         let message = mutant::call(bug, bounds, self, sent.clone());
         let other = head.boot != self.boot;
         self.give(bounds, NodeInput::Call { stream, message }, out, bug);
@@ -520,7 +598,17 @@ impl NodeHost {
                     });
                 }
             }
+            NodeEffect::Adopt { key, token, .. } => {
+                let runs = self.programs.contains_key(&(key.clone(), token));
+                let address = format!("node-{}/{token}", self.index);
+                let detail = String::new();
+                inputs.push_back(match runs {
+                    true => NodeInput::Started { key, token, address, ready: true, remark: detail },
+                    false => NodeInput::StartFailed { key, token, detail },
+                });
+            }
             NodeEffect::Report { id, item, .. } => {
+                let id = ReportId(self.agents_before * REPORTS_MAX + id.0);
                 out.push(Out::ToAny(ToAny::Report(id, Box::new(item))));
             }
             NodeEffect::Renew { sent_mono_ms, renew, managers } => {
@@ -528,7 +616,7 @@ impl NodeHost {
                     out.push(Out::ToAny(ToAny::Renew(number, sent_mono_ms, renew.clone())));
                 }
             }
-            NodeEffect::Lease { .. } | NodeEffect::Left => {}
+            NodeEffect::Journal { .. } | NodeEffect::Lease { .. } | NodeEffect::Left => {}
             NodeEffect::BootAnew => self.boot_anew(bounds, out),
         }
     }

@@ -28,6 +28,12 @@
 //! | what ran on a boot that was shut out is over when its owner's own grant is | `grant_unwaited` | search |
 //! | a new owner counts the full time from its own beginning | `new_owner_unwaited` | search |
 //! | a grant extends the slots of its owner alone | `grant_for_all` | search |
+//! | an agent writes down what it decides before it does it | `journal_late` | search |
+//! | the next agent goes on with the same boot | `adopted_anew` | search |
+//! | the next agent knows the dead tokens | `dead_forgotten` | search |
+//! | the next agent knows the fences | `fences_forgotten` | search |
+//! | the next agent goes by the lease that keepers have | `lease_by_itself` | search |
+//! | the next agent tells what nobody has acknowledged | `news_forgotten` | seed |
 //! | I8: a new owner serves when all copies have answered its Sync | `served_unsynced` | search |
 //! | what a Sync brought is committed when its owner says so | `sync_settled` | seed |
 //! | I9: a manager speaks when the config store has its run | `claimed_early` | search |
@@ -45,6 +51,7 @@ use super::hosts::{ManagerHost, NodeHost};
 use super::room::Room;
 use super::state::State;
 use crate::mutants::acks::{ack_below, count_late};
+use crate::mutants::agents::{spoil_journal, spoil_leases};
 use crate::mutants::contents::{forget_requests, is_from_before, keep_lost};
 use crate::mutants::joins::{shed_early, spoil_split};
 use crate::mutants::leaves::hand_to_stranger;
@@ -56,7 +63,7 @@ use crate::mutants::syncs::{answered_sync, hide_tail, settle_sync};
 use crate::mutants::{Bug, head_mut, is_redrive, raise_epoch};
 use rota_model::ManagerNumber;
 use rota_model::node_msg::{FromNode, NodeAnswer, Registered, Renewed, ToNode};
-use rota_node::Node;
+use rota_node::{Entry, Node, SlotLease};
 use rota_protocol::{DiskWrite, Envelope, Input, Manager, Message};
 use rota_ring::{Change, ConfigState, View};
 use std::sync::Arc;
@@ -64,6 +71,19 @@ use std::sync::Arc;
 /// A node's agent before a call, if it is to be put back.
 pub fn kept_agent(bug: Option<Bug>, agent: &Node) -> Option<Node> {
     (bug == Some(Bug::FullForgotten)).then(|| agent.clone())
+}
+
+/// What a node's agent leaves behind when it dies: its journal, and the lease as keepers have it.
+pub fn left_behind(
+    bug: Option<Bug>,
+    now_ms: u64,
+    agent: &Node,
+    bounds: &Bounds,
+) -> (Vec<Entry>, Vec<SlotLease>) {
+    let timing = bounds.timing();
+    let times = (timing.lease_term_ms, timing.lease_kill_ms);
+    let journal = spoil_journal(bug, (agent.config(), bounds.slots()), agent.remembered());
+    (journal, spoil_leases(bug, (now_ms, times), agent.lease_deadlines()))
 }
 
 /// Whether a node answered Full.

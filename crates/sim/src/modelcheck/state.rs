@@ -73,6 +73,10 @@ pub enum Action {
     Drain(usize, usize),
     /// A node dies with what it runs, and boots anew.
     Boot(usize),
+    /// A node's agent dies alone, and the next one goes on.
+    Resume(usize),
+    /// A call arrives at a node, whose agent dies when it has written down what follows.
+    ArriveTorn(u32),
     /// A program ends by itself.
     End(usize, usize),
     /// A node is cut off; its programs run on.

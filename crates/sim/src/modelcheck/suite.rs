@@ -37,6 +37,7 @@ const NOTHING: Left = Left {
     silences: 0,
     returns: 0,
     outages: 0,
+    resumes: 0,
 };
 
 const THREE: Bounds = Bounds {
@@ -177,6 +178,11 @@ fn found_within(bug: Bug) -> Option<(Bounds, Left)> {
         Bug::GrantUnwaited => of(JUDGE_DEAF, Left { ticks: 1, ..n }),
         Bug::NewOwnerUnwaited => of(JUDGE_DEAF, Left { ticks: 1, suspicions: 1, ..n }),
         Bug::GrantForAll => of(OWNER_DEAF, Left { ticks: 7, ..n }),
+        Bug::JournalLate
+        | Bug::AdoptedAnew
+        | Bug::DeadForgotten
+        | Bug::FencesForgotten
+        | Bug::LeaseByItself => Some(of_agents(bug)),
         Bug::LeaseIgnored => of(LEASE, Left { silences: 1, ticks: 9, ..n }),
         Bug::SplitUnfenced | Bug::EarlyHandOver | Bug::EmptyArc | Bug::FormerKept => {
             of(JOIN, Left { joins: 1, ticks: 6, ..n })
@@ -213,6 +219,7 @@ fn found_within(bug: Bug) -> Option<(Bounds, Left)> {
         | Bug::MemoryForgotten
         | Bug::WriteForgotten
         | Bug::BodyBoasted
+        | Bug::NewsForgotten
         | Bug::LateChunk
         | Bug::JudgeNotAnew
         | Bug::BootUnproven
@@ -228,6 +235,21 @@ fn found_within(bug: Bug) -> Option<(Bounds, Left)> {
         | Bug::OneMayReturn
         | Bug::OtherRingFollowed
         | Bug::OldStoreFollowed => None,
+    }
+}
+
+/// Rules of agents that die alone.
+fn of_agents(bug: Bug) -> (Bounds, Left) {
+    let n = Left { resumes: 1, ..NOTHING };
+    match bug {
+        Bug::JournalLate => (TWO, Left { opens: 1, losses: 1, ticks: 1, ..n }),
+        Bug::AdoptedAnew => (Bounds { opened: 1, doors: &[10], ..THREE }, Left { opens: 1, ..n }),
+        Bug::FencesForgotten => {
+            let left = Left { closes: 1, suspicions: 1, copies: 1, ticks: 1, ..n };
+            (Bounds { opened: 1, ..TWO }, left)
+        }
+        Bug::LeaseByItself => (LEASE, Left { silences: 1, ticks: 6, resumes: 4, ..NOTHING }),
+        _ => (TWO, Left { opens: 1, closes: 1, copies: 1, ..n }),
     }
 }
 

@@ -52,6 +52,10 @@ pub fn of(room: &Room, state: &State, action: Action) -> String {
         Action::Drain(at, node) => {
             format!("an operator tells {}: node {node} is drained", manager(at))
         }
+        Action::Resume(at) => format!("the agent of node {at} dies, and the next one goes on"),
+        Action::ArriveTorn(number) => {
+            format!("{}; its agent dies when that is written down", message(number))
+        }
         Action::Boot(at) => format!("node {at} dies with what it runs, and boots anew"),
         Action::End(at, _) => format!("a program on node {at} ends by itself"),
         Action::Silence(at) => format!("node {at} is cut off"),

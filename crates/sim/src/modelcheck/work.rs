@@ -50,6 +50,10 @@ pub enum Told {
     Drain(usize),
     /// Node: it dies, and boots anew.
     Boot,
+    /// Node: its agent dies alone, and the next one goes on.
+    Resume,
+    /// Node: the same when it has written down what follows from that call.
+    Torn(u32),
     /// Node: a program ends by itself.
     End(SessionKey, Token),
     /// Node: it is cut off; or is not any more.
@@ -234,7 +238,7 @@ impl Room {
                 let order = NodeOrder::Drain(DrainTime::AsBefore);
                 Input::NodeOrder { call: 1, node: node_id(*node), order }
             }
-            Told::Boot | Told::End(..) | Told::Silence(_) => return,
+            Told::Boot | Told::Resume | Told::Torn(_) | Told::End(..) | Told::Silence(_) => return,
         };
         host.hears = hears;
         host.give(bounds, input, out, bug);
@@ -257,7 +261,10 @@ impl Room {
                     sent_mono_ms: *sent_mono_ms,
                     renewed: mutant::renewed(bug, bounds, renewed.clone()),
                 },
-                Flying::ReportAcked { id, .. } => NodeInput::ReportsAcked { ids: vec![*id] },
+                Flying::ReportAcked { id, .. } => match host.own_report(*id) {
+                    Some(id) => NodeInput::ReportsAcked { ids: vec![id] },
+                    None => return,
+                },
                 Flying::Registered { result: Err(_), .. }
                 | Flying::Peer(_)
                 | Flying::Outcome { .. }
@@ -274,6 +281,13 @@ impl Room {
             }
             Told::Start => return host.register(out),
             Told::Boot => return host.boot_anew(bounds, out),
+            Told::Resume => return host.resume(bounds, out, bug),
+            Told::Torn(message) => {
+                if let Flying::ToNode { from, message, .. } = self.flying.get(*message) {
+                    host.call_and_die(bounds, stream_of(*from), message, out, bug);
+                }
+                return;
+            }
             Told::Silence(silent) => {
                 host.silent = *silent;
                 return;

@@ -3,6 +3,7 @@
 //! caught by some seed, else the net has a hole.
 
 pub(crate) mod acks;
+pub(crate) mod agents;
 pub(crate) mod contents;
 pub(crate) mod joins;
 pub(crate) mod leaves;
@@ -97,6 +98,18 @@ bugs!(
     NewOwnerUnwaited = "new_owner_unwaited",
     /// A node takes what one owner grants for a lease of all its slots.
     GrantForAll = "grant_for_all",
+    /// An agent writes down what it decided after it has done it.
+    JournalLate = "journal_late",
+    /// The next agent of a machine's run begins a new boot, and goes on with what runs.
+    AdoptedAnew = "adopted_anew",
+    /// The next agent does not know which tokens are dead.
+    DeadForgotten = "dead_forgotten",
+    /// The next agent obeys whatever epoch comes first.
+    FencesForgotten = "fences_forgotten",
+    /// The next agent takes its start for a grant.
+    LeaseByItself = "lease_by_itself",
+    /// The next agent does not know what nobody has acknowledged.
+    NewsForgotten = "news_forgotten",
     /// A copy acknowledges before its disk has it.
     AckBeforeDisk = "ack_before_disk",
     /// An owner takes a destroy for done that never reached the node.
@@ -200,7 +213,14 @@ bugs!(
 impl Bug {
     /// Whether only a search plants it: seeds hardly ever come where it matters.
     pub fn is_for_searches(self) -> bool {
-        matches!(self, Bug::AddedUnasked | Bug::LoneUnread | Bug::FullAssumed)
+        matches!(
+            self,
+            Bug::AddedUnasked
+                | Bug::LoneUnread
+                | Bug::FullAssumed
+                | Bug::LeaseByItself
+                | Bug::FencesForgotten
+        )
     }
 
     /// Whether a broken rule proves that this bug was noticed.
@@ -525,6 +545,8 @@ impl World {
         let full = effects.iter().any(|it| match it {
             NodeEffect::Answer { answer, .. } => answer.answer == NodeAnswer::Full,
             NodeEffect::Start { .. }
+            | NodeEffect::Journal { .. }
+            | NodeEffect::Adopt { .. }
             | NodeEffect::Stop { .. }
             | NodeEffect::Report { .. }
             | NodeEffect::Renew { .. }

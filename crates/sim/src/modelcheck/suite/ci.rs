@@ -237,6 +237,31 @@ fn ci_further() -> Vec<Bounds> {
             Bounds { opened: 1, doors: &[10], ..THREE },
             Left { opens: 1, boots: 1, ticks: 1, ..n },
         ),
+        of(
+            "n=1: open, close, repetitions, an agent dies",
+            ONE,
+            Left { opens: 1, closes: 1, resumes: 1, copies: 1, losses: 1, ticks: 1, ..n },
+        ),
+        of(
+            "n=2 r=1: open, close, an agent dies",
+            TWO,
+            Left { opens: 1, closes: 1, resumes: 1, ..n },
+        ),
+        of(
+            "n=3 r=1: open, an agent dies, suspicion, one accuser",
+            Bounds { accuser: 30, doors: &[10], ..THREE },
+            Left { opens: 1, resumes: 1, suspicions: 1, ..n },
+        ),
+        of(
+            "n=3 r=1: node cut off, agents die, lease",
+            LEASE,
+            Left { silences: 1, resumes: 2, ticks: 7, ..n },
+        ),
+        of(
+            "n=3 r=1: the owner hears nothing of a node, an agent dies, lease",
+            OWNER_DEAF,
+            Left { resumes: 1, ticks: 8, ..n },
+        ),
         of("n=3 r=1: node cut off, lease", LEASE, Left { silences: 1, ticks: 7, ..n }),
         of(
             "n=3 r=1: node cut off and reached again, lease",

@@ -1,9 +1,9 @@
 //! The larger searches: too long for every change of the code.
 
 use super::{
-    BEGINS_SHORT, COPY_MISSED, DRAIN, JOIN, JOIN_MISSED, LEASE, LEASE_AT_JUDGE, LEASE_ENDS, LEAVE,
-    LOSING, NOTHING, ONE, PURGES, THREE, THREE_TWO_JOINS, TOMBSTONE_GOES, TWO, TWO_JOINS, UNHEARD,
-    WIDE,
+    BEGINS_SHORT, COPY_MISSED, DRAIN, JOIN, JOIN_MISSED, JUDGE_DEAF, LEASE, LEASE_AT_JUDGE,
+    LEASE_ENDS, LEAVE, LOSING, NOTHING, ONE, PURGES, THREE, THREE_TWO_JOINS, TOMBSTONE_GOES, TWO,
+    TWO_JOINS, UNHEARD, WIDE,
 };
 use crate::modelcheck::bounds::{Bounds, From, Left, Times};
 
@@ -31,6 +31,7 @@ pub fn nightly() -> Vec<Bounds> {
         joins(),
         leaves_and_drains(),
         leases(),
+        agents(),
         reads(),
         disks(),
         outages(),
@@ -367,6 +368,23 @@ fn disks() -> Vec<Bounds> {
             "n=3 r=1: 2 ids in 2 partitions, open, crash with disk, no clocks",
             &Bounds { opened: 1, ..APART },
             Left { opens: 1, crashes: 1, wipes: 1, starts: 1, ..n },
+        ),
+    ]
+}
+
+/// Agents of nodes die alone, and the next ones go on.
+fn agents() -> Vec<Bounds> {
+    let n = Left { resumes: 1, ..NOTHING };
+    vec![
+        of(
+            "n=2 r=1: open, close, repetition, an agent dies",
+            &TWO,
+            Left { opens: 1, closes: 1, copies: 1, ..n },
+        ),
+        of(
+            "n=3 r=1: the judge hears nothing of a node, an agent dies, lease",
+            &JUDGE_DEAF,
+            Left { ticks: 1, ..n },
         ),
     ]
 }

@@ -1,0 +1,176 @@
+//! Agents that die alone: their programs run on under the keepers, and the next agent goes on with the boot.
+
+use crate::counters::Fault;
+use crate::mutants::Bug;
+use crate::mutants::agents::{spoil_journal, spoil_leases};
+use crate::network::Place;
+use crate::node_host::NodeHost;
+use crate::world::{Event, World};
+use rota_model::{SessionKey, Token};
+use rota_node::{Node, NodeConfig, NodeEffect, NodeInput, ReportId};
+
+/// A journal with so many entries begins anew.
+const ENTRIES_MAX: usize = 200;
+
+/// Reports of one agent have names below this.
+const REPORTS_MAX: u64 = 1 << 32;
+
+impl NodeHost {
+    /// A report's name on its way: an answer reaches only the agent that sent it.
+    pub fn name_of_report(&self, id: ReportId) -> ReportId {
+        ReportId(self.agents_before * REPORTS_MAX + id.0)
+    }
+
+    /// What this agent calls the report of that name, if it sent it.
+    pub fn own_report(&self, name: ReportId) -> Option<ReportId> {
+        let is_own = name.0 / REPORTS_MAX == self.agents_before;
+        is_own.then_some(ReportId(name.0 % REPORTS_MAX))
+    }
+}
+
+impl World {
+    /// Writes down what an agent decided. True when the agent dies with what is left of the effects done: nothing
+    /// of what follows.
+    pub fn write_journal(&mut self, index: usize, effects: &mut Vec<NodeEffect>) -> bool {
+        let late = self.bug() == Some(Bug::JournalLate);
+        let Some(NodeEffect::Journal { entries }) = effects.first() else { return false };
+        let entries = entries.clone();
+        let Some(host) = self.nodes.get_mut(index) else { return false };
+        let dies = std::mem::take(&mut host.dies_next);
+        if dies && late {
+            self.counters.fault(Fault::AgentTorn);
+            return true;
+        }
+        host.journal.extend(entries);
+        if host.journal.len() > ENTRIES_MAX
+            && let Some(agent) = &host.agent
+        {
+            host.journal = agent.remembered();
+        }
+        if dies {
+            effects.clear();
+            self.counters.fault(Fault::AgentTorn);
+        }
+        dies
+    }
+
+    /// An agent dies now, or with the next thing that it writes down; another one comes.
+    pub fn restart_agent(&mut self, fault: Fault) {
+        let index = self.rng.index(self.nodes.len());
+        let torn = self.rng.permille(500);
+        let host = self.nodes.get_mut(index);
+        let Some(host) = host.filter(|it| it.agent.as_ref().is_some_and(Node::is_registered))
+        else {
+            return;
+        };
+        host.dies_next = torn;
+        self.took_effect(fault);
+        if !torn {
+            self.kill_agent(index);
+        }
+    }
+
+    /// An agent dies alone. The next one comes, mostly while the lease lasts.
+    pub fn kill_agent(&mut self, index: usize) {
+        let now_us = self.now_us();
+        let lost_us = self.setup.timing.node_lost_ms * 1000;
+        let away_us = match self.rng.permille(800) {
+            true => self.rng.skewed(1_000, lost_us / 3),
+            false => self.rng.within(1_000, lost_us * 2),
+        };
+        let Some(host) = self.nodes.get_mut(index) else { return };
+        if host.agent.take().is_none() {
+            return;
+        }
+        host.tick_at_us = None;
+        host.paused_until_us = 0;
+        host.streams.clear();
+        let run = host.run;
+        self.trace.mark((now_us, "agent dies", index));
+        self.trace.line(now_us, Place::Node(index), || "its agent dies alone".into());
+        self.queue.after(away_us, Event::ResumeAgent(index, run));
+    }
+
+    /// The next agent of a boot goes on from the journal; if it cannot, it ends everything and boots anew.
+    pub fn resume_agent(&mut self, index: usize, run: u64) {
+        let now_us = self.now_us();
+        let Some(host) = self.nodes.get_mut(index) else { return };
+        if host.run != run || host.agent.is_some() || host.journal.is_empty() {
+            return;
+        }
+        let ended = host.journal[0].boot().map(|it| it.1.to_vec()).unwrap_or_default();
+        let (id, boot) = (host.id.clone(), host.boot);
+        let config = NodeConfig { ended_boots: ended, ..self.setup.node_config(&id, boot) };
+        if self.bug() == Some(Bug::AdoptedAnew) {
+            let programs = std::mem::take(&mut self.nodes[index].programs);
+            self.boot_node(index);
+            self.nodes[index].programs = programs;
+            return;
+        }
+        let timing = &self.setup.timing;
+        let times = (timing.lease_term_ms, timing.lease_kill_ms);
+        let host = &self.nodes[index];
+        let journal = spoil_journal(self.bug(), (&config, self.setup.m), host.journal.clone());
+        let lease = spoil_leases(self.bug(), (host.mono_ms(now_us), times), host.lease.clone());
+        let host = &mut self.nodes[index];
+        let left = host.leaving != crate::node_host::Leaving::No;
+        match Node::resumed(config, journal, &lease) {
+            Ok(agent) if !left => {
+                host.agents_before += 1;
+                host.agent = Some(agent);
+                self.trace.mark((now_us, "resume", index));
+                self.trace.line(now_us, Place::Node(index), || "its next agent goes on".into());
+                self.queue.after(1_000, Event::RegisterNode(index, run));
+                self.connect_node(index);
+                self.flush_node(index, None);
+            }
+            // One that was leaving has lost what it was told of that.
+            Ok(_) | Err(_) => {
+                self.kill_node(index);
+                self.boot_node(index);
+            }
+        }
+    }
+
+    /// A keeper tells the agent; without one it notes an end, for the next one.
+    pub fn tell_agent(&mut self, index: usize, run: u64, input: NodeInput) {
+        let host = self.nodes.get_mut(index);
+        let Some(host) = host.filter(|it| it.run == run && it.agent.is_none()) else {
+            return self.tell_node(index, run, input);
+        };
+        if let NodeInput::StartFailed { key, token, .. }
+        | NodeInput::Ended { key, token, .. }
+        | NodeInput::Stopped { key, token, .. } = &input
+        {
+            host.untold.insert((key.clone(), *token), input);
+            self.counters.fault(Fault::EndUntold);
+        }
+    }
+
+    /// What became of a program while there was no agent, or what it is doing.
+    pub fn adopt_program(&mut self, index: usize, run: u64, key: SessionKey, token: Token) {
+        let name = (key.clone(), token);
+        let Some(host) = self.nodes.get_mut(index).filter(|it| it.run == run) else { return };
+        let address = format!("{}/{token}", host.id);
+        let known = host.programs.get(&name).map(|it| (it.instance.is_some(), it.ready));
+        let input = match (host.untold.remove(&name), known) {
+            (Some(end), _) => end,
+            (None, Some((true, ready))) => {
+                let address = address.clone();
+                NodeInput::Started { key, token, address, ready, remark: String::new() }
+            }
+            // Its keeper begins it yet.
+            (None, Some((false, _))) => return,
+            (None, None) => {
+                let detail = "its agent died before it began".into();
+                NodeInput::StartFailed { key, token, detail }
+            }
+        };
+        self.queue.after(1_000, Event::TellNode(index, run, Box::new(input)));
+        if known == Some((true, true)) {
+            let (key, token) = name;
+            let input = NodeInput::Ready { key, token, address };
+            self.queue.after(1_500, Event::TellNode(index, run, Box::new(input)));
+        }
+    }
+}
