@@ -175,12 +175,13 @@ impl World {
     pub fn kill_node(&mut self, index: usize) {
         let now_us = self.now_us();
         let Some(host) = self.nodes.get_mut(index) else { return };
+        // Nobody goes on from it.
+        host.journal.clear();
         if host.agent.take().is_none() && host.programs.is_empty() {
             return;
         }
         host.tick_at_us = None;
         host.streams.clear();
-        host.journal.clear();
         self.end_programs(index);
         self.trace.mark((now_us, "kill", index));
         self.trace.line(now_us, Place::Node(index), || "dies with all its programs".into());
