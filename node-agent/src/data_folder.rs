@@ -7,8 +7,9 @@
 //! DIR/place        tells this folder from its copies, by when it was made
 //! DIR/lease        the node's lease, read by its keepers and its guardian
 //! DIR/guardian.log what the guardian logs
+//! DIR/guardian.pid which process is the guardian
 //! DIR/sessions/    NAMESPACE/ID/LIFE: one folder per program session: output, log of the keeper, working folder,
-//!                  pid file
+//!                  pid file, and what a later agent goes on by: terms, news, the keeper's socket
 //! ```
 
 use anyhow::{Context, bail};

@@ -1,13 +1,16 @@
-//! What an earlier run of the same data folder left running here, ended before a new boot registers. What
-//! runs under another kernel or in another pid namespace is out of reach: [`crate::boots`] counts with that.
+//! What an earlier run of the same data folder left running here, ended before a new boot registers; but for those
+//! sessions with which this agent goes on. What runs under another kernel or in another pid namespace is out of reach:
+//! [`crate::boots`] counts with that.
 
 use crate::keeper::order::{PIDS_FILE, Pids};
+use crate::runtime::FOLDER_VARIABLE;
 use crate::session_folders;
 use anyhow::{Context, bail};
 use rota_daemon::processes::{self, Process, Stat};
 use rustix::process::Signal;
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -24,6 +27,9 @@ const GRACE: Duration = Duration::from_secs(2);
 /// After this long with KILL the kernel does not end them (a broken disk, a debugger).
 const GIVE_UP: Duration = Duration::from_secs(30);
 
+/// The first argument of a guardian.
+const GUARDIAN: &str = "guardian";
+
 /// What was found and ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Ended {
@@ -31,9 +37,13 @@ pub struct Ended {
     pub sessions: usize,
 }
 
-/// Ends every keeper and program that an earlier run left, and waits until they are gone. Blocks.
-pub fn end_all(data: &Path) -> anyhow::Result<Ended> {
-    let folders = folders_of(data)?;
+/// Ends every keeper and program that an earlier run left, and waits until they are gone. Blocks. What belongs to
+/// the sessions of the folders in `spare` is left alone, and then guardians are as well: one of these leaves when
+/// that of this agent is there.
+pub fn end_all(data: &Path, spare: &BTreeSet<PathBuf>) -> anyhow::Result<Ended> {
+    let (spared, folders): (Vec<PathBuf>, Vec<PathBuf>) =
+        folders_of(data)?.into_iter().partition(|it| spare.contains(it));
+    let spared = Spared::of(spared);
     let mut left = Vec::new();
     let boot = processes::machine_boot();
     for folder in &folders {
@@ -47,7 +57,7 @@ pub fn end_all(data: &Path) -> anyhow::Result<Ended> {
     }
     let sessions = left.iter().filter(|pids| !running_of(pids, &processes::all()).is_empty());
     let ended = Ended { sessions: sessions.count() };
-    wait_until_gone(data, &left)?;
+    wait_until_gone(data, &left, &spared)?;
     for folder in &folders {
         let file = folder.join(PIDS_FILE);
         // Who is of another boot of the machine, or another pid namespace, cannot be seen from here.
@@ -66,7 +76,7 @@ pub fn folders_of(data: &Path) -> anyhow::Result<Vec<PathBuf>> {
     session_folders::all(&sessions).with_context(|| format!("cannot read {}", sessions.display()))
 }
 
-fn wait_until_gone(data: &Path, left: &[Pids]) -> anyhow::Result<()> {
+fn wait_until_gone(data: &Path, left: &[Pids], spared: &Spared) -> anyhow::Result<()> {
     let began = Instant::now();
     let mut asked = false;
     let mut pause = Duration::from_millis(5);
@@ -74,6 +84,7 @@ fn wait_until_gone(data: &Path, left: &[Pids]) -> anyhow::Result<()> {
         let all = processes::all();
         let mut running = marked(data, &all);
         left.iter().for_each(|it| running.extend(running_of(it, &all)));
+        spared.leave_out(&mut running, &all);
         if running.is_empty() {
             return Ok(());
         }
@@ -101,6 +112,40 @@ fn wait_until_gone(data: &Path, left: &[Pids]) -> anyhow::Result<()> {
         thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(100));
     }
+}
+
+/// What stays.
+struct Spared {
+    folders: Vec<PathBuf>,
+    pids: Vec<Pids>,
+}
+
+impl Spared {
+    fn of(folders: Vec<PathBuf>) -> Self {
+        let boot = processes::machine_boot();
+        let pids = folders.iter().filter_map(|it| Pids::read(it).ok().flatten());
+        let pids = pids.filter(|it| it.machine_boot == boot).collect();
+        Self { folders, pids }
+    }
+
+    /// Leaves those processes in `running` that do not stay.
+    fn leave_out(&self, running: &mut Vec<Process>, all: &[Stat]) {
+        if self.folders.is_empty() || running.is_empty() {
+            return;
+        }
+        let theirs: Vec<Process> = self.pids.iter().flat_map(|it| running_of(it, all)).collect();
+        let is_in_theirs = |pid: i32| {
+            let folder = processes::variable(pid, FOLDER_VARIABLE);
+            folder.is_some_and(|it| self.folders.iter().any(|own| own.as_os_str().as_bytes() == it))
+        };
+        running.retain(|it| !theirs.contains(it) && !is_in_theirs(it.pid) && !is_guardian(it.pid));
+    }
+}
+
+/// By its command line, which everybody may read.
+fn is_guardian(pid: i32) -> bool {
+    let line = processes::command_line(pid);
+    line.get(1).is_some_and(|it| it == GUARDIAN)
 }
 
 /// A group is signalled only while its leader is the very process that was written down, or is
@@ -139,4 +184,76 @@ fn marked(data: &Path, all: &[Stat]) -> Vec<Process> {
         .map(|it| it.process)
         .filter(|it| processes::has_variable(it.pid, DATA_VARIABLE, data))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session_folders::of_attempt;
+    use rota_model::{Namespace, SessionId, SessionKey, SlotId, Stamp};
+    use std::os::unix::process::CommandExt;
+    use std::process::{Child, Command};
+
+    /// A process that is ended with this value.
+    struct Left(Child);
+
+    impl Left {
+        /// `marks` are variables.
+        fn start(marks: &[(&str, &Path)]) -> Self {
+            let mut command = Command::new("sleep");
+            command.arg("1000").env_clear().envs(marks.iter().copied()).process_group(0);
+            Self(command.spawn().unwrap())
+        }
+
+        fn process(&self) -> Process {
+            Process::of(i32::try_from(self.0.id()).unwrap()).unwrap()
+        }
+
+        fn runs(&self) -> bool {
+            self.process().runs()
+        }
+    }
+
+    impl Drop for Left {
+        fn drop(&mut self) {
+            drop(self.0.kill());
+            drop(self.0.wait());
+        }
+    }
+
+    fn folder(data: &Path, id: &str) -> PathBuf {
+        let key = SessionKey::new(Namespace::default_space(), SessionId::parse(id).unwrap());
+        let folder = of_attempt(&data.join("sessions"), &key, Stamp::MIN, 1);
+        fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    #[test]
+    fn what_is_spared_stays_with_its_pid_file_and_all_else_ends() {
+        let data = tempfile::tempdir().unwrap();
+        let data = data.path();
+        let [one, two] = ["one", "two"].map(|id| folder(data, id));
+        // Their environments tell nothing, as those of keepers that only root may read.
+        let keeper = |folder: &Path| {
+            let keeper = Left::start(&[]);
+            let pids = Pids {
+                machine_boot: processes::machine_boot(),
+                keeper: keeper.process(),
+                program: None,
+                user: None,
+                slot: SlotId(1),
+            };
+            pids.write(folder).unwrap();
+            keeper
+        };
+        let (of_one, of_two) = (keeper(&one), keeper(&two));
+        let marked = Left::start(&[(DATA_VARIABLE, data), (FOLDER_VARIABLE, &one)]);
+        let ended = end_all(data, &BTreeSet::from([one.clone()])).unwrap();
+        assert_eq!(ended.sessions, 1);
+        assert!(of_one.runs() && marked.runs() && one.join(PIDS_FILE).exists());
+        assert!(!of_two.runs() && !two.join(PIDS_FILE).exists());
+        drop(marked);
+        end_all(data, &BTreeSet::new()).unwrap();
+        assert!(!of_one.runs() && !one.join(PIDS_FILE).exists());
+    }
 }

@@ -63,6 +63,7 @@ use rustix::process::{getpid, set_child_subreaper};
 use sandbox::Sandboxes;
 use serde_json::json;
 use settings::Settings;
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::sync::Arc;
 use tokio::net::TcpListener;
@@ -170,7 +171,7 @@ fn run(
     sandbox::way::open(folder.path(), best)?;
     // Programs whose keepers are killed become children of this process, so that it can end them.
     set_child_subreaper(Some(getpid())).context("cannot become a subreaper")?;
-    let ended = leftovers::end_all(folder.path())?;
+    let ended = leftovers::end_all(folder.path(), &BTreeSet::new())?;
     if ended.sessions > 0 {
         tracing::warn!(sessions = ended.sessions, "ended what an earlier run had left");
     }
@@ -183,7 +184,7 @@ fn run(
     // A session takes about five descriptors.
     let open_files = raise_open_files();
     // Before the guardian is started: in version 2, everything of the agent must be in the group below its own.
-    let limiter = Limiter::look(folder.path());
+    let limiter = Limiter::look(folder.path(), &BTreeSet::new());
     let gone = runtime.block_on(async {
         let keepers = Keepers::default();
         let lease_ms_max = settings.config.timing.lease_kill_ms;
@@ -273,6 +274,7 @@ async fn serve(
     let discovery =
         consul.map(|it| Discovery::start(it, cluster, &id, pool, places, &address)).transpose()?;
     let classes = settings.offer.classes;
+    let kept = (kept, &BTreeSet::new());
     let runtime = Runtime::new(classes, programs, kept, address.clone(), mailbox.clone());
     let agent = Agent::new(Parts {
         config: NodeConfig { boot, ended_boots, ..settings.config },

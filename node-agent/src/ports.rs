@@ -67,7 +67,8 @@ impl fmt::Display for PortRange {
 #[derive(Debug)]
 pub struct Port {
     number: u16,
-    _mark: Mark,
+    /// `None`: somebody else of this machine marked it while no agent of this node ran.
+    _mark: Option<Mark>,
 }
 
 impl Port {
@@ -96,7 +97,16 @@ impl Port {
         let Some(mark) = Mark::take(&mark_name(number))? else { return Ok(None) };
         let is_free = unless_in_use(bind_strictly(SocketAddr::new(host, number)))?.is_some()
             && unless_in_use(UdpSocket::bind((host, number)))?.is_some();
-        Ok(is_free.then_some(Self { number, _mark: mark }))
+        Ok(is_free.then_some(Self { number, _mark: Some(mark) }))
+    }
+
+    /// That of a program which runs: it has the port, and only the mark is taken again.
+    pub fn again(number: u16) -> Self {
+        let mark = Mark::take(&mark_name(number)).ok().flatten();
+        if mark.is_none() {
+            tracing::warn!(number, "the port of a program that runs has another mark");
+        }
+        Self { number, _mark: mark }
     }
 
     /// The number.
@@ -125,6 +135,12 @@ pub struct Ports {
 }
 
 impl Ports {
+    /// Those of a program which runs.
+    pub fn again(main: Option<u16>, named: &BTreeMap<String, u16>) -> Self {
+        let named = named.iter().map(|(name, number)| (name.clone(), Port::again(*number)));
+        Self { main: main.map(Port::again), named: named.collect() }
+    }
+
     /// The numbers of the further ones.
     pub fn named_numbers(&self) -> BTreeMap<String, u16> {
         self.named.iter().map(|(name, port)| (name.clone(), port.number())).collect()
@@ -157,6 +173,18 @@ mod tests {
         assert!(Mark::take(&mark_name(first)).unwrap().is_none());
         drop(ports);
         assert!(Mark::take(&mark_name(first)).unwrap().is_some());
+    }
+
+    #[test]
+    fn the_ports_of_a_program_that_runs_are_held_again_although_they_are_in_use() {
+        let program = TcpListener::bind((HERE, 0)).unwrap();
+        let number = program.local_addr().unwrap().port();
+        let named = BTreeMap::from([("admin".to_owned(), number)]);
+        let ports = Ports::again(None, &named);
+        assert_eq!(ports.named_numbers(), named);
+        assert!(Mark::take(&mark_name(number)).unwrap().is_none());
+        drop(ports);
+        assert!(Mark::take(&mark_name(number)).unwrap().is_some());
     }
 
     #[test]

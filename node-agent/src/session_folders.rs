@@ -57,6 +57,12 @@ pub fn newest(sessions: &Path, key: &SessionKey, life: Option<Stamp>) -> Option<
     Some((Stamp::parse(life).ok()?, folder))
 }
 
+/// The folders of all lives and attempts of a session; none where they cannot be read.
+pub fn of_lives(sessions: &Path, key: &SessionKey) -> Vec<PathBuf> {
+    let folders = folders_in(&of_session(sessions, key)).unwrap_or_default();
+    folders.into_iter().filter(|it| name_of(it).and_then(attempt_of).is_some()).collect()
+}
+
 /// The folders of all sessions that are in that folder.
 ///
 /// # Errors

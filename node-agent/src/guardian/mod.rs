@@ -10,10 +10,12 @@
 //! guardian is for both at once: the kernel kills only the program's first process with its keeper,
 //! and what that one forked would live on after the node is LOST. It also ends what a keeper that
 //! hangs does not end in time. While the agent lives it only waits, and sessions cost it nothing.
-//! It ends with the last session. A later boot that meets it all the same ends it, where it can read its
+//! It ends with the last session. A later agent that goes on with sessions has a guardian of its own, and this one
+//! leaves when that one is there ([`post`]). An agent that goes on with none ends this one, where it can read its
 //! environment; one that it cannot see ends when the lease is over.
 
 mod link;
+mod post;
 mod ward;
 
 pub use link::GuardianLink;
@@ -50,20 +52,33 @@ pub fn run() -> anyhow::Result<()> {
     let lease_ms_max = std::env::var(LEASE_VARIABLE).ok().and_then(|it| it.parse().ok());
     let lease_ms_max = lease_ms_max.context("no longest lease in the environment")?;
     tracing::info!(data = %data.display(), "waiting for the end of the node's agent");
+    // A later agent's guardian may have come first.
+    if !(agent_is_gone() && post::is_anothers(&data))
+        && let Err(error) = post::take(&data)
+    {
+        tracing::warn!(%error, "cannot be written down: a later guardian does not end this one");
+    }
     // Nothing is ever written: the pipe's end is the agent's.
     io::copy(&mut io::stdin().lock(), &mut io::sink()).context("cannot read from the agent")?;
     guard(&data, lease_ms_max)?;
-    remove_groups_of(&data);
+    remove_groups_of(&data, || !post::is_anothers(&data));
     tracing::debug!("nothing is left to guard");
     Ok(())
 }
 
-/// After the agent's end: looks after every session until none is left.
+fn agent_is_gone() -> bool {
+    let mut fds = [PollFd::from_borrowed_fd(rustix::stdio::stdin(), PollFlags::IN)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut fds, Some(&now)).is_ok_and(|found| found > 0)
+}
+
+/// After the agent's end: looks after every session until none is left, or until another guardian does.
 fn guard(data: &Path, lease_ms_max: u64) -> anyhow::Result<()> {
-    // Nobody renews it any more. Without a lease that the node wrote nothing was started, or nothing may
-    // run.
-    let leases = Leases::read_within(&data.join(LEASE_FILE), lease_ms_max).unwrap_or_default();
-    // Read once: a keeper that writes its file only now sees that its agent is gone, and ends.
+    let read = || Leases::read_within(&data.join(LEASE_FILE), lease_ms_max);
+    // Without a lease that the node wrote nothing was started, or nothing may run.
+    let mut leases = read().unwrap_or_default();
+    // Read once: a keeper that writes its file only now sees that its agent is gone, and ends. What a later agent
+    // starts is for the guardian of that one.
     let folders = folders_of(data)?;
     let mut wards: Vec<Ward> = folders.into_iter().filter_map(Ward::of).collect();
     if !wards.is_empty() {
@@ -77,6 +92,12 @@ fn guard(data: &Path, lease_ms_max: u64) -> anyhow::Result<()> {
     }
     let mut round_ms = ROUND_MS.0;
     loop {
+        if post::is_anothers(data) {
+            tracing::debug!("another guardian is there");
+            return Ok(());
+        }
+        // A later agent may renew it. What cannot be believed renews nothing.
+        leases = read().unwrap_or(leases);
         wards.iter_mut().for_each(|it| it.look(&leases));
         wards.retain(|it| !it.has_ended());
         let ending = wards.iter().any(Ward::is_ending);

@@ -3,12 +3,13 @@
 //! ```text
 //!  agent ── Order, Stop ──▶ stdin ┌────────┐ ◀── pidfd ─────── program (own process group)
 //!        ◀── News ──────── stdout │ keeper │ ◀── outputs ───── ..
-//!  lease file ── re-read when ──▶ └────────┘ ── asks, kills ─▶ the program, its group
+//!  a later agent ◀─▶ keeper.sock  │        │ ── asks, kills ─▶ the program, its group
+//!  lease file ── re-read when ──▶ └────────┘ ── News ────────▶ file of news
 //!                 it runs out
 //! ```
 //!
-//! It outlives its agent: without an agent nobody renews the lease, and the keeper ends the program
-//! when the lease has passed. The program does not outlive the keeper: see [`launch`].
+//! It outlives its agent: a later agent of the same folder may connect and go on with it ([`link`]). Without an
+//! agent nobody renews the lease, and the keeper ends the program when the lease has passed. The program does not outlive the keeper: see [`launch`].
 //! As a child subreaper the keeper inherits whatever the program leaves behind, also processes that
 //! moved to another group, so "ended" means that nothing of the program is left. A program in a pid
 //! namespace leaves that to the namespace's first process, and the kernel ends it all: see [`first`].
@@ -17,6 +18,8 @@ mod capture;
 mod family;
 mod first;
 mod launch;
+mod link;
+pub mod news_file;
 pub mod order;
 
 pub use family::exit_of;
@@ -28,23 +31,21 @@ use crate::lease::{Lease, boottime_ms};
 use capture::{Bounds, Capture};
 use family::Family;
 use launch::Launched;
-use order::{Cause, Command, LINE_BYTES_MAX, News, Order, PIDS_FILE, Pids};
+use link::Link;
+use order::{Cause, Command, News, Order, PIDS_FILE, Pids};
 use rota_daemon::processes::Process;
 use rota_model::{Exit, RequestId, SlotId};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
 };
-use serde::de::DeserializeOwned;
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{ChildStderr, ChildStdout};
-use std::time::Duration;
 
 /// Shortest and longest pause between two looks at processes that are being ended and whose end
 /// nothing announces.
@@ -54,21 +55,17 @@ const LOOK_MS: (u64, u64) = (2, 50);
 /// writer that still lives, and there is none.
 const OUTPUT_READS_MAX: usize = 64;
 
-/// How long a keeper waits for its order, in seconds: its agent may have been stopped when it had just
-/// started this one.
-const ORDER_WITHIN_S: u64 = 5;
-
 /// Runs a keeper to its end. An error means that there was no usable order or no kernel support;
 /// then nothing was started.
 pub fn run() -> anyhow::Result<()> {
     // Readable in process lists; without it every keeper is called "exe".
     let _ = rustix::thread::set_name(c"rota-keeper");
     clean::shut_memory();
-    let mut input = Lines::default();
-    let order: Order = match input.first() {
+    let mut link = Link::of_standard_streams()?;
+    let order: Order = match link.first() {
         Ok(order) => order,
         Err(error) => {
-            tell(&News::Failed { detail: error.to_string() });
+            link.tell(&News::Failed { detail: error.to_string() });
             return Err(error);
         }
     };
@@ -76,18 +73,22 @@ pub fn run() -> anyhow::Result<()> {
     let (session, token) = (&order.session, order.token);
     let span = tracing::info_span!("keeper", %session, %token, request);
     let _in_span = span.enter();
-    if let Err(detail) = keep(&order, input) {
+    if let Err(detail) = keep(&order, &mut link) {
         tracing::info!(%detail, "not started");
-        tell(&News::Failed { detail });
+        link.tell(&News::Failed { detail });
     }
+    link.close(&order.folder);
+    // Last: until then a later agent finds this keeper, and from then on what it told.
     drop(fs::remove_file(order.folder.join(PIDS_FILE)));
     Ok(())
 }
 
-fn keep(order: &Order, input: Lines) -> Result<(), String> {
+fn keep(order: &Order, link: &mut Link) -> Result<(), String> {
     let why = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
     let mut pids =
         Pids::of_this_keeper(order.slot, order.own.map(|it| it.user)).ok_or("cannot read /proc")?;
+    // Before the pid file: whoever sees that can connect.
+    link.open(&order.folder).map_err(why("cannot write the file of news"))?;
     pids.write(&order.folder).map_err(why("cannot write the pid file"))?;
     // From here on a later agent finds this keeper. One that died before could have been followed
     // by an agent that looked before the file was there.
@@ -119,9 +120,9 @@ fn keep(order: &Order, input: Lines) -> Result<(), String> {
     drop(pids.write(&order.folder));
     let pidfd = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     tracing::info!(pid, "started");
-    tell(&News::Started { pid });
+    link.tell(&News::Started { pid });
     let mut watch = Watch {
-        input: Some(input),
+        link,
         out: child.stdout.take().map(|pipe| (pipe, out)),
         err: child.stderr.take().map(|pipe| (pipe, err)),
         pidfd,
@@ -140,70 +141,6 @@ fn keep(order: &Order, input: Lines) -> Result<(), String> {
     Ok(())
 }
 
-/// Tells the agent. An agent that is gone hears nothing, and that changes nothing here.
-fn tell(news: &News) {
-    let Ok(mut line) = serde_json::to_vec(news) else { return };
-    line.push(b'\n');
-    let mut stdout = io::stdout().lock();
-    drop(stdout.write_all(&line).and_then(|()| stdout.flush()));
-}
-
-/// The agent's lines.
-#[derive(Default)]
-struct Lines {
-    pending: Vec<u8>,
-}
-
-impl Lines {
-    /// Reads once. False at the end of the input.
-    fn read(&mut self) -> io::Result<bool> {
-        let mut buffer = [0_u8; 64 * 1024];
-        // Not through std's reader: what that keeps to itself, no poll announces.
-        let count = match rustix::io::read(rustix::stdio::stdin(), &mut buffer) {
-            Err(Errno::INTR) => return Ok(true),
-            other => other?,
-        };
-        self.pending.extend_from_slice(&buffer[..count]);
-        if self.pending.len() > LINE_BYTES_MAX {
-            return Err(io::Error::other("a line is too long"));
-        }
-        Ok(count > 0)
-    }
-
-    fn next<T: DeserializeOwned>(&mut self) -> Option<serde_json::Result<T>> {
-        let end = self.pending.iter().position(|byte| *byte == b'\n')?;
-        let line: Vec<u8> = self.pending.drain(..=end).collect();
-        Some(serde_json::from_slice(&line))
-    }
-
-    /// Waits for the first line, but not for ever.
-    fn first<T: DeserializeOwned>(&mut self) -> anyhow::Result<T> {
-        let until_ms = boottime_ms() + ORDER_WITHIN_S * 1_000;
-        loop {
-            if let Some(first) = self.next() {
-                return Ok(first?);
-            }
-            let left_ms = until_ms.saturating_sub(boottime_ms());
-            anyhow::ensure!(left_ms > 0, "no order came within {ORDER_WITHIN_S} s");
-            if is_readable(left_ms)? {
-                anyhow::ensure!(self.read()?, "standard input ended before the order");
-            }
-        }
-    }
-}
-
-/// Whether standard input can be read, or is at its end, within that time.
-fn is_readable(within_ms: u64) -> io::Result<bool> {
-    let input = rustix::stdio::stdin();
-    let mut fds = [PollFd::from_borrowed_fd(input, PollFlags::IN)];
-    let within = Duration::from_millis(within_ms);
-    let timeout = Timespec::try_from(within).map_err(io::Error::other)?;
-    match poll(&mut fds, Some(&timeout)) {
-        Err(Errno::INTR) => Ok(false),
-        found => Ok(found? > 0),
-    }
-}
-
 /// The program's processes are being ended.
 #[derive(Clone, Copy)]
 struct Ending {
@@ -216,6 +153,7 @@ struct Ending {
 #[derive(Default)]
 struct Ready {
     input: bool,
+    socket: bool,
     out: bool,
     err: bool,
     first: bool,
@@ -235,8 +173,8 @@ fn take<P: Read>(source: &mut Option<(P, Capture)>) -> bool {
     false
 }
 
-struct Watch {
-    input: Option<Lines>,
+struct Watch<'a> {
+    link: &'a mut Link,
     out: Option<(ChildStdout, Capture)>,
     err: Option<(ChildStderr, Capture)>,
     /// Readable when the program itself ended; dropped then.
@@ -254,7 +192,7 @@ struct Watch {
     look_ms: u64,
 }
 
-impl Watch {
+impl Watch<'_> {
     fn until_gone(&mut self) {
         loop {
             self.wait();
@@ -293,26 +231,30 @@ impl Watch {
         let found_err = ready.err && take(&mut self.err);
         if found_out || found_err {
             tracing::debug!("the line that was waited for came");
-            tell(&News::ReadyLine);
+            self.link.tell(&News::ReadyLine);
+        }
+        if ready.socket {
+            self.link.take_connection();
         }
     }
 
     fn poll(&self, timeout: Option<&Timespec>) -> Ready {
         let timer = self.timer.as_fd();
-        let input = self.input.as_ref().map(|_| rustix::stdio::stdin());
+        let (input, socket) = (self.link.input(), self.link.socket());
         let out = self.out.as_ref().map(|(pipe, _)| pipe.as_fd());
         let err = self.err.as_ref().map(|(pipe, _)| pipe.as_fd());
         let pidfd = self.pidfd.as_ref().map(AsFd::as_fd);
         let first = self.family.news();
         // What is closed is replaced by the timer, and then not looked at.
-        let mut fds = [Some(timer), input, out, err, pidfd, first]
+        let mut fds = [Some(timer), input, out, err, pidfd, first, socket]
             .map(|fd| PollFd::from_borrowed_fd(fd.unwrap_or(timer), PollFlags::IN));
         if poll(&mut fds, timeout).is_err() {
             return Ready::default();
         }
-        let [_, input, out, err, _, first] = fds.map(|fd| !fd.revents().is_empty());
+        let [_, input, out, err, _, first, socket] = fds.map(|fd| !fd.revents().is_empty());
         Ready {
-            input: input && self.input.is_some(),
+            input: input && self.link.input().is_some(),
+            socket: socket && self.link.socket().is_some(),
             out: out && self.out.is_some(),
             err: err && self.err.is_some(),
             first: first && self.family.news().is_some(),
@@ -343,15 +285,12 @@ impl Watch {
     }
 
     fn on_input(&mut self) {
-        let Some(mut input) = self.input.take() else { return };
-        let open = input.read().unwrap_or(false);
-        while let Some(Ok(Command::Stop { grace_ms })) = input.next() {
-            self.end(Cause::Stop, grace_ms);
+        for command in self.link.hear() {
+            match command {
+                Command::Stop { grace_ms } => self.end(Cause::Stop, grace_ms),
+                Command::Lease { ms_max } => self.lease_ms_max = ms_max,
+            }
         }
-        if !open {
-            tracing::warn!("the agent is gone, and the lease decides");
-        }
-        self.input = open.then_some(input);
     }
 
     /// Once more in every round: the group may still grow.
@@ -405,6 +344,6 @@ impl Watch {
             }
         }
         tracing::info!(%exit, ?cause, "nothing of it is left");
-        tell(&News::Ended { exit, cause });
+        self.link.tell(&News::Ended { exit, cause });
     }
 }

@@ -1,6 +1,7 @@
 //! What an agent and a keeper say to each other: JSON, one value a line. The agent writes to the
 //! keeper's standard input, first an [`Order`], then [`Command`]s; the keeper writes [`News`] to
-//! its standard output.
+//! its standard output. A later agent connects to [`SOCKET_FILE`], writes [`Command`]s and reads all [`News`] from
+//! the first on.
 
 use crate::limits::Bounds;
 use rota_daemon::processes::{self, Process};
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 /// Longest line that a keeper reads: attributes (64 KiB) may stand in it several times.
@@ -18,6 +20,15 @@ pub const LINE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// The file in a session's folder that tells a later agent whom to end.
 pub const PIDS_FILE: &str = "pids.json";
+
+/// The socket in a session's folder on which its keeper takes a later agent.
+pub const SOCKET_FILE: &str = "keeper.sock";
+
+/// The keeper's socket in that folder, by a path that is short enough for a socket however deep the folder is. It is
+/// this process's own, and stands while the folder is open.
+pub fn socket_in(folder: &fs::File) -> PathBuf {
+    Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(SOCKET_FILE)
+}
 
 /// What to run, and how.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -121,6 +132,11 @@ pub enum Command {
     Stop {
         /// Milliseconds.
         grace_ms: u64,
+    },
+    /// A later agent says how long its lease goes on at most: what goes further was not written by the node.
+    Lease {
+        /// Milliseconds.
+        ms_max: u64,
     },
 }
 

@@ -3,6 +3,7 @@
 use super::Bounds;
 use super::ways::{Hierarchy, Ways};
 use rota_node::class::Limits;
+use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,32 +18,72 @@ const MIB: u64 = 1024 * 1024;
 /// How often a group whose processes have just ended is tried to be removed, and how long it is waited between.
 const REMOVALS: (u32, Duration) = (20, Duration::from_millis(5));
 
-/// What holds one program to its limits. Its groups go with it.
-#[derive(Debug, Default)]
-pub struct Limited {
+/// [`Limits`] as they are written down.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Limits")]
+struct LimitsWritten {
+    memory_mib: Option<u32>,
+    cpu_millis: Option<u32>,
+    processes: Option<u32>,
+}
+
+/// What holds one program to its limits, as it is written down for a later agent.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Held {
+    #[serde(with = "LimitsWritten")]
     limits: Limits,
     bounds: Bounds,
     /// Groups that count what went beyond memory, and beyond the number of processes.
     memory: Option<(PathBuf, u8)>,
     pids: Option<PathBuf>,
     /// Limits that nothing holds.
-    unheld: Vec<&'static str>,
+    unheld: Vec<String>,
+}
+
+impl Held {
+    /// What its class allows.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Its control groups.
+    pub fn groups(&self) -> &[PathBuf] {
+        &self.bounds.groups
+    }
+
+    /// What its opener should know: which limits nothing holds. Empty: all are held.
+    pub fn remark(&self) -> String {
+        if self.unheld.is_empty() {
+            return String::new();
+        }
+        format!("this node cannot hold it to {}", self.unheld.join(", "))
+    }
+}
+
+/// What holds one program to its limits. Its groups go with it.
+#[derive(Debug, Default)]
+pub struct Limited {
+    held: Held,
 }
 
 impl Limited {
+    /// That of a program which an earlier agent started.
+    pub fn again(held: Held) -> Self {
+        Self { held }
+    }
+
+    /// To be written down.
+    pub fn held(&self) -> &Held {
+        &self.held
+    }
+
     pub(super) fn make(
         ways: &Ways,
         limits: &Limits,
         name: &str,
         own_user: bool,
     ) -> Result<Self, String> {
-        let mut made = Self {
-            limits: *limits,
-            bounds: Bounds::default(),
-            memory: None,
-            pids: None,
-            unheld: Vec::new(),
-        };
+        let mut made = Self { held: Held { limits: *limits, ..Held::default() } };
         if let Some(mib) = limits.memory_mib {
             made.hold_memory(ways.memory.as_ref(), name, u64::from(mib) * MIB)?;
         }
@@ -58,17 +99,17 @@ impl Limited {
                     }
                 }
             }
-            (Some(_), None) => made.unheld.push("limits.cpu_millis"),
+            (Some(_), None) => made.held.unheld.push("limits.cpu_millis".to_owned()),
             (None, _) => {}
         }
         match (limits.processes, &ways.pids) {
             (Some(most), Some(way)) => {
                 let group = made.enter(way, name)?;
                 set(&group, "pids.max", &most.to_string())?;
-                made.pids = Some(group);
+                made.held.pids = Some(group);
             }
-            (Some(most), None) if own_user => made.bounds.processes = Some(u64::from(most)),
-            (Some(_), None) => made.unheld.push("limits.processes"),
+            (Some(most), None) if own_user => made.held.bounds.processes = Some(u64::from(most)),
+            (Some(_), None) => made.held.unheld.push("limits.processes".to_owned()),
             (None, _) => {}
         }
         Ok(made)
@@ -81,7 +122,7 @@ impl Limited {
         bytes: u64,
     ) -> Result<(), String> {
         let Some(way) = way else {
-            self.bounds.memory_bytes = Some(bytes);
+            self.held.bounds.memory_bytes = Some(bytes);
             return Ok(());
         };
         let group = self.enter(way, name)?;
@@ -92,41 +133,33 @@ impl Limited {
         set(&group, memory.0, &memory.1.to_string())?;
         // A kernel without swap has no such file.
         drop(fs::write(group.join(swap.0), swap.1.to_string()));
-        self.memory = Some((group, way.version));
+        self.held.memory = Some((group, way.version));
         Ok(())
     }
 
     /// The session's group in a hierarchy.
     fn enter(&mut self, way: &Hierarchy, name: &str) -> Result<PathBuf, String> {
         let group = way.folder.join(name);
-        if !self.bounds.groups.contains(&group) {
+        if !self.held.bounds.groups.contains(&group) {
             fs::create_dir(&group).map_err(|error| wrong(&group, &error))?;
-            self.bounds.groups.push(group.clone());
+            self.held.bounds.groups.push(group.clone());
         }
         Ok(group)
     }
 
     /// What the program's process is told.
     pub fn bounds(&self) -> &Bounds {
-        &self.bounds
-    }
-
-    /// What its opener should know: which limits nothing holds. Empty: all are held.
-    pub fn remark(&self) -> String {
-        if self.unheld.is_empty() {
-            return String::new();
-        }
-        format!("this node cannot hold it to {}", self.unheld.join(", "))
+        &self.held.bounds
     }
 
     /// Which limit it came up against while it ran, as far as its groups know. `was_killed`: its first process was
     /// ended by KILL.
     pub fn broken(&self, was_killed: bool) -> Option<String> {
-        let memory = self.memory.as_ref().is_some_and(|(group, version)| {
+        let memory = self.held.memory.as_ref().is_some_and(|(group, version)| {
             let file = if *version == 2 { "memory.events" } else { "memory.oom_control" };
             counted(&group.join(file), "oom_kill") > 0
         });
-        if let (true, Some(mib)) = (memory, self.limits.memory_mib) {
+        if let (true, Some(mib)) = (memory, self.held.limits.memory_mib) {
             return Some(match was_killed {
                 true => format!("it went beyond its limit of memory ({mib} MiB)"),
                 false => {
@@ -134,15 +167,16 @@ impl Limited {
                 }
             });
         }
-        let group = self.pids.as_ref().filter(|it| counted(&it.join("pids.events"), "max") > 0);
-        let most = group.and(self.limits.processes)?;
+        let group =
+            self.held.pids.as_ref().filter(|it| counted(&it.join("pids.events"), "max") > 0);
+        let most = group.and(self.held.limits.processes)?;
         Some(format!("it had reached its limit of processes ({most})"))
     }
 }
 
 impl Drop for Limited {
     fn drop(&mut self) {
-        self.bounds.groups.iter().for_each(|it| remove(it));
+        self.held.bounds.groups.iter().for_each(|it| remove(it));
     }
 }
 

@@ -10,11 +10,12 @@
 mod group;
 mod ways;
 
-pub use group::Limited;
+pub use group::{Held, Limited};
 
 use crate::limits::ways::Ways;
 use rota_node::class::Limits;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -65,19 +66,20 @@ pub struct Limiter {
 }
 
 impl Limiter {
-    /// Looks what the machine has, and removes groups that an earlier agent of this data folder left.
-    pub fn look(data: &Path) -> Self {
+    /// Looks what the machine has, and removes groups that an earlier agent of this data folder left, but for
+    /// those of `spare`.
+    pub fn look(data: &Path, spare: &BTreeSet<PathBuf>) -> Self {
         let ways = Ways::look();
         tracing::info!(held = ways.shown(), "limits of classes");
-        Self::of(ways, data)
+        Self::of(ways, data, spare)
     }
 
-    fn of(ways: Ways, data: &Path) -> Self {
+    fn of(ways: Ways, data: &Path, spare: &BTreeSet<PathBuf>) -> Self {
         let data = fs::canonicalize(data).unwrap_or_else(|_| data.to_owned());
         let prefix = format!("rota-{:016x}-", xxh3_64(data.as_os_str().as_encoded_bytes()));
         let folders: Vec<PathBuf> =
             ways.hierarchies().into_iter().map(|it| it.folder.clone()).collect();
-        folders.iter().for_each(|it| remove_left(it, &prefix));
+        folders.iter().for_each(|it| remove_left(it, &prefix, |group| !spare.contains(group)));
         let written = Written { prefix: prefix.clone(), folders };
         if let Ok(text) = serde_json::to_vec(&written)
             && let Err(error) = fs::write(data.join(GROUPS_FILE), text)
@@ -114,18 +116,19 @@ struct Written {
     folders: Vec<PathBuf>,
 }
 
-/// Removes the groups of programs that an agent of that data folder left: what was in them has ended.
-pub fn remove_groups_of(data: &Path) {
+/// Removes the groups of programs that an agent of that data folder left: what was in them has ended. `may` is
+/// asked before each: an agent that came meanwhile has groups of the same kind.
+pub fn remove_groups_of(data: &Path, may: impl Fn() -> bool) {
     let text = fs::read(data.join(GROUPS_FILE)).unwrap_or_default();
     let Ok(written) = serde_json::from_slice::<Written>(&text) else { return };
-    written.folders.iter().for_each(|it| remove_left(it, &written.prefix));
+    written.folders.iter().for_each(|it| remove_left(it, &written.prefix, |_| may()));
 }
 
-/// Groups whose processes are gone. One that holds some stays: the kernel refuses.
-fn remove_left(folder: &Path, prefix: &str) {
+/// Groups whose processes are gone, and that may go. One that holds some stays: the kernel refuses.
+fn remove_left(folder: &Path, prefix: &str, may: impl Fn(&Path) -> bool) {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let left = entries.filter(|it| it.file_name().to_string_lossy().starts_with(prefix));
-    left.for_each(|it| group::remove(&it.path()));
+    left.map(|it| it.path()).filter(|it| may(it)).for_each(|it| group::remove(&it));
 }
 
 #[cfg(test)]
@@ -158,7 +161,8 @@ mod tests {
     #[test]
     fn a_group_of_version_2_gets_the_limits_and_goes_with_its_session() {
         let folder = tempfile::tempdir().unwrap();
-        let limiter = Limiter::of(version_2(folder.path()), Path::new("/nowhere"));
+        let limiter =
+            Limiter::of(version_2(folder.path()), Path::new("/nowhere"), &BTreeSet::new());
         let limits = Limits { memory_mib: Some(64), cpu_millis: Some(1_500), processes: Some(9) };
         let limited = limiter.limit(&limits, false).unwrap();
         let [group] = &limited.bounds().groups[..] else { panic!("{limited:?}") };
@@ -167,7 +171,7 @@ mod tests {
         assert_eq!(read("pids.max"), "9");
         assert_eq!(read("cpu.max"), "150000 100000");
         assert_eq!((limited.bounds().memory_bytes, limited.bounds().processes), (None, None));
-        assert_eq!(limited.remark(), "");
+        assert_eq!(limited.held().remark(), "");
         assert_eq!(limited.broken(true), None);
         fs::write(group.join("memory.events"), "low 0\noom 1\noom_kill 2\n").unwrap();
         assert_eq!(limited.broken(true).unwrap(), "it went beyond its limit of memory (64 MiB)");
@@ -190,32 +194,58 @@ mod tests {
         let (folder, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let ways = || version_2(folder.path());
         let limits = Limits { processes: Some(9), ..Limits::default() };
-        let left = Limiter::of(ways(), data.path()).limit(&limits, false).unwrap();
+        let none = BTreeSet::new();
+        let left = Limiter::of(ways(), data.path(), &none).limit(&limits, false).unwrap();
         let [group] = &left.bounds().groups[..] else { panic!("{left:?}") };
         let group = group.clone();
         std::mem::forget(left);
         fs::remove_file(group.join("pids.max")).unwrap();
-        drop(Limiter::of(ways(), Path::new("/nowhere")));
+        drop(Limiter::of(ways(), Path::new("/nowhere"), &BTreeSet::new()));
         assert!(group.exists());
-        remove_groups_of(data.path());
+        remove_groups_of(data.path(), || false);
+        assert!(group.exists(), "another agent is there");
+        remove_groups_of(data.path(), || true);
         assert!(!group.exists());
         fs::create_dir(&group).unwrap();
-        drop(Limiter::of(ways(), data.path()));
+        drop(Limiter::of(ways(), data.path(), &BTreeSet::from([group.clone()])));
+        assert!(group.exists(), "a program that goes on is in it");
+        drop(Limiter::of(ways(), data.path(), &none));
+        assert!(!group.exists());
+    }
+
+    #[test]
+    fn what_holds_a_program_is_written_down_and_goes_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let limiter =
+            Limiter::of(version_2(folder.path()), Path::new("/nowhere"), &BTreeSet::new());
+        let limits = Limits { memory_mib: Some(64), ..Limits::default() };
+        let limited = limiter.limit(&limits, false).unwrap();
+        let text = serde_json::to_string(limited.held()).unwrap();
+        let held: Held = serde_json::from_str(&text).unwrap();
+        assert_eq!((&held, held.limits()), (limited.held(), limits));
+        std::mem::forget(limited);
+        let group = held.groups()[0].clone();
+        let again = Limited::again(held);
+        fs::write(group.join("memory.events"), "oom_kill 1\n").unwrap();
+        assert_eq!(again.broken(true).unwrap(), "it went beyond its limit of memory (64 MiB)");
+        // Files of a real group are no files of their folder.
+        fs::read_dir(&group).unwrap().flatten().for_each(|it| fs::remove_file(it.path()).unwrap());
+        drop(again);
         assert!(!group.exists());
     }
 
     #[test]
     fn without_groups_processes_have_limits_and_what_nothing_holds_is_told() {
-        let limiter = Limiter::of(Ways::default(), Path::new("/nowhere"));
+        let limiter = Limiter::of(Ways::default(), Path::new("/nowhere"), &BTreeSet::new());
         let limits = Limits { memory_mib: Some(1), cpu_millis: Some(500), processes: Some(4) };
         let limited = limiter.limit(&limits, true).unwrap();
         let bounds = limited.bounds();
         assert_eq!((bounds.memory_bytes, bounds.processes), (Some(1 << 20), Some(4)));
-        assert_eq!(limited.remark(), "this node cannot hold it to limits.cpu_millis");
+        assert_eq!(limited.held().remark(), "this node cannot hold it to limits.cpu_millis");
         let shared = limiter.limit(&limits, false).unwrap();
         assert_eq!(shared.bounds().processes, None);
         let text = "this node cannot hold it to limits.cpu_millis, limits.processes";
-        assert_eq!(shared.remark(), text);
-        assert_eq!(limiter.limit(&Limits::default(), true).unwrap().remark(), "");
+        assert_eq!(shared.held().remark(), text);
+        assert_eq!(limiter.limit(&Limits::default(), true).unwrap().held().remark(), "");
     }
 }

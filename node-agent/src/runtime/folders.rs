@@ -3,7 +3,7 @@
 use super::surroundings::shut_folder;
 use crate::session_folders;
 use rota_model::{SessionKey, Stamp, Token};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -18,10 +18,11 @@ pub struct Folders {
 }
 
 impl Folders {
-    /// The folders that earlier runs left: all of them ended.
-    pub fn found(sessions: &Path, kept_max: usize) -> Self {
+    /// The folders that earlier runs left: all of them ended, but for those of `spare`.
+    pub fn found(sessions: &Path, kept_max: usize, spare: &BTreeSet<PathBuf>) -> Self {
         let mut dated: Vec<(SystemTime, PathBuf)> = Vec::new();
-        for folder in session_folders::all(sessions).unwrap_or_default() {
+        let all = session_folders::all(sessions).unwrap_or_default();
+        for folder in all.into_iter().filter(|it| !spare.contains(it)) {
             let changed = folder.metadata().and_then(|it| it.modified());
             dated.push((changed.unwrap_or(SystemTime::UNIX_EPOCH), folder));
         }
@@ -45,6 +46,12 @@ impl Folders {
         let folder = session_folders::of_attempt(&self.sessions, key, life, next);
         self.live.insert((key.clone(), token), folder.clone());
         folder
+    }
+
+    /// A session goes on in the folder in which an earlier agent began it.
+    pub fn go_on(&mut self, key: &SessionKey, token: Token, folder: &Path) {
+        self.ended.retain(|it| it != folder);
+        self.live.insert((key.clone(), token), folder.to_owned());
     }
 
     /// A session's program is over.
@@ -99,10 +106,30 @@ mod tests {
         Stamp::parse(261_122_152_849_000 + number).unwrap()
     }
 
+    fn found(sessions: &Path, kept_max: usize) -> Folders {
+        Folders::found(sessions, kept_max, &BTreeSet::new())
+    }
+
+    #[test]
+    fn a_folder_that_is_spared_is_neither_removed_nor_shut_until_its_session_ends() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = session_folders::of_attempt(folder.path(), &key("a", "x"), life(1), 1);
+        fs::create_dir_all(&path).unwrap();
+        let open = fs::metadata(&path).unwrap().permissions();
+        let spare = BTreeSet::from([path.clone()]);
+        let mut folders = Folders::found(folder.path(), 0, &spare);
+        folders.go_on(&key("a", "x"), token(1), &path);
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode(), open.mode());
+        assert_ne!(path, folders.begin(&key("a", "x"), token(2), life(1)));
+        folders.ended(&key("a", "x"), token(1));
+        assert!(!path.exists());
+    }
+
     #[test]
     fn equal_ids_of_two_namespaces_lives_and_attempts_have_their_own_folders() {
         let folder = tempfile::tempdir().unwrap();
-        let mut folders = Folders::found(folder.path(), 1);
+        let mut folders = found(folder.path(), 1);
         let one = folders.begin(&key("a", "x"), token(1), life(1));
         assert_eq!(one, folder.path().join("a/x").join(u64::from(life(1)).to_string()));
         let others = [
@@ -120,7 +147,7 @@ mod tests {
     #[test]
     fn a_later_attempt_has_a_higher_number_although_the_first_is_gone() {
         let folder = tempfile::tempdir().unwrap();
-        let mut folders = Folders::found(folder.path(), 1);
+        let mut folders = found(folder.path(), 1);
         let key = key("a", "x");
         let mut begin = |number| {
             let path = folders.begin(&key, token(number), life(1));
@@ -138,7 +165,7 @@ mod tests {
     #[test]
     fn only_the_newest_ended_folders_are_kept() {
         let folder = tempfile::tempdir().unwrap();
-        let mut folders = Folders::found(folder.path(), 2);
+        let mut folders = found(folder.path(), 2);
         let paths = [1, 2, 3, 4, 5].map(|number| {
             let path = folders.begin(&key("a", "x"), token(number), life(number));
             fs::create_dir_all(&path).unwrap();
@@ -146,10 +173,10 @@ mod tests {
             path
         });
         assert_eq!(paths.each_ref().map(|it| it.exists()), [false, false, false, true, true]);
-        let folders = Folders::found(folder.path(), 1);
+        let folders = found(folder.path(), 1);
         assert_eq!(folders.ended.len(), 1);
         assert_eq!(session_folders::all(folder.path()).unwrap().len(), 1);
-        drop(Folders::found(folder.path(), 0));
+        drop(found(folder.path(), 0));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nor those above them");
     }
 }

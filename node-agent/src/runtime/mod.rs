@@ -1,15 +1,21 @@
 //! What runs on this node: machines inside this process, programs under their keepers.
 
+mod adopt;
 mod answering;
+mod ending;
 mod folders;
 mod keeper_link;
 mod last_words;
 mod orphans;
 mod program;
+mod running;
 mod surroundings;
+mod terms;
 
+pub use adopt::AdoptOrder;
 pub use orphans::{FOLDER_VARIABLE, Keepers};
 pub use program::ProgramSettings;
+pub use terms::{adoptable, groups_in};
 
 use crate::mailbox::{Event, Mailbox};
 use crate::observe::Listed;
@@ -23,7 +29,8 @@ use rota_node::class::{Class, ClassKind, MachineClass};
 use rota_node::machine::{Machine, SendError, Transition};
 use rota_node::{NodeInput, StopHow};
 use rota_proto::SendEvent;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -78,17 +85,18 @@ struct Task {
 }
 
 impl Runtime {
-    /// A runtime with nothing running. `address` is the node's own.
+    /// A runtime with nothing running. `address` is the node's own; `spare` are the folders of sessions that it will
+    /// adopt.
     pub fn new(
         classes: BTreeMap<ClassName, Class>,
         settings: ProgramSettings,
-        folders_kept_max: usize,
+        (folders_kept_max, spare): (usize, &BTreeSet<PathBuf>),
         address: String,
         mailbox: Mailbox,
     ) -> Self {
         Self {
             classes: shared(classes),
-            folders: Folders::found(&settings.sessions, folders_kept_max),
+            folders: Folders::found(&settings.sessions, folders_kept_max, spare),
             settings: Arc::new(settings),
             mailbox,
             address,
@@ -150,18 +158,30 @@ impl Runtime {
                     managers: order.managers,
                     request: order.request,
                 };
-                let request = session.request.as_ref().map_or("", RequestId::as_str);
-                let span = tracing::info_span!("program", session = %key, %token, request);
-                let mailbox = self.mailbox.clone();
-                let grace_ms = session.program.grace_ms;
-                self.programs.insert((key.clone(), token), Task { stop, grace_ms });
-                let task = async move {
-                    session.run().await;
-                    mailbox.give(Event::ProgramOver { key, token }).await;
-                };
-                tokio::spawn(task.instrument(span));
+                let request = session.request.clone();
+                let task = Task { stop, grace_ms: session.program.grace_ms };
+                self.spawn((key, token), request.as_ref(), task, session.run());
             }
         }
+    }
+
+    /// The task of a program from its start, or from its adoption, until its end was told.
+    fn spawn(
+        &mut self,
+        (key, token): (SessionKey, Token),
+        request: Option<&RequestId>,
+        task: Task,
+        run: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let request = request.map_or("", RequestId::as_str);
+        let span = tracing::info_span!("program", session = %key, %token, request);
+        let mailbox = self.mailbox.clone();
+        self.programs.insert((key.clone(), token), task);
+        let all = async move {
+            run.await;
+            mailbox.give(Event::ProgramOver { key, token }).await;
+        };
+        tokio::spawn(all.instrument(span));
     }
 
     fn start_machine(

@@ -1,13 +1,18 @@
 //! Programs whose keeper was killed. The agent is a child subreaper, so they become its children: whoever
 //! descends from it and is neither keeper nor guardian, nor belongs to one, is a stray. What has a user
 //! of its own is found by that as well, wherever it is.
+//!
+//! What an adopted keeper leaves goes to another process than the agent. It is found by its group, its user, its
+//! environment and its control groups, and, when the agent kills the keeper itself, by a look before that. What
+//! has none of these and outlives a keeper that somebody else killed is found by nobody.
 
 use crate::keeper::exit_of;
 use rota_daemon::processes::{self, Process};
 use rota_model::Exit;
 use rustix::process::{Pid, Signal, WaitOptions, getpid, waitpgid, waitpid};
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -55,6 +60,24 @@ pub struct Left<'a> {
     pub user: Option<u32>,
     /// Its folder.
     pub folder: &'a Path,
+    /// Its control groups.
+    pub groups: &'a [PathBuf],
+    /// What was seen below its keeper.
+    pub seen: &'a [Process],
+}
+
+impl Left<'_> {
+    fn has(&self, pid: i32) -> bool {
+        let folder = self.folder.to_str().unwrap_or_default();
+        self.user.is_some_and(|user| processes::user(pid) == Some(user))
+            || processes::has_variable(pid, FOLDER_VARIABLE, folder)
+    }
+
+    /// Whether a process of the session is in that group. Then its number names no strangers.
+    pub fn is_in(&self, group: i32) -> bool {
+        let all = processes::all();
+        all.iter().any(|it| it.runs && it.group == group && self.has(it.process.pid))
+    }
 }
 
 /// Kills the group and every stray, and waits until all of it is gone and reaped. Tells how the group's
@@ -114,16 +137,28 @@ fn strays(left: &Left<'_>, keepers: &Keepers) -> Vec<Process> {
     let me = getpid().as_raw_pid();
     // A stray of another session is one all the same, and its end waits for it too.
     let mut found = processes::descendants_among(&all, me, |it| keepers.contain(it.process.pid));
-    let folder = left.folder.to_str().unwrap_or_default();
-    for other in all.iter().filter(|it| it.runs) {
-        let pid = other.process.pid;
-        let is_its = left.user.is_some_and(|user| processes::user(pid) == Some(user))
-            || processes::has_variable(pid, FOLDER_VARIABLE, folder);
-        if is_its && !found.contains(&other.process) {
-            found.push(other.process);
+    let runs = all.iter().filter(|it| it.runs);
+    let below = left.seen.iter().filter(|it| it.runs());
+    let below = below.flat_map(|it| processes::descendants_among(&all, it.pid, |_| false));
+    let below: Vec<Process> = below.collect();
+    let held = pids_in(left.groups);
+    for other in runs.map(|it| it.process) {
+        let is_its = held.contains(&other.pid)
+            || left.seen.contains(&other)
+            || below.contains(&other)
+            || left.has(other.pid);
+        if is_its && !found.contains(&other) {
+            found.push(other);
         }
     }
     found
+}
+
+/// Who is in these control groups.
+fn pids_in(groups: &[PathBuf]) -> BTreeSet<i32> {
+    let read = |group: &PathBuf| fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+    let texts: Vec<String> = groups.iter().map(read).collect();
+    texts.iter().flat_map(|it| it.lines()).filter_map(|it| it.parse().ok()).collect()
 }
 
 /// Takes the status of every child that ended and is no keeper: a keeper is waited for by its link.
@@ -137,7 +172,7 @@ fn reap_strays(keepers: &Keepers) {
     }
 }
 
-/// Pids of the keepers that are not reaped yet.
+/// Pids of the keepers that are not reaped yet, and of those that an earlier agent started.
 #[derive(Clone, Default, Debug)]
 pub struct Keepers {
     /// A lock because sessions have a task each; it is held for one change only.
@@ -145,12 +180,12 @@ pub struct Keepers {
 }
 
 impl Keepers {
-    /// A keeper was started.
+    /// A keeper was started, or adopted.
     pub fn add(&self, pid: i32) {
         self.locked().insert(pid);
     }
 
-    /// A keeper was reaped.
+    /// A keeper was reaped, or seen to end.
     pub fn remove(&self, pid: i32) {
         self.locked().remove(&pid);
     }

@@ -96,10 +96,21 @@ fn mapped(text: &str) -> Vec<(u64, u64)> {
 #[derive(Debug)]
 pub struct User {
     number: u32,
-    _mark: Mark,
+    /// `None`: somebody else of this machine marked it while no agent of this node ran.
+    _mark: Option<Mark>,
 }
 
 impl User {
+    /// That of a program which runs. Nobody chooses it while a process of it lives; the mark keeps it until
+    /// all of the session is over.
+    pub fn again(number: u32) -> Self {
+        let mark = Mark::take(&mark_name(number)).ok().flatten();
+        if mark.is_none() {
+            tracing::warn!(number, "the uid of a program that runs has another mark");
+        }
+        Self { number, _mark: mark }
+    }
+
     /// The uid, and the gid.
     pub fn number(&self) -> u32 {
         self.number
@@ -145,14 +156,18 @@ impl Users {
             if state.seen.contains(&number) {
                 continue;
             }
-            if let Some(mark) = Mark::take(&format!("rota-user-{number}"))? {
-                return Ok(User { number, _mark: mark });
+            if let Some(mark) = Mark::take(&mark_name(number))? {
+                return Ok(User { number, _mark: Some(mark) });
             }
         }
         let count = self.free.len();
         let text = format!("each of the {count} uids for sessions is taken (--program-users)");
         Err(io::Error::other(text))
     }
+}
+
+fn mark_name(number: u32) -> String {
+    format!("rota-user-{number}")
 }
 
 #[cfg(test)]
@@ -201,6 +216,9 @@ mod tests {
         let full = users.choose().unwrap_err().to_string();
         assert!(full.contains("--program-users"), "{full}");
         drop(second);
+        let again = User::again(free[2]);
+        assert!(users.choose().is_err(), "a session that goes on has it");
+        drop(again);
         assert_eq!(users.choose().unwrap().number(), free[2]);
     }
 }

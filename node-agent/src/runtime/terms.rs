@@ -1,0 +1,234 @@
+//! By what a program session runs, in a file of its folder: a later agent goes on with it by this, whatever the
+//! class has become.
+
+use crate::keeper::order::{Own, Stop};
+use crate::leftovers::folders_of;
+use crate::limits::Held;
+use crate::session_folders;
+use rota_daemon::processes::machine_boot;
+use rota_model::{ClassName, RequestId, SessionKey, SlotId, Stamp, Token};
+use rota_node::class::ReadyWhen;
+use rustix::fs::OFlags;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// The file's name.
+const TERMS_FILE: &str = "run.json";
+
+/// Version of the file. Another one is not understood, and such a session is ended like any left one.
+const FORMAT: u32 = 1;
+
+/// Longest file that is read; texts of a class stand in it.
+const BYTES_MAX: u64 = 1024 * 1024;
+
+/// By what a program session runs, from before its keeper is started until its end was told.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Terms {
+    format: u32,
+    /// The boot of the machine and the pid namespace in which it runs.
+    machine_boot: String,
+    /// Which session.
+    pub key: SessionKey,
+    /// Which attempt.
+    pub token: Token,
+    /// Which life.
+    pub life: Stamp,
+    /// Its slot.
+    pub slot: SlotId,
+    /// The request that caused it, for traces.
+    pub request: Option<RequestId>,
+    /// The name of its class.
+    pub class: ClassName,
+    /// The port that is its address.
+    pub port: Option<u16>,
+    /// Its further ports, by name.
+    pub ports: BTreeMap<String, u16>,
+    /// What it has of its own; `None`: it is the node's user.
+    pub own: Option<Own>,
+    /// What holds it to its limits.
+    pub held: Held,
+    /// How it is asked to end.
+    pub stop: Stop,
+    /// Between that and KILL, in milliseconds.
+    pub grace_ms: u64,
+    /// When it counts as ready.
+    #[serde(with = "ReadyWritten")]
+    pub ready: ReadyWhen,
+    /// How long it may take to get ready, in milliseconds.
+    pub start_timeout_ms: u64,
+    /// Until when that is, on [`crate::lease::boottime_ms`].
+    pub ready_by_ms: u64,
+    /// What its opener should know.
+    pub remark: String,
+}
+
+/// [`ReadyWhen`] as it is written down.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "ReadyWhen", rename_all = "snake_case")]
+enum ReadyWritten {
+    Port,
+    Line(String),
+}
+
+/// Of a session that is about to start: what is not said of it elsewhere.
+pub struct Given {
+    /// The port that is its address.
+    pub port: Option<u16>,
+    /// Its further ports, by name.
+    pub ports: BTreeMap<String, u16>,
+    /// What it has of its own.
+    pub own: Option<Own>,
+    /// What holds it to its limits.
+    pub held: Held,
+}
+
+impl Terms {
+    /// Those of a session of that class, which has so long to get ready from now on.
+    pub fn now(session: &super::program::ProgramSession, given: Given) -> Self {
+        let program = &session.program;
+        let remarks = [session.class.remark_on(&session.attributes), given.held.remark()];
+        let remarks: Vec<String> = remarks.into_iter().filter(|it| !it.is_empty()).collect();
+        Self {
+            format: FORMAT,
+            machine_boot: machine_boot(),
+            key: session.key.clone(),
+            token: session.token,
+            life: session.life,
+            slot: session.slot,
+            request: session.request.clone(),
+            class: session.class.name.clone(),
+            port: given.port,
+            ports: given.ports,
+            own: given.own,
+            held: given.held,
+            stop: Stop::of(program),
+            grace_ms: program.grace_ms,
+            ready: program.ready.clone(),
+            start_timeout_ms: program.start_timeout_ms,
+            ready_by_ms: crate::lease::boottime_ms().saturating_add(program.start_timeout_ms),
+            remark: remarks.join("; "),
+        }
+    }
+
+    /// Puts the file in its place in one step, readable by nobody else.
+    pub fn write(&self, folder: &Path) -> io::Result<()> {
+        let fresh = folder.join("run.new");
+        let mut options = File::options();
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+        file.write_all(&serde_json::to_vec(self)?)?;
+        fs::rename(fresh, folder.join(TERMS_FILE))
+    }
+
+    /// Those of a session that runs, or ran, in that folder in this boot of the machine; `None` without any
+    /// that are understood.
+    pub fn read(folder: &Path) -> Option<Self> {
+        // A program of the node's own user could put something else there; it is not waited for.
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+        let file = File::options().read(true).custom_flags(flags).open(folder.join(TERMS_FILE));
+        let mut bytes = Vec::new();
+        file.ok()?.take(BYTES_MAX).read_to_end(&mut bytes).ok()?;
+        let terms: Self = serde_json::from_slice(&bytes).ok()?;
+        let is_here = terms.format == FORMAT && terms.machine_boot == machine_boot();
+        is_here.then_some(terms)
+    }
+
+    /// The folder of that attempt, and its terms.
+    pub fn find(sessions: &Path, key: &SessionKey, token: Token) -> Option<(PathBuf, Self)> {
+        let folders = session_folders::of_lives(sessions, key).into_iter();
+        let mut read = folders.filter_map(|it| Terms::read(&it).map(|terms| (it, terms)));
+        read.find(|(_, terms)| (&terms.key, terms.token) == (key, token))
+    }
+}
+
+/// The folders of program sessions that an earlier agent of this data folder began, and with which a later one can
+/// go on or tell how they ended. Those that ended long ago are among them.
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn adoptable(data: &Path) -> anyhow::Result<BTreeMap<(SessionKey, Token), PathBuf>> {
+    let folders = folders_of(data)?.into_iter();
+    let read =
+        folders.filter_map(|it| Terms::read(&it).map(|terms| ((terms.key, terms.token), it)));
+    Ok(read.collect())
+}
+
+/// The control groups of the sessions of those folders.
+pub fn groups_in(folders: &BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
+    let terms = folders.iter().filter_map(|it| Terms::read(it));
+    terms.flat_map(|it| it.held.groups().to_vec()).collect()
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use rota_model::{Epoch, LogPos, Namespace, Seq, SessionId};
+
+    /// Terms of that attempt, which is ready by a line.
+    pub fn terms(id: &str, seq: u64) -> Terms {
+        Terms {
+            format: FORMAT,
+            machine_boot: machine_boot(),
+            key: SessionKey::new(Namespace::default_space(), SessionId::parse(id).unwrap()),
+            token: Token(LogPos::new(Epoch(3), Seq(seq))),
+            life: Stamp::parse(261_122_152_849_840).unwrap(),
+            slot: SlotId(7),
+            request: Some(RequestId::parse("r").unwrap()),
+            class: ClassName::parse("c").unwrap(),
+            port: Some(30_001),
+            ports: BTreeMap::from([("admin".to_owned(), 30_002)]),
+            own: Some(Own { user: 200_000, pid_namespace: true }),
+            held: Held::default(),
+            stop: Stop { signal: 2, main_only: true },
+            grace_ms: 5_000,
+            ready: ReadyWhen::Line("it is \"up\"".to_owned()),
+            start_timeout_ms: 10_000,
+            ready_by_ms: 123_456,
+            remark: "a remark".to_owned(),
+        }
+    }
+
+    #[test]
+    fn terms_come_back_as_they_were_written_and_are_the_nodes_alone() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(Terms::read(folder.path()), None);
+        for ready in [ReadyWhen::Port, ReadyWhen::Line("up".to_owned())] {
+            let terms = Terms { ready, ..terms("s", 4) };
+            terms.write(folder.path()).unwrap();
+            assert_eq!(Terms::read(folder.path()), Some(terms));
+        }
+        let mode = fs::metadata(folder.path().join(TERMS_FILE)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let elsewhere = "another 1".to_owned();
+        Terms { machine_boot: elsewhere, ..terms("s", 4) }.write(folder.path()).unwrap();
+        assert_eq!(Terms::read(folder.path()), None, "nothing of it runs here");
+        Terms { format: FORMAT + 1, ..terms("s", 4) }.write(folder.path()).unwrap();
+        assert_eq!(Terms::read(folder.path()), None);
+    }
+
+    #[test]
+    fn a_session_is_found_by_its_key_and_token_whichever_folder_it_has() {
+        let data = tempfile::tempdir().unwrap();
+        let sessions = data.path().join("sessions");
+        let folder =
+            |of: &Terms, attempt| session_folders::of_attempt(&sessions, &of.key, of.life, attempt);
+        let mut expected = BTreeMap::new();
+        for (attempt, terms) in [(1, terms("s", 4)), (2, terms("s", 5)), (1, terms("t", 6))] {
+            let folder = folder(&terms, attempt);
+            fs::create_dir_all(&folder).unwrap();
+            terms.write(&folder).unwrap();
+            expected.insert((terms.key, terms.token), folder);
+        }
+        fs::create_dir_all(folder(&terms("u", 7), 1)).unwrap();
+        assert_eq!(adoptable(data.path()).unwrap(), expected);
+        for ((key, token), folder) in &expected {
+            assert_eq!(&Terms::find(&sessions, key, *token).unwrap().0, folder);
+        }
+        assert!(Terms::find(&sessions, &terms("s", 4).key, terms("s", 6).token).is_none());
+        assert!(Terms::find(&sessions, &terms("u", 7).key, terms("u", 7).token).is_none());
+    }
+}
