@@ -181,7 +181,9 @@ impl Link {
             }
         };
         if written != Ok(line.len()) {
-            tracing::debug!("the agent takes no more news");
+            if self.input.is_some() {
+                tracing::warn!("the agent takes no more news, and loses its link");
+            }
             (self.input, self.output) = (None, None);
         }
     }
@@ -273,7 +275,8 @@ mod tests {
         let mode = fs::metadata(folder.join(SOCKET_FILE)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         link.tell(&started());
-        let path = socket_in(&File::open(&folder).unwrap());
+        let opened = File::open(&folder).unwrap();
+        let path = socket_in(&opened);
         for ends_the_one_before in [true, false] {
             let mut stream = UnixStream::connect(&path).unwrap();
             link.take_connection();

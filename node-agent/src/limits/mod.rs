@@ -74,6 +74,12 @@ impl Limiter {
         Self::of(ways, data, spare)
     }
 
+    /// Of a machine that can hold programs to nothing.
+    #[cfg(test)]
+    pub fn of_nothing() -> Self {
+        Self::of(Ways::default(), Path::new("/nowhere"), &BTreeSet::new())
+    }
+
     fn of(ways: Ways, data: &Path, spare: &BTreeSet<PathBuf>) -> Self {
         let data = fs::canonicalize(data).unwrap_or_else(|_| data.to_owned());
         let prefix = format!("rota-{:016x}-", xxh3_64(data.as_os_str().as_encoded_bytes()));

@@ -12,9 +12,11 @@ mod running;
 mod surroundings;
 mod terms;
 
+#[expect(unused_imports, reason = "the journal's")]
 pub use adopt::AdoptOrder;
 pub use orphans::{FOLDER_VARIABLE, Keepers};
 pub use program::ProgramSettings;
+#[expect(unused_imports, reason = "the journal's")]
 pub use terms::{adoptable, groups_in};
 
 use crate::mailbox::{Event, Mailbox};

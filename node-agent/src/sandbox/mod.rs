@@ -165,6 +165,12 @@ pub struct Sandboxes {
 }
 
 impl Sandboxes {
+    /// Nothing.
+    #[cfg(test)]
+    pub fn none() -> Self {
+        Self { best: Sandbox::None, users: None, pid_namespace: false }
+    }
+
     /// Tries what can only be tried. `somewhere` is where in the range the choice of uids begins.
     ///
     /// # Errors

@@ -2,9 +2,12 @@
 
 use crate::agent::{Agent, Home, keeper_of, kill, signal};
 use crate::manager::{Line, Manager, running};
-use crate::waiting::{numbers_in, runs, until_gone};
+use crate::waiting::{numbers_in, runs, until, until_gone};
 use rustix::process::Signal;
+use rustix::time::{ClockId, clock_gettime};
 use std::fs;
+use std::process::Stdio;
+use tokio::process::{Child, Command};
 
 const SHORT: [&str; 6] = ["--renew", "200ms", "--lease-term", "1000ms", "--lease-kill", "2000ms"];
 
@@ -141,4 +144,54 @@ async fn a_guardian_ends_with_an_agent_that_has_nothing_running() {
     assert!(agent.leave().await.success());
     assert!(!runs(guardian), "an agent that leaves takes it along");
     home.until_empty().await;
+}
+
+/// A guardian as a later agent starts it: its standard input is that agent's life.
+fn later_guardian(home: &Home, input: Stdio) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rota-node-agent"));
+    let command =
+        command.arg("guardian").env("ROTA_NODE_DATA", home.data().canonicalize().unwrap());
+    let command = command.env("ROTA_LEASE_MS_MAX", "60000").stdin(input);
+    command.stdout(Stdio::null()).process_group(0).kill_on_drop(true).spawn().unwrap()
+}
+
+#[tokio::test]
+async fn a_guardian_leaves_when_that_of_a_later_agent_is_there_and_that_one_guards() {
+    let mut scene = scene(&[]).await;
+    scene.agent.kill().await;
+    let mut later = later_guardian(&scene.home, Stdio::piped());
+    until_gone(scene.guardian).await;
+    let others = scene.pids.iter().chain(&scene.keepers);
+    assert!(others.copied().all(runs), "sessions do not notice");
+    // One that comes too late takes nobody's place.
+    let mut too_late = later_guardian(&scene.home, Stdio::null());
+    assert!(too_late.wait().await.unwrap().success());
+    drop(later.stdin.take());
+    scene.keepers.into_iter().for_each(kill);
+    all_gone(&scene).await;
+    assert!(later.wait().await.unwrap().success());
+}
+
+#[tokio::test]
+async fn a_guardian_whose_agent_is_gone_sees_that_a_later_one_renews_the_lease() {
+    let mut scene = scene(&SHORT).await;
+    scene.agent.kill().await;
+    // What is left is the guardian's from the end of the lease on.
+    scene.keepers.into_iter().for_each(|it| signal(it, Signal::STOP));
+    let now_ms = || {
+        let now = clock_gettime(ClockId::Boottime);
+        now.tv_sec * 1000 + now.tv_nsec / 1_000_000
+    };
+    let (lease, fresh) = (scene.home.data().join("lease"), scene.home.data().join("lease.new"));
+    let over_ms = now_ms() + 3_000;
+    until("the end of the first lease, long ago", || {
+        let now = now_ms();
+        fs::write(&fresh, format!("0 1023 {} {}\n", now + 900, now + 1_900)).unwrap();
+        fs::rename(&fresh, &lease).unwrap();
+        (now > over_ms).then_some(())
+    })
+    .await;
+    let others = scene.pids.iter().chain(&scene.keepers);
+    assert!(others.copied().all(runs));
+    all_gone(&scene).await;
 }

@@ -12,6 +12,8 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 /// What a pipe holds, as the kernel makes it.
@@ -357,4 +359,101 @@ async fn a_keeper_without_an_order_that_it_can_use_says_why_and_ends() {
         let status = tokio::time::timeout(LIMIT, keeper.child.wait()).await;
         assert!(!status.expect("an end in time").unwrap().success());
     }
+}
+
+/// A later agent's connection to a keeper.
+struct Later {
+    news: Lines<BufReader<OwnedReadHalf>>,
+    commands: OwnedWriteHalf,
+}
+
+impl Later {
+    async fn connect(folder: &TempDir) -> Self {
+        let stream = UnixStream::connect(folder.path().join("keeper.sock")).await.unwrap();
+        let (reads, commands) = stream.into_split();
+        Self { news: BufReader::new(reads).lines(), commands }
+    }
+
+    /// `None`: the keeper has let it go.
+    async fn news(&mut self) -> Option<Value> {
+        let line = tokio::time::timeout(LIMIT, self.news.next_line()).await;
+        let line = line.expect("news in time").unwrap()?;
+        Some(serde_json::from_str(&line).unwrap())
+    }
+}
+
+/// What a keeper wrote down.
+fn written(folder: &TempDir) -> Vec<Value> {
+    let text = fs::read_to_string(folder.path().join("news")).unwrap();
+    text.lines().map(|it| serde_json::from_str(it).unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_later_agent_hears_everything_again_and_ends_the_program() {
+    let script = "echo up; while :; do sleep 0.02; done";
+    let mut keeper = Keeper::of(script, |order| order["ready_line"] = json!("up")).await;
+    let pid = keeper.started().await;
+    assert_eq!(keeper.news().await, json!("ready_line"));
+    let Keeper { mut child, input, news, folder } = keeper;
+    drop((input, news));
+    let told = [json!({ "started": { "pid": pid } }), json!("ready_line")];
+    let (mut second, mut third) = (Later::connect(&folder).await, None);
+    for number in 0..2 {
+        let later = third.as_mut().unwrap_or(&mut second);
+        for expected in &told {
+            assert_eq!(later.news().await.as_ref(), Some(expected));
+        }
+        if number == 0 {
+            third = Some(Later::connect(&folder).await);
+        }
+    }
+    assert_eq!(second.news().await, None, "the newest takes the place of the one before");
+    let mut third = third.unwrap();
+    let lines = "{\"lease\":{\"ms_max\":60000}}\n{\"stop\":{\"grace_ms\":60000}}\n";
+    third.commands.write_all(lines.as_bytes()).await.unwrap();
+    let ended = json!({ "ended": { "exit": { "signal": 15 }, "cause": "stop" } });
+    assert_eq!(third.news().await.as_ref(), Some(&ended));
+    assert!(tokio::time::timeout(LIMIT, child.wait()).await.unwrap().unwrap().success());
+    assert!(!runs(pid));
+    assert_eq!(written(&folder), [&told[..], &[ended]].concat(), "each once");
+    for name in ["keeper.sock", "pids.json"] {
+        assert!(!folder.path().join(name).exists(), "{name} is removed");
+    }
+}
+
+#[tokio::test]
+async fn what_a_keeper_tells_while_no_agent_is_there_is_written_down() {
+    let mut keeper = Keeper::of("while [ ! -e go ]; do sleep 0.01; done; exit 3", |_| {}).await;
+    let pid = keeper.started().await;
+    let Keeper { mut child, input, news, folder } = keeper;
+    drop((input, news));
+    fs::write(folder.path().join("go"), "").unwrap();
+    assert!(tokio::time::timeout(LIMIT, child.wait()).await.unwrap().unwrap().success());
+    let ended = json!({ "ended": { "exit": { "code": 3 }, "cause": "own" } });
+    assert_eq!(written(&folder), [json!({ "started": { "pid": pid } }), ended]);
+
+    let mut keeper = Keeper::of("exit 0", |order| order["agent"] = json!(1)).await;
+    let failed = keeper.news().await;
+    assert!(keeper.child.wait().await.unwrap().success());
+    assert_eq!(written(&keeper.folder), [failed]);
+}
+
+#[tokio::test]
+async fn a_later_agent_may_have_a_longer_lease_than_the_one_that_started_the_keeper() {
+    let change = |order: &mut Value| {
+        write_lease(order["lease"].as_str().unwrap().into(), 500, 600);
+        // The other slots go on for 90 s.
+        order["lease_ms_max"] = json!(100_000);
+    };
+    let began = boottime_ms();
+    let mut keeper = Keeper::of("while :; do sleep 0.05; done", change).await;
+    let pid = keeper.started().await;
+    let mut later = Later::connect(&keeper.folder).await;
+    later.commands.write_all(b"{\"lease\":{\"ms_max\":400000}}\n").await.unwrap();
+    assert!(later.news().await.unwrap()["started"].is_object());
+    write_lease(keeper.file("lease"), 300_000, 300_000);
+    until("the old deadline", || (boottime_ms() > began + 900).then_some(())).await;
+    assert!(runs(pid));
+    later.commands.write_all(b"{\"stop\":{\"grace_ms\":0}}\n").await.unwrap();
+    assert_eq!(later.news().await.unwrap()["ended"]["cause"], "stop");
 }
