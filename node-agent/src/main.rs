@@ -267,14 +267,13 @@ async fn serve(
     let mut boots = Boots::open(folder.path()).context("cannot read the count of boots")?;
     boots.unproven().iter().for_each(say_what_is_unproven);
     let (boot, ended_boots) = boots.next().context("cannot write the count of boots")?;
-    let (id, kept) = (settings.config.node.clone(), settings.folders_kept_max);
+    let (id, kept) = (settings.config.node.clone(), (settings.folders_kept_max, &BTreeSet::new()));
     let (cluster, pool, places) =
         (&settings.cluster, &settings.pool, settings.config.offers.places);
     let consul = settings.consul.as_ref();
     let discovery =
         consul.map(|it| Discovery::start(it, cluster, &id, pool, places, &address)).transpose()?;
     let classes = settings.offer.classes;
-    let kept = (kept, &BTreeSet::new());
     let runtime = Runtime::new(classes, programs, kept, address.clone(), mailbox.clone());
     let agent = Agent::new(Parts {
         config: NodeConfig { boot, ended_boots, ..settings.config },
