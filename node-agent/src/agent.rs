@@ -3,7 +3,9 @@
 use crate::boots::Boots;
 use crate::discovery::Discovery;
 use crate::disk_reserve::DiskReserve;
+use crate::journal::Journal;
 use crate::lease::{Leases, boottime_ms, boottime_us};
+use crate::leaving::Leaving;
 use crate::looking;
 use crate::mailbox::{Event, Mailbox};
 use crate::managers::{self, Channels, Hearing, Report, Reporter};
@@ -17,14 +19,14 @@ use rota_model::{
 };
 use rota_node::class::Class;
 use rota_node::machine::Transition;
-use rota_node::{LeaseState, Node, NodeConfig, NodeEffect, NodeInput, StopHow};
+use rota_node::{LeaseState, Node, NodeConfig, NodeEffect, NodeInput};
 use rota_proto::SendEvent;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 /// Events taken before their effects are carried out: some batches of calls.
@@ -34,20 +36,10 @@ const EVENTS_AT_ONCE_MAX: usize = 64;
 /// sleeps longer than this.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
-/// A leaving node waits at least so long, and so much longer than the longest grace of what it runs; then
-/// it kills. After that it goes. `ringctl dev` says so a second time after the first of these, and waits
-/// longer than the last (`AGENTS_HURRY` and `AGENTS_WAIT` in its `ending.rs`).
-const LEAVE_KILL_MS: u64 = 7_000;
-const LEAVE_SPARE_MS: u64 = 2_000;
-const LEAVE_GIVE_UP_MS: u64 = 3_000;
-
-/// How long a leaving node with nothing running waits for its reports to be taken.
-const LEAVE_REPORT_MS: u64 = 2_000;
-
 /// What an agent is made of.
 pub struct Parts {
-    /// The decisions' settings, with the first boot id.
-    pub config: NodeConfig,
+    /// The decisions, with the first boot id, or as an earlier agent of that boot left them.
+    pub node: Node,
     /// What runs.
     pub runtime: Runtime,
     /// The cluster that managers must belong to.
@@ -66,6 +58,8 @@ pub struct Parts {
     pub discovery: Option<Discovery>,
     /// Counts boots.
     pub boots: Boots,
+    /// For the next agent.
+    pub journal: Journal,
     /// Own mailbox, for what is started here.
     pub mailbox: Mailbox,
     /// What sessions leave free of the disk.
@@ -77,17 +71,8 @@ pub struct Parts {
 pub struct Gone {
     /// Whether nothing runs any more.
     pub clean: bool,
-}
-
-/// A leaving node.
-struct Leaving {
-    kill_at_ms: u64,
-    /// When it was killed, or the second wish came.
-    killed_at_ms: Option<u64>,
-    /// Since when nothing runs.
-    empty_since_ms: Option<u64>,
-    /// All reports were taken.
-    left: bool,
+    /// What runs was left to the next agent.
+    pub left_running: bool,
 }
 
 /// The owner of the decisions.
@@ -104,10 +89,17 @@ pub struct Agent {
     streams: BTreeMap<u64, mpsc::Sender<FromNode>>,
     /// What creates that were just taken said beside what is decided about, until their start is.
     taken: BTreeMap<(SessionKey, Token), Taken>,
+    /// Answers to events of machines, until what follows from them is written down.
+    replies: Vec<SendReply>,
     leaving: Option<Leaving>,
+    /// What runs is left to the next agent: this one is to end now.
+    leaves_running: bool,
     /// Why managers do not let this node in.
     refused: Option<String>,
 }
+
+/// Who sent an event, and what is told then.
+type SendReply = (oneshot::Sender<Result<Transition, Refusal>>, Result<Transition, Refusal>);
 
 /// What a create said beside what is decided about.
 struct Taken {
@@ -123,7 +115,7 @@ impl Agent {
         let (known, managers) = watch::channel(parts.seeds.clone());
         let reporter = Reporter::start(channels.clone(), managers, parts.mailbox.clone());
         Self {
-            node: Node::new(parts.config.clone()),
+            node: parts.node.clone(),
             parts,
             channels,
             reporter,
@@ -132,7 +124,9 @@ impl Agent {
             hearing: Hearing::default(),
             streams: BTreeMap::new(),
             taken: BTreeMap::new(),
+            replies: Vec::new(),
             leaving: None,
+            leaves_running: false,
             refused: None,
         }
     }
@@ -143,7 +137,10 @@ impl Agent {
     /// The managers do not let this node in. Nothing runs then: a boot that is not registered starts
     /// nothing.
     pub async fn run(mut self, mut events: mpsc::Receiver<Event>) -> anyhow::Result<Gone> {
+        self.parts.journal.begin(&self.node.remembered());
         self.register();
+        // What an earlier agent left.
+        self.carry_out();
         let mut taken = Vec::with_capacity(EVENTS_AT_ONCE_MAX);
         loop {
             tokio::select! {
@@ -166,7 +163,13 @@ impl Agent {
                 self.end_discovery().await;
                 anyhow::bail!(why);
             }
+            if self.leaves_running {
+                let sessions = self.node.live().count();
+                tracing::info!(sessions, "ending; what runs is left to the next agent");
+                return Ok(Gone { clean: true, left_running: true });
+            }
             if let Some(gone) = self.leave_step() {
+                self.parts.journal.end();
                 self.sign_off().await;
                 self.end_discovery().await;
                 return Ok(gone);
@@ -224,8 +227,7 @@ impl Agent {
             Event::Acked { .. } => {}
             Event::Send { event, reply } => {
                 let result = self.send(&event);
-                // A caller that is gone has no use for it.
-                drop(reply.send(result));
+                self.replies.push((reply, result));
             }
             Event::Look { ask, reply } => {
                 // Whoever asked may have gone.
@@ -234,6 +236,7 @@ impl Agent {
             Event::ProgramOver { key, token } => self.parts.runtime.on_program_over(&key, token),
             Event::Classes(classes) => self.on_classes(classes),
             Event::Leave { signal } => self.on_leave(signal),
+            Event::LeaveRunning => self.leaves_running |= self.leaving.is_none(),
         }
     }
 
@@ -275,7 +278,7 @@ impl Agent {
         if managers_told && let Some(word) = self.hearing.heard(boottime_ms()) {
             word.log(self.term_at_ms());
         }
-        let was_registered = self.node.is_registered();
+        let was_registered = self.is_known();
         if let NodeInput::StreamClosed { stream } = &input {
             self.streams.remove(stream);
         }
@@ -283,7 +286,7 @@ impl Agent {
         if managers_told && self.node.is_registered() {
             self.learn_managers();
         }
-        if !was_registered && self.node.is_registered() {
+        if !was_registered && self.is_known() {
             let boot = self.node.config().boot;
             tracing::info!(%boot, "registered");
             rota_daemon::announce(&json!({ "registered": true, "boot": boot.0 }));
@@ -291,6 +294,11 @@ impl Agent {
                 discovery.on_registered(boot);
             }
         }
+    }
+
+    /// Whether managers know of this boot, as this agent heard.
+    fn is_known(&self) -> bool {
+        self.node.is_registered() && !self.node.managers().is_empty()
     }
 
     fn learn_managers(&mut self) {
@@ -332,6 +340,7 @@ impl Agent {
             if effects.is_empty() && news.is_empty() {
                 break;
             }
+            self.write_down(&effects);
             self.write_lease(&effects);
             for effect in effects {
                 self.carry_out_one(effect, &mut news);
@@ -342,6 +351,18 @@ impl Agent {
         }
         // A start is decided with its create or never.
         self.taken.clear();
+        for (reply, result) in self.replies.drain(..) {
+            // A caller that is gone has no use for it.
+            drop(reply.send(result));
+        }
+    }
+
+    /// For the next agent, before anything of it is done.
+    fn write_down(&mut self, effects: &[NodeEffect]) {
+        if let Some(NodeEffect::Journal { entries }) = effects.first() {
+            let node = &self.node;
+            self.parts.journal.write(entries, || node.remembered());
+        }
     }
 
     /// Of all that managers granted the newest counts: it is one file, however many of them answer.
@@ -349,7 +370,9 @@ impl Agent {
         let newest = effects.iter().rev().find_map(|effect| match effect {
             NodeEffect::Lease { slots } => Some(slots),
             NodeEffect::Answer { .. }
+            | NodeEffect::Journal { .. }
             | NodeEffect::Start { .. }
+            | NodeEffect::Adopt { .. }
             | NodeEffect::Stop { .. }
             | NodeEffect::Report { .. }
             | NodeEffect::Renew { .. }
@@ -410,6 +433,9 @@ impl Agent {
                     StartOrder { key, token, life, slot, spec, not_after_ms, request, managers };
                 self.parts.runtime.start(order, news);
             }
+            NodeEffect::Adopt { key, token, adopted } => {
+                self.parts.runtime.adopt((key, token), *adopted, news);
+            }
             NodeEffect::Stop { key, token, how } => self.parts.runtime.stop(key, token, how, news),
             NodeEffect::Report { id, item, attempt } => {
                 let boot = self.node.config().boot;
@@ -422,7 +448,7 @@ impl Agent {
                 managers::renew(channels, mailbox, sent_mono_ms, &renew, managers, wait);
             }
             // Written before everything else.
-            NodeEffect::Lease { .. } => {}
+            NodeEffect::Journal { .. } | NodeEffect::Lease { .. } => {}
             NodeEffect::BootAnew => self.boot_anew(),
             NodeEffect::Left => {
                 if let Some(leaving) = &mut self.leaving {
@@ -466,6 +492,7 @@ impl Agent {
         tracing::info!(%boot, "booting");
         let config = NodeConfig { boot, ended_boots, ..self.node.config().clone() };
         self.node = Node::new(config);
+        self.parts.journal.begin(&self.node.remembered());
         self.hearing = Hearing::default();
         self.register();
     }
@@ -489,9 +516,11 @@ impl Agent {
 
     /// Also once more, when it offers other classes than before: then a refusal changes nothing here.
     fn register(&mut self) {
-        let again = self.node.is_registered();
-        if !again {
-            session_log::boots(self.node.config().boot);
+        let again = self.is_known();
+        let resumed = self.node.is_registered() && !again;
+        let boot = self.node.config().boot;
+        if !self.node.is_registered() {
+            session_log::boots(boot);
         }
         let request = self.registration_of(NodeState::Ready);
         let managers = self.managers_to_try();
@@ -503,6 +532,11 @@ impl Agent {
                 }
                 managers::Outcome::Refused(why) | managers::Outcome::Over(why) if again => {
                     tracing::error!(why, "managers do not learn of the new classes");
+                }
+                managers::Outcome::Over(why) if resumed => {
+                    tracing::warn!(why, "the boot of the agent before this one is over");
+                    let (sent_mono_ms, renewed) = (boottime_ms(), Renewed::Lost);
+                    mailbox.node(NodeInput::Renewed { boot, sent_mono_ms, renewed }).await;
                 }
                 managers::Outcome::Refused(why) => mailbox.give(Event::Refused(why)).await,
                 managers::Outcome::Over(why) => mailbox.give(Event::BootOver(why)).await,
@@ -517,12 +551,7 @@ impl Agent {
         match &mut self.leaving {
             None => {
                 tracing::info!(signal, "leaving");
-                let grace_ms = self.parts.runtime.longest_grace_ms();
-                let patience_ms = LEAVE_KILL_MS.max(grace_ms + LEAVE_SPARE_MS);
-                let kill_at_ms = boottime_ms() + patience_ms;
-                let (killed_at_ms, empty_since_ms) = (None, None);
-                self.leaving =
-                    Some(Leaving { kill_at_ms, killed_at_ms, empty_since_ms, left: false });
+                self.leaving = Some(Leaving::begin(boottime_ms(), &self.parts.runtime));
                 self.decide(NodeInput::Leave);
             }
             Some(leaving) => leaving.hurry(boottime_ms(), &self.parts.runtime),
@@ -533,7 +562,8 @@ impl Agent {
     fn leave_step(&mut self) -> Option<Gone> {
         let leaving = self.leaving.as_mut()?;
         let clean = self.parts.runtime.is_empty();
-        leaving.step(clean, boottime_ms(), &self.parts.runtime).then_some(Gone { clean })
+        let gone = Gone { clean, left_running: false };
+        leaving.step(clean, boottime_ms(), &self.parts.runtime).then_some(gone)
     }
 
     /// Only a node with nothing running says that it left, and only if it ever came.
@@ -549,36 +579,5 @@ impl Agent {
         if !managers::sign_off(&self.channels, &managers, &removed).await {
             tracing::warn!("no manager took the sign-off");
         }
-    }
-}
-
-impl Leaving {
-    fn due_in_ms(&self, now_ms: u64) -> u64 {
-        let at = match (self.empty_since_ms, self.killed_at_ms) {
-            (Some(since_ms), _) => since_ms + LEAVE_REPORT_MS,
-            (None, Some(killed_at_ms)) => killed_at_ms + LEAVE_GIVE_UP_MS,
-            (None, None) => self.kill_at_ms,
-        };
-        at.saturating_sub(now_ms)
-    }
-
-    fn hurry(&mut self, now_ms: u64, runtime: &Runtime) {
-        if self.killed_at_ms.is_none() {
-            tracing::warn!("killing what still runs");
-            self.killed_at_ms = Some(now_ms);
-            runtime.stop_programs(StopHow::Kill);
-        }
-    }
-
-    /// Whether the node may go now.
-    fn step(&mut self, empty: bool, now_ms: u64, runtime: &Runtime) -> bool {
-        if empty {
-            let since_ms = *self.empty_since_ms.get_or_insert(now_ms);
-            return self.left || now_ms >= since_ms + LEAVE_REPORT_MS;
-        }
-        if now_ms >= self.kill_at_ms {
-            self.hurry(now_ms, runtime);
-        }
-        self.killed_at_ms.is_some_and(|it| now_ms >= it + LEAVE_GIVE_UP_MS)
     }
 }

@@ -113,6 +113,11 @@ impl Boots {
         self.boots.last().filter(|it| !self.proves(it)).map(|it| it.id)
     }
 
+    /// The folder's last boot, when it ran here: an agent that comes after it may go on with it.
+    pub fn last_here(&self) -> Option<BootId> {
+        self.boots.last().filter(|it| self.proves(it)).map(|it| it.id)
+    }
+
     fn proves(&self, boot: &Boot) -> bool {
         self.here.is_some() && boot.place == self.here
     }
@@ -173,7 +178,7 @@ mod tests {
         assert_eq!(boots.unproven(), Some(BootId(ahead)));
         assert_eq!(boots.next().unwrap(), (BootId(ahead + 1), vec![]));
         let mut again = Boots::open(folder.path()).unwrap();
-        assert_eq!(again.unproven(), None);
+        assert_eq!((again.unproven(), again.last_here()), (None, Some(BootId(ahead + 1))));
         assert_eq!(again.next().unwrap(), (BootId(ahead + 2), vec![BootId(ahead + 1)]));
     }
 
@@ -187,7 +192,7 @@ mod tests {
         let (first, _) = at("kernel-a 17 1:2").next().unwrap();
         for other in ["kernel-b 17 1:2", "kernel-a 18 1:2", "kernel-a 17 1:3", ""] {
             let mut boots = at(other);
-            assert!(boots.unproven().is_some(), "{other}");
+            assert!(boots.unproven().is_some() && boots.last_here().is_none(), "{other}");
             assert!(boots.next().unwrap().1.is_empty(), "{other}");
         }
         // Back where the first one ran, it is over; the others are still elsewhere.

@@ -119,6 +119,12 @@ impl Journal {
         self.told(written);
     }
 
+    /// The boot is over: no agent goes on with it.
+    pub fn end(&mut self) {
+        self.file = None;
+        drop(fs::remove_file(&self.path));
+    }
+
     fn try_begin(&mut self, entries: &[Entry]) -> io::Result<()> {
         let head = Head { format: FORMAT, address: self.address.clone() };
         let mut text = serde_json::to_vec(&head)?;
@@ -137,7 +143,9 @@ impl Journal {
     fn told(&mut self, written: io::Result<()>) {
         let Err(error) = written else {
             if std::mem::take(&mut self.is_said) {
-                tracing::info!("the journal is written again: the next agent goes on with what runs");
+                tracing::info!(
+                    "the journal is written again: the next agent goes on with what runs"
+                );
             }
             return;
         };

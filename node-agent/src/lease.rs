@@ -49,6 +49,16 @@ impl Leases {
         Self { runs: slots.iter().map(run).collect() }
     }
 
+    /// As they are decided about.
+    pub fn slots(&self) -> Vec<SlotLease> {
+        let run = |(slots, lease): &(SlotRange, Lease)| SlotLease {
+            slots: *slots,
+            term_at_mono_ms: lease.term_at_ms,
+            kill_at_mono_ms: lease.kill_at_ms,
+        };
+        self.runs.iter().map(run).collect()
+    }
+
     /// That of a slot, if an owner ever granted it.
     pub fn of(&self, slot: SlotId) -> Option<Lease> {
         self.runs.iter().find(|(slots, _)| slots.contains(slot)).map(|(_, lease)| *lease)

@@ -87,6 +87,8 @@ pub enum Event {
         /// What asked for it, for the log.
         signal: &'static str,
     },
+    /// End now, and leave what runs to the next agent.
+    LeaveRunning,
 }
 
 /// The sending end.

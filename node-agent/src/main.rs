@@ -18,8 +18,10 @@ mod data_folder;
 mod discovery;
 mod disk_reserve;
 mod guardian;
+mod journal;
 mod keeper;
 mod lease;
+mod leaving;
 mod leftovers;
 mod limits;
 mod looking;
@@ -32,6 +34,7 @@ mod offer;
 mod output_files;
 mod ports;
 mod reload;
+mod resume;
 mod rpc;
 mod runtime;
 mod sandbox;
@@ -48,17 +51,19 @@ use data_folder::DataFolder;
 use discovery::Discovery;
 use disk_reserve::DiskReserve;
 use guardian::GuardianLink;
+use journal::Journal;
 use limits::Limiter;
 use mailbox::{Event, Mailbox};
 use observe::{Listing, Observer, READERS_MAX};
+use resume::Resumed;
 use rota_daemon::{
     HangUp, LogArguments, LogFormat, Stop, announce, outlive_stop_signals, raise_open_files,
     refuse, say_fatal,
 };
 use rota_model::BootId;
 use rota_model::address::join;
-use rota_node::NodeConfig;
-use runtime::{Keepers, ProgramSettings, Runtime};
+use rota_node::{Node, NodeConfig};
+use runtime::{Keepers, ProgramSettings, Runtime, groups_in};
 use rustix::process::{getpid, set_child_subreaper};
 use sandbox::Sandboxes;
 use serde_json::json;
@@ -67,6 +72,7 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::sync::Arc;
 use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
 
 /// Of this process, in what it says when it ends.
@@ -157,8 +163,9 @@ fn run(
     clean::shut_memory();
     // Before the folder is claimed and what an earlier run left is ended: a start that fails for
     // its port changes nothing.
+    let places = resume::listen(settings.listen, &settings.data);
     let listener = runtime
-        .block_on(TcpListener::bind(settings.listen))
+        .block_on(TcpListener::bind(&places[..]))
         .with_context(|| format!("cannot listen on {} (--listen)", settings.listen))?;
     let http = settings.http.map(|http| {
         let bound = runtime.block_on(TcpListener::bind(http));
@@ -171,7 +178,11 @@ fn run(
     sandbox::way::open(folder.path(), best)?;
     // Programs whose keepers are killed become children of this process, so that it can end them.
     set_child_subreaper(Some(getpid())).context("cannot become a subreaper")?;
-    let ended = leftovers::end_all(folder.path(), &BTreeSet::new())?;
+    let address = join(&settings.host, listener.local_addr()?.port());
+    let boots = Boots::open(folder.path()).context("cannot read the count of boots")?;
+    let resumed = resume::resume(&folder, &boots, &settings.config, &address);
+    let spare = resumed.as_ref().map(|it| it.spare.clone()).unwrap_or_default();
+    let ended = leftovers::end_all(folder.path(), &spare)?;
     if ended.sessions > 0 {
         tracing::warn!(sessions = ended.sessions, "ended what an earlier run had left");
     }
@@ -184,14 +195,26 @@ fn run(
     // A session takes about five descriptors.
     let open_files = raise_open_files();
     // Before the guardian is started: in version 2, everything of the agent must be in the group below its own.
-    let limiter = Limiter::look(folder.path(), &BTreeSet::new());
+    let limiter = Limiter::look(folder.path(), &groups_in(&spare));
     let gone = runtime.block_on(async {
         let keepers = Keepers::default();
         let lease_ms_max = settings.config.timing.lease_kill_ms;
         let guardian = GuardianLink::start(folder.path(), lease_ms_max, &keepers, &settings.log)?;
-        let start = Start { folder: &folder, hang_up, open_files, limiter, keepers };
+        let start = Start {
+            folder: &folder,
+            hang_up,
+            open_files,
+            limiter,
+            keepers,
+            boots,
+            resumed,
+            address,
+        };
         let gone = serve(settings, (listener, http), start).await;
-        guardian.leave().await;
+        // What is left to the next agent is guarded until that one comes.
+        if !gone.as_ref().is_ok_and(|it| it.left_running) {
+            guardian.leave().await;
+        }
         gone
     })?;
     // Nothing that still waits (a connection, a file being removed) may hold up the end.
@@ -207,6 +230,11 @@ struct Start<'a> {
     open_files: Option<u64>,
     limiter: Limiter,
     keepers: Keepers,
+    boots: Boots,
+    /// The boot that goes on, if one does.
+    resumed: Option<Resumed>,
+    /// Where managers reach this node.
+    address: String,
 }
 
 /// What other parts of this process show to operators. Pages are served until the process ends.
@@ -237,9 +265,7 @@ async fn serve(
     (listener, http): (TcpListener, Option<TcpListener>),
     start: Start<'_>,
 ) -> anyhow::Result<agent::Gone> {
-    let Start { folder, hang_up, open_files, limiter, keepers } = start;
-    let port = listener.local_addr()?.port();
-    let address = join(&settings.host, port);
+    let Start { folder, hang_up, open_files, limiter, keepers, boots, resumed, address } = start;
     let timing = settings.config.timing;
     let sandboxes = Sandboxes::new(&settings.ability, lease::boottime_us())?;
     say_what_programs_are_kept_from(&settings, &sandboxes);
@@ -264,19 +290,17 @@ async fn serve(
         log: settings.log,
     };
     let (mailbox, events) = Mailbox::new();
-    let mut boots = Boots::open(folder.path()).context("cannot read the count of boots")?;
-    boots.unproven().iter().for_each(say_what_is_unproven);
-    let (boot, ended_boots) = boots.next().context("cannot write the count of boots")?;
-    let (id, kept) = (settings.config.node.clone(), (settings.folders_kept_max, &BTreeSet::new()));
-    let (cluster, pool, places) =
-        (&settings.cluster, &settings.pool, settings.config.offers.places);
+    let (boots, Resumed { node, spare }) = begin(boots, resumed, settings.config)?;
+    let (id, boot) = (node.config().node.clone(), node.config().boot);
+    let (adopts, kept) = (node.live().count(), (settings.folders_kept_max, &spare));
+    let (cluster, pool, places) = (&settings.cluster, &settings.pool, node.config().offers.places);
     let consul = settings.consul.as_ref();
     let discovery =
         consul.map(|it| Discovery::start(it, cluster, &id, pool, places, &address)).transpose()?;
     let classes = settings.offer.classes;
     let runtime = Runtime::new(classes, programs, kept, address.clone(), mailbox.clone());
     let agent = Agent::new(Parts {
-        config: NodeConfig { boot, ended_boots, ..settings.config },
+        node,
         runtime,
         cluster: settings.cluster.clone(),
         address: address.clone(),
@@ -286,6 +310,7 @@ async fn serve(
         lease: folder.lease(),
         discovery,
         boots,
+        journal: Journal::new(folder.path(), &address),
         mailbox: mailbox.clone(),
         disk: DiskReserve::new(folder.path().to_owned(), settings.disk_reserve_bytes),
     });
@@ -300,11 +325,26 @@ async fn serve(
     announce(&json!({
         "ready": true, "id": id.as_str(), "address": address, "pid": std::process::id(), "boot": boot.0,
         "sandbox": sandbox.as_str(), "disk_free_bytes": disk_reserve::free_bytes(folder.path()).ok(),
-        "disk_reserve_bytes": settings.disk_reserve_bytes, "http": http
+        "disk_reserve_bytes": settings.disk_reserve_bytes, "http": http, "adopts": adopts
     }));
     let gone = agent.run(events).await;
     server.abort();
     gone
+}
+
+/// The boot that goes on, or the next one with nothing running.
+fn begin(
+    mut boots: Boots,
+    resumed: Option<Resumed>,
+    config: NodeConfig,
+) -> anyhow::Result<(Boots, Resumed)> {
+    if let Some(resumed) = resumed {
+        return Ok((boots, resumed));
+    }
+    boots.unproven().iter().for_each(say_what_is_unproven);
+    let (boot, ended_boots) = boots.next().context("cannot write the count of boots")?;
+    let node = Node::new(NodeConfig { boot, ended_boots, ..config });
+    Ok((boots, Resumed { node, spare: BTreeSet::new() }))
 }
 
 fn say_what_is_unproven(before: &BootId) {
@@ -333,9 +373,16 @@ fn say_what_programs_are_kept_from(settings: &Settings, sandboxes: &Sandboxes) {
     settings.offer.tell();
 }
 
-/// SIGTERM or SIGINT: leave in good order; once more: at once.
+/// SIGTERM or SIGINT: leave in good order; once more: at once. SIGUSR2: end, and leave what runs to the next agent.
 fn leave_on_signals(mailbox: Mailbox) -> anyhow::Result<()> {
     let mut stop = Stop::but_for_hang_up().context("cannot listen for signals")?;
+    let user = signal(SignalKind::user_defined2()).context("cannot listen for signals");
+    let (mut user, given) = (user?, mailbox.clone());
+    tokio::spawn(async move {
+        while user.recv().await.is_some() {
+            given.give(Event::LeaveRunning).await;
+        }
+    });
     tokio::spawn(async move {
         loop {
             let signal = stop.wished().await;

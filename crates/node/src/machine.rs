@@ -60,6 +60,13 @@ impl Machine {
         Self { class: class.clone(), state: class.initial, changes: 0 }
     }
 
+    /// A machine that goes on in a state of its class, after so many transitions; `None` when the class has no such
+    /// state.
+    pub fn resumed(class: &Arc<MachineClass>, state: &str, changes: u64) -> Option<Self> {
+        let state = class.states().iter().position(|it| it == state)?;
+        Some(Self { class: class.clone(), state, changes })
+    }
+
     /// Its class.
     pub fn class(&self) -> &MachineClass {
         &self.class

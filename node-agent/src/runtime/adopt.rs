@@ -34,8 +34,7 @@ pub struct AdoptOrder {
 impl Runtime {
     /// Goes on with a session. What is known at once is put into `news`; the rest comes by mailbox. Its folder must
     /// have been spared: by [`crate::leftovers::end_all`], and when this runtime was made.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the journal's"))]
-    pub fn adopt(&mut self, order: AdoptOrder, news: &mut Vec<NodeInput>) {
+    pub fn adopt_program(&mut self, order: AdoptOrder, news: &mut Vec<NodeInput>) {
         let AdoptOrder { key, token, life, slot, ready } = order;
         let Some((folder, terms)) = Terms::find(&self.settings.sessions, &key, token) else {
             let detail = "the node's agent ended before it was started".to_owned();
@@ -199,7 +198,7 @@ with listener.accept()[0].makefile("rw") as agent, open("news", "a+") as news:
         fn adopt(&mut self, ready: bool) -> Vec<NodeInput> {
             let Terms { key, token, life, slot, .. } = self.terms.clone();
             let mut news = Vec::new();
-            self.runtime.adopt(AdoptOrder { key, token, life, slot, ready }, &mut news);
+            self.runtime.adopt_program(AdoptOrder { key, token, life, slot, ready }, &mut news);
             news
         }
 

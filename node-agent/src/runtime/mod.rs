@@ -12,11 +12,9 @@ mod running;
 mod surroundings;
 mod terms;
 
-#[expect(unused_imports, reason = "the journal's")]
 pub use adopt::AdoptOrder;
 pub use orphans::{FOLDER_VARIABLE, Keepers};
 pub use program::ProgramSettings;
-#[expect(unused_imports, reason = "the journal's")]
 pub use terms::{adoptable, groups_in};
 
 use crate::mailbox::{Event, Mailbox};
@@ -29,7 +27,7 @@ use rota_model::{
 };
 use rota_node::class::{Class, ClassKind, MachineClass};
 use rota_node::machine::{Machine, SendError, Transition};
-use rota_node::{NodeInput, StopHow};
+use rota_node::{Adopted, NodeInput, StopHow};
 use rota_proto::SendEvent;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -197,14 +195,39 @@ impl Runtime {
         let machine = Machine::new(class);
         let address = self.address.clone();
         news.push(NodeInput::Started { key: key.clone(), token, address, ready: true, remark });
-        if class.report_states() {
-            let state = machine.state().to_owned();
-            news.push(NodeInput::MachineState { key: key.clone(), token, state, change: 0 });
-        }
+        let (state, told) = (machine.state().to_owned(), class.report_states());
+        let begun = NodeInput::MachineState { key: key.clone(), token, state, change: 0, told };
+        news.push(begun);
         if machine.has_ended() {
             return news.push(final_state(key, token, &machine));
         }
         self.machines.insert(key, Running { token, life, machine });
+    }
+
+    /// Goes on with a session of an earlier agent of this folder. `news` as for [`Runtime::start`].
+    pub fn adopt(
+        &mut self,
+        (key, token): (SessionKey, Token),
+        adopted: Adopted,
+        news: &mut Vec<NodeInput>,
+    ) {
+        let Adopted { life, slot, spec, ready, machine } = adopted;
+        let Some((state, changes)) = machine else {
+            return self.adopt_program(AdoptOrder { key, token, life, slot, ready }, news);
+        };
+        let class = self.classes.get(&spec.class).map(|it| &it.kind);
+        let machine = match class {
+            Some(ClassKind::Machine(class)) => Machine::resumed(class, &state, changes),
+            Some(ClassKind::Program(_)) | None => None,
+        };
+        if let Some(machine) = machine {
+            self.machines.insert(key, Running { token, life, machine });
+            return;
+        }
+        let class = &spec.class;
+        let detail = format!("class {class} of this node's next agent has no state {state:?}");
+        let (reason, exit) = (Reason::Internal, None);
+        news.push(NodeInput::Ended { key, token, reason, exit, detail });
     }
 
     /// Stops a session, or stops it more urgently. `news` as for [`Runtime::start`].
@@ -257,10 +280,9 @@ impl Runtime {
         let token = *token;
         let transition = machine.send(&event.event).map_err(|error| refused(&error))?;
         let key = event.key.clone();
-        if machine.class().report_states() {
-            let (state, change) = (transition.to.clone(), transition.changes);
-            news.push(NodeInput::MachineState { key: key.clone(), token, state, change });
-        }
+        let (state, change) = (transition.to.clone(), transition.changes);
+        let told = machine.class().report_states();
+        news.push(NodeInput::MachineState { key: key.clone(), token, state, change, told });
         if transition.is_final {
             news.push(final_state(key, token, machine));
             self.machines.remove(&event.key);

@@ -149,7 +149,6 @@ impl Terms {
 ///
 /// # Errors
 /// The folder cannot be read.
-#[cfg_attr(not(test), expect(dead_code, reason = "the journal's"))]
 pub fn adoptable(data: &Path) -> anyhow::Result<BTreeMap<(SessionKey, Token), PathBuf>> {
     let folders = folders_of(data)?.into_iter();
     let read =
@@ -158,7 +157,6 @@ pub fn adoptable(data: &Path) -> anyhow::Result<BTreeMap<(SessionKey, Token), Pa
 }
 
 /// The control groups of the sessions of those folders.
-#[expect(dead_code, reason = "the journal's")]
 pub fn groups_in(folders: &BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
     let terms = folders.iter().filter_map(|it| Terms::read(it));
     terms.flat_map(|it| it.held.groups().to_vec()).collect()

@@ -4,6 +4,7 @@
 #[cfg(test)]
 #[path = "."]
 mod outside {
+    mod adopt;
     mod answers;
     mod connections;
     mod copied_folders;
