@@ -11,11 +11,17 @@ use super::keeper_link::KeeperLink;
 use super::running::{Holds, Running, Session, Stage};
 use super::terms::Terms;
 use super::{Runtime, Task};
+use crate::lease::boottime_ms;
 use crate::observe::Listed;
 use rota_model::{SessionKey, SlotId, Stamp, Token};
 use rota_node::NodeInput;
 use std::time::Duration;
 use tokio::sync::watch;
+
+/// How long a program may take at least to be seen ready once it is adopted: it may have become so when no agent looked,
+/// and its keeper repeats that. With less, a busy machine kills what is ready; with more, what never gets ready stays
+/// longer.
+const SEEN_WITHIN_MS: u64 = 5_000;
 
 /// A program session that an earlier agent of this folder began, as its journal has it.
 pub struct AdoptOrder {
@@ -70,7 +76,9 @@ impl Runtime {
     }
 }
 
-async fn go_on(session: Session, holds: Holds, stage: Stage) {
+async fn go_on(mut session: Session, holds: Holds, stage: Stage) {
+    let seen_by_ms = boottime_ms().saturating_add(SEEN_WITHIN_MS);
+    session.terms.ready_by_ms = session.terms.ready_by_ms.max(seen_by_ms);
     let Session { settings, terms, folder, .. } = &session;
     let link = Box::pin(KeeperLink::again(folder, terms, settings)).await;
     if let Some(keeper) = link.pid() {
@@ -168,7 +176,8 @@ with listener.accept()[0].makefile("rw") as agent, open("news", "a+") as news:
             // Of the node's own user, and without ports that tests of this machine could share.
             let mut terms = terms("s", 4);
             (terms.own, terms.port, terms.ports) = (None, None, BTreeMap::new());
-            terms.ready_by_ms = crate::lease::boottime_ms() + 600_000;
+            // It became ready in time, and nobody looked.
+            terms.ready_by_ms = 0;
             let folder = of_attempt(&settings.sessions, &terms.key, terms.life, 1);
             fs::create_dir_all(&folder).unwrap();
             terms.write(&folder).unwrap();
