@@ -166,6 +166,8 @@ impl Agent {
             if self.leaves_running {
                 let sessions = self.node.live().count();
                 tracing::info!(sessions, "ending; what runs is left to the next agent");
+                // Whatever is dropped is stopped.
+                std::mem::forget(self);
                 return Ok(Gone { clean: true, left_running: true });
             }
             if let Some(gone) = self.leave_step() {

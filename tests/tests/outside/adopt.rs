@@ -92,17 +92,20 @@ impl Scene {
         fs::read_to_string(folder.join("stdout.log")).unwrap()
     }
 
+    /// Keepers and programs.
     fn pids(&self) -> Vec<u32> {
         let all = running(&self.folder.path().join("node"));
-        let mut pids: Vec<u32> = all.into_values().flatten().map(|it| it.pid).collect();
+        // A loop of a shell starts one after the other.
+        let lasting = all.into_values().flatten().filter(|it| it.line[0] != "sleep");
+        let mut pids: Vec<u32> = lasting.map(|it| it.pid).collect();
         pids.sort_unstable();
         pids
     }
 
     async fn end(self, agent: Launched) {
         assert_eq!(agent.end().await, Some(0));
-        self.brief.end().await;
         assert!(self.pids().is_empty(), "nothing is left");
+        self.brief.end().await;
     }
 }
 
