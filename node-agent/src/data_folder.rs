@@ -5,6 +5,7 @@
 //! DIR/lock         held while an agent runs
 //! DIR/boot         the last boots of this folder and where they ran, one a line
 //! DIR/place        tells this folder from its copies, by when it was made
+//! DIR/journal      what the next agent of this boot goes on from
 //! DIR/lease        the node's lease, read by its keepers and its guardian
 //! DIR/guardian.log what the guardian logs
 //! DIR/guardian.pid which process is the guardian

@@ -7,7 +7,8 @@
 //!  clients of machines ── Send ──▶ rpc ──▶ mailbox            keeper process ◀┘
 //!                                                             program, own process group
 //! ```
-//! Beside it runs a guardian process, for the case that this one and keepers are killed. `offer` leaves out classes
+//! Beside it runs a guardian process, for the case that this one and keepers are killed. `journal` has what the next
+//! agent goes on from, and `resume` decides whether this one does. `offer` leaves out classes
 //! whose program is not there, and `disk_reserve` keeps sessions away while the disk is nearly full.
 
 mod agent;

@@ -10,9 +10,10 @@
 //!   runtime ── Started ──────▶ │              │ ── Start ────────▶ runtime: keepers with
 //!           ── Ready ────────▶ │              │ ── Stop ─────────▶ programs, and machines
 //!           ── MachineState ─▶ │              │ ── Lease ────────▶ (keepers' deadlines)
-//!           ── Ended ────────▶ │              │
+//!           ── Ended ────────▶ │              │ ── Adopt ────────▶ runtime, after a restart
 //!           ── Stopped ──────▶ │              │ ── BootAnew ─────▶ driver: a new Node with
-//!     clock ── Tick ─────────▶ └──────────────┘ ── Left             a new boot id; or exit
+//!     clock ── Tick ─────────▶ │              │ ── Left             a new boot id; or exit
+//!                              └──────────────┘ ── Journal ──────▶ written down before all others
 //! ```
 //!
 //! The driver gives inputs to [`Node::handle`] and then carries out, in order, what
@@ -27,6 +28,9 @@
 //! * a definite answer stays: "full" and "destroyed" are remembered, whatever arrives later;
 //! * "ended" and "destroyed" are said only when nothing of the session runs any more;
 //! * what no owner renewed the lease of, it ends, before that owner may believe it lost.
+//!
+//! These promises are of a boot, and a boot may have several agents, one after the other: each goes on from what the
+//! earlier one wrote down ([`Entry`], [`Node::resumed`]).
 //!
 //! Beside the decisions stand two values that a node's runtime uses: [`class`] (what a session
 //! runs, read from TOML text) and [`machine`] (a running state machine); [`registration`], what a

@@ -122,6 +122,8 @@ async fn the_next_boot_ends_what_is_left_of_a_node_whose_guardian_was_killed_too
         until_gone(pid).await;
     }
     assert!(forked.iter().all(|it| runs(*it)), "nobody is left who knows of them");
+    // With it the next agent would go on with the boot.
+    std::fs::remove_file(scene.home.data().join("journal")).unwrap();
     let manager = Manager::start().await;
     let agent = scene.home.start(&manager.address, &[]).await;
     assert!(!forked.into_iter().any(runs), "before the new boot registers");

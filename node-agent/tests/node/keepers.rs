@@ -45,7 +45,7 @@ async fn a_keeper_that_hangs_is_killed_when_its_session_is_destroyed() {
 }
 
 #[tokio::test]
-async fn the_next_agent_ends_what_a_killed_one_left_before_it_registers() {
+async fn without_a_journal_the_next_agent_ends_what_a_killed_one_left_before_it_registers() {
     let (home, manager) = (Home::new(), Manager::start().await);
     let mut agent = home.start(&manager.address, &[]).await;
     let first = manager.registration(1).await;
@@ -59,6 +59,7 @@ async fn the_next_agent_ends_what_a_killed_one_left_before_it_registers() {
     let keepers = [keeper_of(&home.work("f")), keeper_of(&home.work("s"))];
     agent.kill().await;
     assert!(keepers.iter().chain(&pids).all(|it| runs(*it)), "keepers outlive their agent");
+    std::fs::remove_file(home.data().join("journal")).unwrap();
 
     let agent = home.start(&manager.address, &[]).await;
     let second = manager.registration(2).await;

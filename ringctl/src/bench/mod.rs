@@ -3,12 +3,13 @@
 //! ```text
 //!   open, get            ─ load ─▶ the cluster at --endpoint
 //!   compare              ─ load ─▶ own cluster | bare echo, in turns
-//!   failover, dead-node, stall, join, grow, memory, cold, hot, burst ──▶ own cluster
+//!   failover, dead-node, stall, adopt, join, grow, memory, cold, hot, burst ──▶ own cluster
 //! ```
 //!
 //! One load generator for all (closed loop, one thread, few connections), so that ratios compare
 //! servers. Progress goes to stderr, figures to stdout.
 
+mod adopt;
 mod burst;
 mod cold;
 mod compare;
@@ -48,6 +49,8 @@ pub enum BenchCommand {
     DeadNode(dead_node::DeadNodeArguments),
     /// Kill the config store and a manager of a cluster of its own: what ends in partitions that serve all the time?
     Stall(stall::StallArguments),
+    /// End the agent of a node of a cluster of its own and start another one: how much of what ran goes on?
+    Adopt(adopt::AdoptArguments),
     /// A join and a restore in a ring of its own under a light load: how long, how many bytes.
     Join(join::JoinArguments),
     /// Processor time of an open as the ring grows, in rings of its own.
@@ -91,6 +94,7 @@ pub async fn run(
         BenchCommand::Failover(it) => Box::pin(failover::run(it, out)).await,
         BenchCommand::DeadNode(it) => Box::pin(dead_node::run(it, out)).await,
         BenchCommand::Stall(it) => Box::pin(stall::run(it, out)).await,
+        BenchCommand::Adopt(it) => Box::pin(adopt::run(it, out)).await,
         BenchCommand::Join(it) => Box::pin(join::run(it, out)).await,
         BenchCommand::Grow(it) => Box::pin(grow::run(it, out)).await,
         BenchCommand::Memory(it) => Box::pin(memory::run(it, out)).await,

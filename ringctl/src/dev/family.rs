@@ -208,7 +208,12 @@ impl Family {
     /// Kills a process that was started here and waits for its end, which was wished: it is none of
     /// those whose end must be told.
     pub async fn kill(&self, pid: u32) {
-        self.signal(pid, Signal::KILL);
+        self.end(pid, Signal::KILL).await;
+    }
+
+    /// Sends that signal to a process that was started here, and waits for its end, which was wished.
+    pub async fn end(&self, pid: u32, how: Signal) {
+        self.signal(pid, how);
         self.wait_for_end(pid).await;
         self.members().by_pid.remove(&pid);
     }

@@ -168,7 +168,8 @@ pub fn data_of(folder: &Folder, id: &str) -> PathBuf {
     folder.path.join("managers").join(id)
 }
 
-fn node(
+/// The command line of a node's agent.
+pub fn node(
     folder: &Folder,
     ports: &Ports,
     programs: &Programs,

@@ -92,6 +92,20 @@ impl Cluster {
         }
     }
 
+    /// Starts the agent of a node again, which has ended, from its folder and with its command line. Resolves when it
+    /// listens.
+    pub async fn restart_node(&mut self, id: &str) -> anyhow::Result<()> {
+        let ids = &self.folder.layout.nodes;
+        let at = ids.iter().position(|it| it == id).with_context(|| format!("no node is {id}"))?;
+        let listen = self.document.nodes[at].address.parse()?;
+        let launch = launch::node(&self.folder, &self.ports, &self.programs, id, listen);
+        let starting = Starting::new(&self.family, &self.folder.path, 1);
+        let process = starting.start(launch)?;
+        self.document.nodes[at].pid = process.pid;
+        starting.ready(process).await?;
+        Ok(())
+    }
+
     async fn start_member(&self, member: &Member<'_>) -> anyhow::Result<ManagerProcess> {
         let launch = launch::manager(&self.folder, &self.ports, &self.programs, member);
         let starting = Starting::new(&self.family, &self.folder.path, 1);

@@ -199,12 +199,17 @@ async fn a_cordon_outlives_the_agent_and_what_cannot_be_ordered_is_told_why() {
         refusal.to_string().contains("is cordoned or drained (ringctl node uncordon"),
         "{refusal}"
     );
-    all_run_on(&client, &[running]).await;
+    all_run_on(&client, std::slice::from_ref(&running)).await;
     let victim = process(cluster.document.nodes[0].pid).unwrap();
     victim.signal(Signal::KILL);
     gone("the agent is gone", std::slice::from_ref(&victim)).await;
     let agent = Launched::again(&folder, "n1-again", &victim.line).await;
-    becomes(&client, "runs on", SessionState::Lost).await;
+    eventually("the next agent is known", PATIENCE, async || {
+        let shown = node(&ring(&cluster.endpoints()).await?, id);
+        if shown["state"] == "CORDONED" { Ok(()) } else { Err(shown.to_string()) }
+    })
+    .await;
+    all_run_on(&client, &[running]).await;
     let shown = node(&ring(&cluster.endpoints()).await.unwrap(), id);
     assert_eq!(shown["state"], "CORDONED", "{shown}");
     refused(at(&cluster, "drain", "nobody", &[]).await, &["node nobody is not registered", id]);

@@ -111,6 +111,8 @@ async fn a_node_that_boots_again_says_at_once_that_its_sessions_are_lost_and_tak
     assert_eq!(running.len(), 2);
     victim.signal(Signal::KILL);
     gone("the agent is gone", std::slice::from_ref(&victim)).await;
+    // With it the next agent would go on with the boot.
+    std::fs::remove_file(cluster.document.data.join("nodes/n1/journal")).unwrap();
     let agent = Launched::again(&folder, "n1-again", &victim.line).await;
     assert!(running.iter().all(|it| !it.runs()), "a new boot runs nothing of the old one");
     for (id, _) in old {

@@ -21,7 +21,9 @@ fn value<'a>(unit: &'a str, key: &str) -> &'a str {
 #[test]
 fn a_node_has_time_for_the_longest_grace_and_its_programs_are_not_told_to_end_by_others() {
     let unit = unit("rota-node-agent");
-    assert_eq!(value(&unit, "KillMode"), "mixed");
+    assert_eq!(value(&unit, "KillMode"), "process");
+    assert_eq!(value(&unit, "KillSignal"), "SIGUSR2");
+    assert!(value(&unit, "ExecStop").contains("kill -TERM $MAINPID"));
     let stop: u64 = value(&unit, "TimeoutStopSec").parse().unwrap();
     assert!(stop > GRACE_MAX_S + 10, "{stop} s");
     assert!(value(&unit, "ExecReload").contains("-HUP $MAINPID"));
