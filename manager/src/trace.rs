@@ -187,6 +187,7 @@ fn is_news(step: Transition) -> bool {
         | Transition::CloseFinished
         | Transition::Ended
         | Transition::SessionLost
+        | Transition::SessionReopened
         | Transition::SessionDrained
         | Transition::Fenced
         | Transition::Forwarded

@@ -48,6 +48,7 @@ impl From<&ClassFacts> for v1::ClassFacts {
             cpu_millis: *cpu_millis,
             memory_mib: *memory_mib,
             labels: label_texts(labels),
+            reopens: it.reopens,
         }
     }
 }
@@ -64,7 +65,7 @@ impl TryFrom<v1::ClassFacts> for ClassFacts {
         };
         let checked = needs.check().map_err(|mut mistakes| mistakes.swap_remove(0));
         named("ClassFacts", checked)?;
-        Ok(Self { pool: named("ClassFacts.pool", pool)?, needs })
+        Ok(Self { pool: named("ClassFacts.pool", pool)?, needs, reopens: it.reopens })
     }
 }
 

@@ -186,6 +186,7 @@ mod tests {
                 ClassFacts {
                     pool: Some(PoolName::default_pool()),
                     needs: Needs { weight: 2, memory_mib: 9, ..Needs::default() },
+                    reopens: true,
                 },
             )]),
             sandbox: Some(Sandbox::Basic),

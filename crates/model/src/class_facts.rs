@@ -15,6 +15,9 @@ pub struct ClassFacts {
     /// What a session needs of its node.
     #[serde(skip_serializing_if = "Needs::is_default")]
     pub needs: Needs,
+    /// A session whose node is lost is opened again, as a new life (`on_node_loss = "reopen"`).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub reopens: bool,
 }
 
 impl ClassFacts {

@@ -84,6 +84,7 @@ impl SessionState {
             | Reason::IdleTimeout
             | Reason::MaxLifetime
             | Reason::NodeLost
+            | Reason::Reopening
             | Reason::LeaseNotRenewed
             | Reason::Drained
             | Reason::Evicted
@@ -107,6 +108,8 @@ printed!(
         StartTimeout = "START_TIMEOUT",
         /// Its node was declared lost, or booted anew.
         NodeLost = "NODE_LOST",
+        /// The same, and its class has it opened again: a new life begins when a node has room.
+        Reopening = "REOPENING",
         /// No manager renewed its node's lease in time, so the node ended it. The node itself may be well.
         LeaseNotRenewed = "LEASE_NOT_RENEWED",
         /// Its node was drained.

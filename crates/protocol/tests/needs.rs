@@ -43,7 +43,7 @@ fn comes(table: &mut Table, node: &str, needs: &Needs, labels: &[&str]) {
     let classes = ["big".to_owned(), "builtin".to_owned()];
     let boot = table.config.nodes.len() as u64 + 1;
     table.register_as(node, boot, 10, &classes, |register| {
-        let facts = ClassFacts { pool: None, needs: needs.clone() };
+        let facts = ClassFacts { needs: needs.clone(), ..ClassFacts::default() };
         let labels = labels.iter().map(|it| parse_label(it).expect("a label")).collect();
         let digests = [(class(), ClassDigest(7))].into();
         Register { facts: [(class(), facts)].into(), digests, labels, ..register }

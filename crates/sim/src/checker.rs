@@ -10,9 +10,9 @@ use crate::invariant::placement_settled::{Page, PlacementSettled};
 use crate::invariant::split_at_rest::Moment;
 use crate::invariant::synced_first::SyncedFirst;
 use crate::invariant::{
-    Verdict, Violation, better_awaited, committed_everywhere, cordon_kept, enough_copies, given_up,
-    intent_first, let_go, lost_is_dead, member_added, one_owner, one_transition, registered_first,
-    shown_running, split_at_rest, surplus_only, view_order,
+    Verdict, Violation, better_awaited, closed_for_good, committed_everywhere, cordon_kept,
+    enough_copies, given_up, intent_first, let_go, lost_is_dead, member_added, one_owner,
+    one_transition, registered_first, shown_running, split_at_rest, surplus_only, view_order,
 };
 use crate::ledger::{Ledger, session_of};
 use crate::network::STRAGGLER_US_MAX;
@@ -249,6 +249,9 @@ impl Checker {
     /// A manager gives a record to its disk, and the book does not have it yet.
     fn on_record(&mut self, now_us: u64, record: &SessionRecord) {
         self.judge(now_us, lost_is_dead::check_record(record, &self.ledger.instances));
+        let lives = self.ledger.lives.get(&record.key);
+        let before = lives.and_then(|it| it.range(..record.life).next_back()).map(|it| *it.0);
+        self.judge(now_us, closed_for_good::check(&self.ledger.asked, record, before));
         let known =
             self.ledger.lives.get(&record.key).is_some_and(|it| it.contains_key(&record.life));
         let Some(pe) = record.token().map(|it| it.0.pe).filter(|_| !known) else { return };

@@ -3,8 +3,8 @@
 use crate::network::NetworkProfile;
 use crate::rng::SeededRng;
 use rota_model::{
-    ClassDigest, ClassName, ClusterName, LoadLimit, ManagerId, ManagerNumber, Namespace, NodeId,
-    PoolSettings, ProvisionerName, SessionId, SessionKey,
+    ClassDigest, ClassFacts, ClassName, ClassText, ClusterName, LoadLimit, ManagerId,
+    ManagerNumber, Namespace, NodeId, PoolSettings, ProvisionerName, SessionId, SessionKey,
 };
 use rota_node::{NodeBounds, NodeConfig, NodeTiming};
 use rota_protocol::{DocumentsConfig, ManagerConfig, Sizes, Timing};
@@ -60,6 +60,8 @@ pub struct Setup {
     pub sync_us_max: u64,
     /// How many of a thousand sessions end on their own.
     pub ends_permille: u64,
+    /// Whether sessions whose node is lost are opened again.
+    pub reopens: bool,
     /// How many of a thousand starts fail.
     pub start_fails_permille: u64,
     /// Longest that a single disturbance lasts, in milliseconds.
@@ -84,7 +86,7 @@ impl Setup {
         let newcomers = (0..*rng.pick(&[0, 1, 1, 2, 2])).map(|_| draw_manager(rng, m));
         let newcomers: BTreeMap<_, _> =
             newcomers.filter(|(number, _)| !numbers.contains_key(number)).collect();
-        Self {
+        let mut setup = Self {
             m: u32::try_from(m).unwrap_or(64),
             r: *rng.pick(&[0, 0, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 3]),
             numbers: numbers.into_iter().collect(),
@@ -104,11 +106,15 @@ impl Setup {
             },
             sync_us_max: rng.within(500, 12_000),
             ends_permille: rng.within(0, 200),
+            reopens: false,
             start_fails_permille: rng.within(0, 80),
             fault_ms_max,
             calm_ms_max,
             clocks_step,
-        }
+        };
+        // Not drawn: a draw more would give every seed another run.
+        setup.reopens = setup.ends_permille.is_multiple_of(3);
+        setup
     }
 
     /// What the ring never changes.
@@ -151,6 +157,7 @@ impl Setup {
     /// What a node is told at its start.
     pub fn node_config(&self, node: &NodeId, boot: rota_model::BootId) -> NodeConfig {
         let timing = &self.timing;
+        let facts = ClassFacts { reopens: self.reopens, ..ClassFacts::default() };
         NodeConfig {
             ended_boots: Vec::new(),
             node: node.clone(),
@@ -160,7 +167,7 @@ impl Setup {
             load_limit: LoadLimit::USUAL,
             classes: BTreeMap::from([(
                 ClassName::parse(CLASS).expect("a short name"),
-                ClassDigest(1).into(),
+                ClassText { digest: ClassDigest(1), facts },
             )]),
             timing: NodeTiming {
                 renew_ms: timing.renew_ms,

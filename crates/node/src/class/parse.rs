@@ -19,7 +19,7 @@ pub(super) const STATES_MAX: usize = 1_000;
 /// How much CPU or memory a class may name.
 const AMOUNT: RangeInclusive<u32> = 1..=1_000_000_000;
 
-const COMMON_FIELDS: [&str; 5] = ["name", "kind", "attributes", "pool", "needs"];
+const COMMON_FIELDS: [&str; 6] = ["name", "kind", "attributes", "pool", "needs", "on_node_loss"];
 const MACHINE_FIELDS: [&str; 6] =
     ["states", "initial", "final", "events", "transitions", "report_states"];
 
@@ -114,7 +114,16 @@ fn read_class(
 fn read_facts(fields: &mut Fields, mistakes: &mut Mistakes) -> ClassFacts {
     let pool = fields.optional_text("pool", mistakes);
     let pool = pool.and_then(|it| mistakes.checked("pool", PoolName::parse_new(&it)));
-    ClassFacts { pool, needs: read_needs(fields, mistakes) }
+    let reopens = match fields.optional_text("on_node_loss", mistakes).as_deref() {
+        Some("reopen") => true,
+        Some("lost") | None => false,
+        Some(other) => {
+            let problem = format!("is {other:?}; it must be \"lost\" or \"reopen\"");
+            mistakes.add("on_node_loss", problem);
+            false
+        }
+    };
+    ClassFacts { pool, needs: read_needs(fields, mistakes), reopens }
 }
 
 /// What a session needs of its node.

@@ -198,7 +198,7 @@ fn the_load_limit_counts_what_is_used_before_the_newcomer() {
 fn a_heavy_session_takes_its_weight_and_nothing_that_is_not_there() {
     let mut heavy = config();
     let needs = Needs { weight: 6, memory_mib: 100, ..Needs::default() };
-    let facts = ClassFacts { pool: None, needs };
+    let facts = ClassFacts { needs, ..ClassFacts::default() };
     heavy.classes.insert(spec("heavy").class, ClassText { digest: ClassDigest(2), facts });
     heavy.offers.memory_mib = 250;
     let mut world = World::with(heavy);

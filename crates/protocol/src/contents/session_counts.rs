@@ -4,7 +4,7 @@
 
 use rota_messages::DocKey;
 use rota_messages::documents::Brief;
-use rota_model::{BootId, NodeId, SessionState};
+use rota_model::{BootId, NodeId, Reason, SessionState};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a copy's committed sessions come to.
@@ -13,6 +13,8 @@ pub struct SessionCounts {
     by_state: BTreeMap<SessionState, u64>,
     by_boot: BTreeMap<NodeId, BTreeMap<BootId, u64>>,
     under_way: BTreeSet<DocKey>,
+    /// Lost ones that are to be opened again.
+    reopening: BTreeSet<DocKey>,
 }
 
 impl SessionCounts {
@@ -21,6 +23,11 @@ impl SessionCounts {
         let [was, is] = [before, after].map(|it| it.map(|brief| brief.state));
         if was != is {
             self.count_states(key, was, is);
+        }
+        match [before, after].map(|it| it.is_some_and(is_reopening)) {
+            [false, true] => drop(self.reopening.insert(key.clone())),
+            [true, false] => drop(self.reopening.remove(key)),
+            [true, true] | [false, false] => {}
         }
         let [from, to] = [before, after].map(|it| it.and_then(Brief::runs_at));
         // Most writes move nothing from boot to boot.
@@ -85,6 +92,16 @@ impl SessionCounts {
     pub fn under_way(&self) -> impl Iterator<Item = &DocKey> {
         self.under_way.iter()
     }
+
+    /// Lost ones that are to be opened again, in order.
+    pub fn reopening(&self) -> impl Iterator<Item = &DocKey> {
+        self.reopening.iter()
+    }
+}
+
+/// Whether a lost session is to be opened again.
+pub fn is_reopening(brief: &Brief) -> bool {
+    brief.state == SessionState::Lost && brief.reason == Some(Reason::Reopening)
 }
 
 /// Whether a node is still to answer.

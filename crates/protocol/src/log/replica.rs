@@ -310,6 +310,11 @@ impl Replica {
         committed.chain(touched.map(|(key, _)| key))
     }
 
+    /// Lost sessions that are to be opened again, as far as that is committed.
+    pub fn sessions_reopening(&self) -> impl Iterator<Item = &DocKey> {
+        self.counts.session_counts.reopening().filter(|key| !self.latest.contains_key(*key))
+    }
+
     /// Sessions that have not ended on boots that are over, with everything that was appended. Each
     /// document is looked at only when there are any.
     pub fn sessions_over(&self, is_over: impl Fn(&NodeId, BootId) -> bool) -> Vec<DocKey> {

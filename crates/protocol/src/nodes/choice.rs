@@ -152,6 +152,19 @@ impl Nodes {
         kept.or_else(told).map(|it| it.needs.clone()).unwrap_or_default()
     }
 
+    /// Whether a session of a class is opened again when its node is lost: by the text that the node has or had, since
+    /// it ran by that; else by the text that counts in its pool.
+    pub fn reopens(&self, node: &NodeId, spec: &SessionSpec) -> bool {
+        let there = self.reg.get(node).filter(|it| it.classes.contains(&spec.class));
+        match there {
+            Some(reg) => reg.facts.get(&spec.class).is_some_and(|it| it.reopens),
+            None => {
+                let texts = self.pools.get(&spec.pool).map(|it| &it.texts);
+                texts.and_then(|it| it.get(&spec.class)).is_some_and(|it| it.facts.reopens)
+            }
+        }
+    }
+
     /// What a new node of a pool has: as the pool says. Where that says nothing of CPU or memory, as the least of
     /// the nodes that the pool ordered; as long as there is none, these are not counted.
     pub fn offers_of_new(&self, pool: &PoolName, settings: &PoolSettings) -> Resources {

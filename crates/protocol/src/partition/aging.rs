@@ -8,6 +8,7 @@
 //! make caches that were away ask for all names.
 
 use crate::contents::fills::of_application;
+use crate::contents::session_counts::is_reopening;
 use crate::documents::copies::write_of;
 use crate::documents::operate::slots_of;
 use crate::log::at::At;
@@ -51,7 +52,8 @@ impl Ages {
                     && doc.version() < self.unplaced
                     && doc.session().is_some_and(|it| it.is_unplaced())
             };
-            let is_old = brief.state.is_ended() && (doc.version() < self.sessions || is_unplaced());
+            let has_ended = brief.state.is_ended() && !is_reopening(brief);
+            let is_old = has_ended && (doc.version() < self.sessions || is_unplaced());
             return if is_old { Aged::Gone } else { Aged::Same };
         }
         match doc.of_application() {

@@ -152,6 +152,8 @@ transitions!(
     Ended = "ended",
     /// A session was lost with its node.
     SessionLost = "session_lost",
+    /// A lost session is opened again.
+    SessionReopened = "session_reopened",
     /// A node was declared lost.
     NodeLost = "node_lost",
     /// A node registered a boot.

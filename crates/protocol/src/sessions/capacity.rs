@@ -302,15 +302,19 @@ fn kinds(waiting: BTreeMap<Resources, u32>) -> Vec<(Resources, u32)> {
     kinds
 }
 
-/// Tells the owners of pools how many opens wait there for a node.
-pub(crate) fn tell_pool_owners(led: &mut At<'_>, waiting: &VecDeque<Origin>) {
+/// Tells the owners of pools how many opens wait there for a node, and lost sessions that are opened again.
+pub(crate) fn tell_pool_owners(
+    led: &mut At<'_>,
+    waiting: &VecDeque<Origin>,
+    reopening: Vec<SessionSpec>,
+) {
     // What waits for anything else than room is nothing that a new node would end.
     let mut lacks = BTreeMap::new();
     let mut missing: BTreeMap<PoolName, BTreeMap<Resources, u32>> = BTreeMap::new();
     let waiting = waiting.iter().filter_map(|it| led.inbox.live.get(it));
-    for open in waiting.filter_map(|it| open_in(&it.op)) {
+    let opens = waiting.filter_map(|it| open_in(&it.op)).map(|it| spec_of(led.env, it));
+    for spec in opens.chain(reopening) {
         let nodes = &led.env.nodes;
-        let spec = spec_of(led.env, open);
         let lacks_room =
             lacks.entry((spec.pool.clone(), spec.class.clone())).or_insert_with(|| {
                 let choice = nodes.choose(&spec, &[], led.env.now.mono_ms);

@@ -79,7 +79,8 @@ impl Sessions {
         mut record: SessionRecord,
         request: &RequestId,
     ) {
-        if led.log.replica.request(key, request).is_none() {
+        let reopens = record.reason == Some(Reason::Reopening);
+        if reopens || led.log.replica.request(key, request).is_none() {
             record = self.remember_close(led, key, record, request);
         }
         let session = view_of(led, record.clone());
@@ -103,6 +104,10 @@ impl Sessions {
         record.version = next_version(led.env, led.log, &record);
         // An open that this close overtakes is over.
         fail_opens(&mut record);
+        // Nobody opens again what a client closed.
+        if record.reason == Some(Reason::Reopening) {
+            record.reason = Some(Reason::NodeLost);
+        }
         remember(&mut record, led.env, request, RequestFate::Closed { life });
         write_session(led, key, record.clone(), Some(request.clone()));
         record

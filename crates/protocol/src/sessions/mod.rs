@@ -13,6 +13,7 @@ pub(crate) mod reconcile;
 pub(crate) mod recover;
 pub(crate) mod refusals;
 pub(crate) mod remembered;
+pub(crate) mod reopen;
 pub(crate) mod report;
 pub(crate) mod request_ids;
 pub(crate) mod resident;

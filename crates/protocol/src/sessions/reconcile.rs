@@ -236,6 +236,7 @@ impl Sessions {
             return;
         }
         record.state = SessionState::Ready;
+        record.reason = None;
         self.answer_opens(led, key, record);
     }
 
@@ -523,11 +524,17 @@ pub(crate) fn write_off_lost(env: &mut Env, log: &Log, found: &[Write]) -> Vec<W
 /// The record of a session whose node's boot is over.
 fn lost(env: &mut Env, record: &SessionRecord, pe: Epoch) -> SessionRecord {
     let closing = record.state == SessionState::Closing;
-    let node = record.placement.as_ref().map(|it| it.node.to_string()).unwrap_or_default();
+    let at = record.placement.as_ref().map(|it| &it.node);
+    let node = at.map(NodeId::to_string).unwrap_or_default();
+    // Who waits for a life that never answered begins the next one, or is told.
+    let waited_for =
+        record.state != SessionState::Ready && record.reason != Some(Reason::Reopening);
+    let reopens =
+        !closing && !waited_for && at.is_some_and(|it| env.nodes.reopens(it, &record.spec));
     let mut lost = SessionRecord {
         version: version_after(env, record, pe),
         state: if closing { SessionState::Closed } else { SessionState::Lost },
-        reason: Some(Reason::NodeLost),
+        reason: Some(if reopens { Reason::Reopening } else { Reason::NodeLost }),
         detail: format!("node {node} was lost or booted anew"),
         ..record.clone()
     };

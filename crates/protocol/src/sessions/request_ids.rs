@@ -4,7 +4,7 @@ use crate::log::env::Env;
 use rota_model::{
     Attributes, AttributesDigest, EarlierSpec, Epoch, FieldError, OpenOp, Outcome,
     REQUEST_MEMORY_MS, Reason, Refusal, RefusalKind, RequestEntry, RequestFate, RequestId, Retry,
-    SessionRecord, SessionSpec, SessionState, Stamp,
+    SessionKey, SessionRecord, SessionSpec, SessionState, Stamp,
 };
 use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3;
@@ -38,7 +38,9 @@ fn digest(attributes: &Attributes) -> Option<AttributesDigest> {
 /// The record as it is kept: one of a life that has ended has a digest of its attributes instead of them. They
 /// may be large, and nobody runs them any more.
 pub(crate) fn kept(record: Arc<SessionRecord>) -> Arc<SessionRecord> {
-    if !record.state.is_ended() || record.spec.attributes.is_empty() {
+    // The next life of a session that is opened again gets them.
+    let is_over = record.state.is_ended() && record.reason != Some(Reason::Reopening);
+    if !is_over || record.spec.attributes.is_empty() {
         return record;
     }
     let mut record = Arc::unwrap_or_clone(record);
@@ -155,11 +157,22 @@ pub(crate) fn new_life(
     op: &OpenOp,
     floor: Stamp,
 ) -> SessionRecord {
+    life_of(env, old, &op.key, &op.spec, floor)
+}
+
+/// The same, whoever begins it.
+pub(crate) fn life_of(
+    env: &Env,
+    old: Option<&SessionRecord>,
+    key: &SessionKey,
+    spec: &SessionSpec,
+    floor: Stamp,
+) -> SessionRecord {
     let before = old.map_or(env.stamps.forgotten, |it| it.version).max(floor);
     let stamp = Stamp::from_epoch_ms(env.now.wall_ms).max(before.next());
     SessionRecord {
-        key: op.key.clone(),
-        spec: op.spec.clone(),
+        key: key.clone(),
+        spec: spec.clone(),
         life: stamp,
         version: stamp,
         state: SessionState::Pending,
@@ -171,7 +184,7 @@ pub(crate) fn new_life(
         attributes_digest: None,
         machine_state: String::new(),
         machine_change: 0,
-        requests: earlier_requests(old, &op.spec),
+        requests: earlier_requests(old, spec),
     }
 }
 

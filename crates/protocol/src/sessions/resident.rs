@@ -45,6 +45,7 @@ impl Resident for Sessions {
     }
 
     fn serve(&mut self, led: &mut At<'_>) {
+        self.reopening.look();
         self.redrive(led);
     }
 
@@ -58,6 +59,7 @@ impl Resident for Sessions {
                 self.ask_for(led, key, &record);
             }
             SessionState::Closed | SessionState::Failed | SessionState::Lost => {
+                self.look_for_reopening(led, key);
                 self.uses.forget(&record.key);
                 self.release(led, &record.key);
             }
@@ -97,7 +99,7 @@ impl Resident for Sessions {
     }
 
     fn is_busy(&self) -> bool {
-        !self.work.is_empty() || self.drain.after.is_some()
+        !self.work.is_empty() || self.drain.after.is_some() || self.reopening.waits()
     }
 
     fn retain(&mut self, is_there: &dyn Fn(&Origin) -> bool) {
@@ -199,13 +201,14 @@ impl Sessions {
     /// Opens that wait for room try again when nodes or loads changed, and tell the pool's owner.
     fn tick_room(&mut self, led: &mut At<'_>) {
         let due = self.capacity.due(led);
-        if due.is_empty() {
+        let reopening = self.tick_reopening(led);
+        if due.is_empty() && reopening.is_empty() {
             return;
         }
         for origin in due {
             self.run(led, origin);
         }
-        tell_pool_owners(led, &self.capacity.waiting);
+        tell_pool_owners(led, &self.capacity.waiting, reopening);
     }
 
     /// Answers once the newest write of a document is committed.

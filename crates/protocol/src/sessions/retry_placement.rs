@@ -56,11 +56,13 @@ impl Sessions {
                 let from = record.state;
                 let mut failed = record;
                 failed.version = next_version(led.env, led.log, &failed);
-                failed.state = SessionState::Failed;
-                failed.reason = Some(match blame {
-                    Blame::Node => Reason::NoCapacity,
-                    Blame::Session => Reason::Internal,
-                });
+                // A session that is opened again waits for room, as long as that takes.
+                let reopens = blame == Blame::Node && failed.reason == Some(Reason::Reopening);
+                (failed.state, failed.reason) = match blame {
+                    Blame::Node if reopens => (SessionState::Lost, Some(Reason::Reopening)),
+                    Blame::Node => (SessionState::Failed, Some(Reason::NoCapacity)),
+                    Blame::Session => (SessionState::Failed, Some(Reason::Internal)),
+                };
                 failed.detail = format!("node {} refused: {detail}", placement.node);
                 led.env.note_end(Transition::OpenFailed, led.log.number, from, &failed);
                 if blame == Blame::Node {

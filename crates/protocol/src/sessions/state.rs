@@ -4,6 +4,7 @@ use crate::log::origin::Origin;
 use crate::sessions::capacity::AwaitingCapacity;
 use crate::sessions::drain::Draining;
 use crate::sessions::keep_alive::Uses;
+use crate::sessions::reopen::Reopening;
 use crate::sessions::scan::Scanning;
 use crate::sessions::watch::Watches;
 use rota_model::{NodeId, SessionKey, Token};
@@ -87,6 +88,8 @@ pub(crate) struct Sessions {
     pub uses: Uses,
     pub watches: Watches,
     pub scanning: Scanning,
+    /// Lost sessions that are opened again.
+    pub reopening: Reopening,
     /// When something that this owner granted to a boot that was shut out is over.
     pub sweep_ms: Option<u64>,
 }

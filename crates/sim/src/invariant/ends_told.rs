@@ -42,6 +42,7 @@ fn of_one(record: &SessionRecord) -> Verdict {
             | Reason::IdleTimeout
             | Reason::MaxLifetime
             | Reason::NodeLost
+            | Reason::Reopening
             | Reason::LeaseNotRenewed
             | Reason::Drained
             | Reason::Evicted

@@ -33,7 +33,8 @@ pub fn check(before: &ConfigState, after: &ConfigState, instances: &[Instance]) 
 /// # Errors
 /// It ended with its node, and what it names runs.
 pub fn check_record(record: &SessionRecord, instances: &[Instance]) -> Verdict {
-    let is_lost = record.state.is_ended() && record.reason == Some(Reason::NodeLost);
+    let reasons = [Some(Reason::NodeLost), Some(Reason::Reopening)];
+    let is_lost = record.state.is_ended() && reasons.contains(&record.reason);
     let token = record.token().filter(|_| is_lost || record.state == SessionState::Lost);
     let runs = |it: &&Instance| it.key == record.key && Some(it.token) == token && it.to.is_none();
     let Some(running) = instances.iter().find(runs) else { return Ok(()) };

@@ -25,6 +25,7 @@
 //! | awaited | [`better_awaited`] | at every write of the config store |
 //! | lease | [`lost_is_dead`] | at every write of the config store, and of a record |
 //! | cordon | [`cordon_kept`] | at every write of the config store, and when a session is begun |
+//! | closed for good | [`closed_for_good`] | at every write of a record |
 //! | linear | [`linear`] | at the end, per session id |
 //! | repeat | [`same_answer`] | at the end, per request id |
 //! | forward | [`shown_forward`] | at the end, per life |
@@ -44,6 +45,7 @@ pub mod ack_floor;
 pub mod acknowledged_open;
 pub mod better_awaited;
 pub mod bodies_beside;
+pub mod closed_for_good;
 pub mod closed_stays;
 pub mod committed_everywhere;
 pub mod complete_list;

@@ -20,6 +20,7 @@ pub mod flying;
 pub mod hosts;
 pub mod late;
 pub mod mutant;
+mod node_host;
 pub mod room;
 pub mod seen;
 pub mod state;

@@ -34,6 +34,7 @@
 //! | the next agent knows the fences | `fences_forgotten` | search |
 //! | the next agent goes by the lease that keepers have | `lease_by_itself` | search |
 //! | the next agent tells what nobody has acknowledged | `news_forgotten` | seed |
+//! | an end that a client asked for wins over opening again | `closing_reopened` | seed |
 //! | I8: a new owner serves when all copies have answered its Sync | `served_unsynced` | search |
 //! | what a Sync brought is committed when its owner says so | `sync_settled` | seed |
 //! | I9: a manager speaks when the config store has its run | `claimed_early` | search |
@@ -47,7 +48,8 @@
 
 use super::bounds::Bounds;
 use super::flying::{Flying, Out};
-use super::hosts::{ManagerHost, NodeHost};
+use super::hosts::ManagerHost;
+use super::node_host::NodeHost;
 use super::room::Room;
 use super::state::State;
 use crate::mutants::acks::{ack_below, count_late};

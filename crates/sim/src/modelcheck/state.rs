@@ -123,7 +123,7 @@ impl State {
 pub enum Part {
     /// [`super::hosts::ManagerHost`].
     Manager,
-    /// [`super::hosts::NodeHost`].
+    /// [`super::node_host::NodeHost`].
     Node,
     /// [`super::hosts::Store`].
     Store,

@@ -220,6 +220,7 @@ fn found_within(bug: Bug) -> Option<(Bounds, Left)> {
         | Bug::WriteForgotten
         | Bug::BodyBoasted
         | Bug::NewsForgotten
+        | Bug::ClosingReopened
         | Bug::LateChunk
         | Bug::JudgeNotAnew
         | Bug::BootUnproven

@@ -1,7 +1,7 @@
 //! Planted bugs of copies: what is done to the entries and contents that they get.
 
 use crate::world::World;
-use rota_model::{ManagerNumber, SessionRecord};
+use rota_model::{ManagerNumber, Reason, SessionRecord, SessionState};
 use rota_protocol::{Chunk, Disk, Doc, DocKey, Entry, Message, Write};
 use rota_ring::View;
 use std::collections::BTreeMap;
@@ -50,17 +50,39 @@ pub(crate) fn keep_lost(view: &View, disk: &Disk, part: ManagerNumber, chunk: &m
 
 /// Entries without what sessions remember of requests.
 pub(crate) fn forget_requests(message: &mut Message) {
+    // What lies beside a session is of requests, too.
+    let is_kept = |write: &Write| write.doc.as_ref().is_none_or(|doc| doc.request().is_none());
+    alter_sessions(message, is_kept, |record| record.requests.clear());
+}
+
+/// Entries in which lives that ended with their node, as they were being closed, are opened again.
+pub(crate) fn reopen_closed(message: &mut Message) {
+    alter_sessions(
+        message,
+        |_| true,
+        |record| {
+            if (record.state, record.reason) == (SessionState::Closed, Some(Reason::NodeLost)) {
+                (record.state, record.reason) = (SessionState::Lost, Some(Reason::Reopening));
+            }
+        },
+    );
+}
+
+fn alter_sessions(
+    message: &mut Message,
+    is_kept: impl Fn(&Write) -> bool,
+    alter: impl Fn(&mut SessionRecord),
+) {
     let Message::Prepare { entries, .. } = message else { return };
     for entry in entries.iter_mut() {
-        let of_sessions = entry.writes.iter().filter(|it| {
-            // What lies beside a session is of requests, too.
-            it.doc.as_ref().is_none_or(|doc| doc.request().is_none())
-        });
-        let writes = of_sessions.map(|write| {
+        let writes = entry.writes.iter().filter(|it| is_kept(it)).map(|write| {
             let mut write = write.clone();
-            if let Some(record) = write.doc.as_ref().and_then(|doc| doc.session()) {
-                let record = SessionRecord { requests: Vec::new(), ..(**record).clone() };
-                write.doc = Some(Arc::new(Doc::session_after(None, record)));
+            if let Some(before) = write.doc.as_ref().and_then(|doc| doc.session()) {
+                let mut record = (**before).clone();
+                alter(&mut record);
+                if record != **before {
+                    write.doc = Some(Arc::new(Doc::session_after(None, record)));
+                }
             }
             write
         });

@@ -16,7 +16,7 @@ pub(crate) mod stores;
 pub(crate) mod syncs;
 
 use crate::checker::Run;
-use crate::mutants::contents::{alter_documents, forget_requests, unless_memory};
+use crate::mutants::contents::{alter_documents, forget_requests, reopen_closed, unless_memory};
 use crate::mutants::nodes::{alter_call, believe_verdicts};
 use crate::mutants::recoveries::lower_epoch;
 use crate::mutants::rules::{hide_cordons, hide_drains, take_for_next, take_for_ours};
@@ -24,7 +24,6 @@ use crate::mutants::syncs::{hide_tail, settle_sync};
 use crate::world::World;
 use rota_model::node_msg::{FromNode, NodeAnswer, ReportEvent, ReportItem, ToNode};
 use rota_model::{BootId, Changed, Epoch, ManagerNumber, NodeId};
-use rota_node::NodeEffect;
 use rota_protocol::{Answer, CasOutcome, Effect, Envelope, Input, Message, OpResult, Reply};
 use rota_ring::{Change, ConfigState};
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,6 +54,8 @@ macro_rules! bugs {
 bugs!(
     /// A node that answered Full forgets the dead token.
     FullForgotten = "full_forgotten",
+    /// Copies take a life whose close was under way when its node was lost for one that is opened again.
+    ClosingReopened = "closing_reopened",
     /// A node obeys whatever epoch comes.
     NoFence = "no_fence",
     /// A node obeys calls that were meant for an earlier boot.
@@ -228,7 +229,11 @@ impl Bug {
         // Its disks lose writes, so sound managers stop the partition (R2) and say nothing wrong.
         // Only a wrong answer shows that they do not.
         let stands_still = matches!(rule, "converged" | "progress" | "served" | "given up");
-        self != Bug::WrongR2 || !stands_still
+        match self {
+            Bug::WrongR2 => !stands_still,
+            Bug::ClosingReopened => rule == "closed for good",
+            _ => true,
+        }
     }
 }
 
@@ -501,6 +506,7 @@ impl World {
             (Bug::SyncSettled, message) => settle_sync(message),
             (Bug::EmptySnapshot, Message::SnapshotChunk { chunk, .. }) => chunk.docs.clear(),
             (Bug::RequestForgotten, message) => forget_requests(message),
+            (Bug::ClosingReopened, message) => reopen_closed(message),
             (Bug::MemoryForgotten, message) => alter_documents(message, unless_memory),
             (Bug::WriteForgotten, message) => alter_documents(message, |_| None),
             (Bug::EmptyArc, message) => self.empty_arc(number, message),
@@ -537,34 +543,6 @@ impl World {
             }
         }
         Some(message)
-    }
-
-    /// A node's agent has decided: after a Full it is put back to what it was before.
-    pub fn plant_on_node_decided(&mut self, index: usize, effects: &[NodeEffect]) {
-        let Some(before) = self.plant.as_mut().and_then(|it| it.before.take()) else { return };
-        let full = effects.iter().any(|it| match it {
-            NodeEffect::Answer { answer, .. } => answer.answer == NodeAnswer::Full,
-            NodeEffect::Start { .. }
-            | NodeEffect::Journal { .. }
-            | NodeEffect::Adopt { .. }
-            | NodeEffect::Stop { .. }
-            | NodeEffect::Report { .. }
-            | NodeEffect::Renew { .. }
-            | NodeEffect::Lease { .. }
-            | NodeEffect::BootAnew
-            | NodeEffect::Left => false,
-        });
-        if let Some(host) = self.nodes.get_mut(index).filter(|_| full) {
-            host.agent = Some(before);
-        }
-    }
-
-    /// An answer on its way out of a node.
-    pub fn plant_on_node_answer(&mut self, mut answer: FromNode) -> FromNode {
-        if let Some(meant) = self.plant.as_ref().and_then(|it| it.boots.get(&answer.call)) {
-            answer.boot = *meant;
-        }
-        answer
     }
 }
 

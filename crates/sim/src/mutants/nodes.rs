@@ -2,9 +2,9 @@
 
 use crate::mutants::Bug;
 use crate::world::{Event, Phase, World};
-use rota_model::node_msg::{Renewed, SlotRange, ToNode};
+use rota_model::node_msg::{FromNode, NodeAnswer, Renewed, SlotRange, ToNode};
 use rota_model::{BootId, Epoch, LogPos, ManagerNumber, NodeState, SlotId, Token};
-use rota_node::{Node, NodeInput};
+use rota_node::{Node, NodeEffect, NodeInput};
 use rota_ring::ConfigState;
 
 impl World {
@@ -32,6 +32,34 @@ impl World {
         let timing = &self.setup.timing;
         let spare_ms = timing.node_lost_ms - timing.lease_kill_ms;
         Some(if is_late { spare_ms * 3_000 } else { 0 })
+    }
+
+    /// A node's agent has decided: after a Full it is put back to what it was before.
+    pub fn plant_on_node_decided(&mut self, index: usize, effects: &[NodeEffect]) {
+        let Some(before) = self.plant.as_mut().and_then(|it| it.before.take()) else { return };
+        let full = effects.iter().any(|it| match it {
+            NodeEffect::Answer { answer, .. } => answer.answer == NodeAnswer::Full,
+            NodeEffect::Start { .. }
+            | NodeEffect::Journal { .. }
+            | NodeEffect::Adopt { .. }
+            | NodeEffect::Stop { .. }
+            | NodeEffect::Report { .. }
+            | NodeEffect::Renew { .. }
+            | NodeEffect::Lease { .. }
+            | NodeEffect::BootAnew
+            | NodeEffect::Left => false,
+        });
+        if let Some(host) = self.nodes.get_mut(index).filter(|_| full) {
+            host.agent = Some(before);
+        }
+    }
+
+    /// An answer on its way out of a node.
+    pub fn plant_on_node_answer(&mut self, mut answer: FromNode) -> FromNode {
+        if let Some(meant) = self.plant.as_ref().and_then(|it| it.boots.get(&answer.call)) {
+            answer.boot = *meant;
+        }
+        answer
     }
 
     /// Whether a data folder proves boots of other machines to be over.

@@ -139,7 +139,8 @@ pub fn register() -> Any<Register> {
             let digests = classes.iter().zip(1..).map(|(it, at)| (it.clone(), ClassDigest(at)));
             let digests = digests.collect();
             let facts = classes.iter().take(1).map(|it| {
-                (it.clone(), ClassFacts { pool: Some(pool.clone()), needs: needs.clone() })
+                let reopens = needs.weight.is_multiple_of(2);
+                (it.clone(), ClassFacts { pool: Some(pool.clone()), needs: needs.clone(), reopens })
             });
             let facts = facts.collect();
             Register {
