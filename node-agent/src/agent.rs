@@ -36,6 +36,9 @@ const EVENTS_AT_ONCE_MAX: usize = 64;
 /// sleeps longer than this.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
+/// The next agent would take an earlier state for this one's.
+const STALE_JOURNAL: &str = "its journal can be neither written nor removed";
+
 /// What an agent is made of.
 pub struct Parts {
     /// The decisions, with the first boot id, or as an earlier agent of that boot left them.
@@ -67,12 +70,14 @@ pub struct Parts {
 }
 
 /// How a leaving node went.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Gone {
     /// Whether nothing runs any more.
     pub clean: bool,
     /// What runs was left to the next agent.
     pub left_running: bool,
+    /// Why managers do not let this node in, for people.
+    pub refused: Option<String>,
 }
 
 /// The owner of the decisions.
@@ -94,6 +99,8 @@ pub struct Agent {
     leaving: Option<Leaving>,
     /// What runs is left to the next agent: this one is to end now.
     leaves_running: bool,
+    /// That this boot is registered was told, on stdout and to Consul.
+    told_registered: bool,
     /// Why managers do not let this node in.
     refused: Option<String>,
 }
@@ -127,16 +134,14 @@ impl Agent {
             replies: Vec::new(),
             leaving: None,
             leaves_running: false,
+            told_registered: false,
             refused: None,
         }
     }
 
-    /// Registers, and works until the node has left.
-    ///
-    /// # Errors
-    /// The managers do not let this node in. Nothing runs then: a boot that is not registered starts
-    /// nothing.
-    pub async fn run(mut self, mut events: mpsc::Receiver<Event>) -> anyhow::Result<Gone> {
+    /// Registers, and works until the node has left, or managers do not let it in. A boot that is not registered
+    /// starts nothing; what an earlier agent of it started is left to the next one.
+    pub async fn run(mut self, mut events: mpsc::Receiver<Event>) -> Gone {
         self.parts.journal.begin(&self.node.remembered());
         self.register();
         // What an earlier agent left.
@@ -159,22 +164,22 @@ impl Agent {
             if let Some(word) = self.hearing.due(boottime_ms()) {
                 word.log(self.term_at_ms());
             }
-            if let Some(why) = self.refused.take() {
+            let refused = self.refused.take();
+            if refused.is_some() {
                 self.end_discovery().await;
-                anyhow::bail!(why);
             }
-            if self.leaves_running {
+            if refused.is_some() || self.leaves_running {
                 let sessions = self.node.live().count();
                 tracing::info!(sessions, "ending; what runs is left to the next agent");
                 // Whatever is dropped is stopped.
                 std::mem::forget(self);
-                return Ok(Gone { clean: true, left_running: true });
+                return Gone { clean: refused.is_none(), left_running: sessions > 0, refused };
             }
             if let Some(gone) = self.leave_step() {
                 self.parts.journal.end();
                 self.sign_off().await;
                 self.end_discovery().await;
-                return Ok(gone);
+                return gone;
             }
         }
     }
@@ -196,7 +201,8 @@ impl Agent {
     }
 
     fn decide(&mut self, input: NodeInput) {
-        self.node.take_no_session(self.parts.disk.look(boottime_ms()));
+        let stale = self.parts.journal.is_stale().then_some(STALE_JOURNAL);
+        self.node.take_no_session(stale.or(self.parts.disk.look(boottime_ms())));
         if let Some((key, token, why)) = session_log::ended(&input) {
             let lease = self.lease_of(key).unwrap_or_else(|| self.node.lease());
             session_log::over(self.node.config().boot, lease, (key, token, why));
@@ -268,6 +274,10 @@ impl Agent {
             let retry = Retry::AfterMs(self.node.config().timing.renew_ms);
             return Err(Refusal::new(RefusalKind::NotServing, retry, text));
         }
+        if self.parts.journal.is_stale() {
+            let retry = Retry::AfterMs(self.node.config().timing.renew_ms);
+            return Err(Refusal::new(RefusalKind::NotServing, retry, STALE_JOURNAL));
+        }
         let mut news = Vec::new();
         let result = self.parts.runtime.send(event, &mut news);
         news.into_iter().for_each(|input| self.decide(input));
@@ -280,7 +290,7 @@ impl Agent {
         if managers_told && let Some(word) = self.hearing.heard(boottime_ms()) {
             word.log(self.term_at_ms());
         }
-        let was_registered = self.is_known();
+        let registers = matches!(input, NodeInput::Registered { .. });
         if let NodeInput::StreamClosed { stream } = &input {
             self.streams.remove(stream);
         }
@@ -288,7 +298,7 @@ impl Agent {
         if managers_told && self.node.is_registered() {
             self.learn_managers();
         }
-        if !was_registered && self.is_known() {
+        if registers && !std::mem::replace(&mut self.told_registered, true) {
             let boot = self.node.config().boot;
             tracing::info!(%boot, "registered");
             rota_daemon::announce(&json!({ "registered": true, "boot": boot.0 }));
@@ -496,6 +506,7 @@ impl Agent {
         self.node = Node::new(config);
         self.parts.journal.begin(&self.node.remembered());
         self.hearing = Hearing::default();
+        self.told_registered = false;
         self.register();
     }
 
@@ -564,7 +575,7 @@ impl Agent {
     fn leave_step(&mut self) -> Option<Gone> {
         let leaving = self.leaving.as_mut()?;
         let clean = self.parts.runtime.is_empty();
-        let gone = Gone { clean, left_running: false };
+        let gone = Gone { clean, left_running: false, refused: None };
         leaving.step(clean, boottime_ms(), &self.parts.runtime).then_some(gone)
     }
 

@@ -90,7 +90,8 @@ pub struct Boots {
 }
 
 impl Boots {
-    /// Takes up the count of a data folder. Nothing of what earlier agents left in it here may run.
+    /// Takes up the count of a data folder. Before [`Self::next`], nothing of what earlier agents left in it here may run
+    /// any more.
     pub fn open(folder: &Path) -> io::Result<Self> {
         Self::open_at(folder, Place::here(folder)?)
     }

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!  DATA/journal   {"format":1,"address":"10.0.0.7:7500"}     written with the first lines, renamed into place
-//!                 {"Boot":..}                                 what this agent began with
-//!                 {"Live":..} ..                              what it decided since, before it did anything of it
+//!                 [{"Boot":..},{"Live":..}..]                 what this agent began with
+//!                 [{"Live":..},{"News":..}..]                 what it decided at one time, before it did any of it
 //! ```
 //!
 //! Nothing is synced: the file is for an agent that comes while the machine runs. It begins anew when it has grown
@@ -54,6 +54,8 @@ pub struct Journal {
     bytes_at_first: u64,
     /// That it cannot be written was said.
     is_said: bool,
+    /// It lacks something, and is still there.
+    is_stale: bool,
 }
 
 impl Journal {
@@ -79,11 +81,12 @@ impl Journal {
         if head.format != FORMAT {
             bail!("{} has format {}; this program knows {FORMAT}", path.display(), head.format);
         }
-        let entry = |(number, line): (usize, &str)| {
-            serde_json::from_str(line)
-                .with_context(|| format!("line {} of {}", number + 2, path.display()))
-        };
-        let entries = lines.enumerate().map(entry).collect::<anyhow::Result<_>>()?;
+        let mut entries = Vec::new();
+        for (number, line) in lines.enumerate() {
+            let batch: Vec<Entry> = serde_json::from_str(line)
+                .with_context(|| format!("line {} of {}", number + 2, path.display()))?;
+            entries.extend(batch);
+        }
         Ok(Some(Found { address: head.address, entries }))
     }
 
@@ -96,7 +99,13 @@ impl Journal {
             bytes: 0,
             bytes_at_first: 0,
             is_said: false,
+            is_stale: false,
         }
+    }
+
+    /// Whether the next agent would read less than this one decided, and believe it.
+    pub fn is_stale(&self) -> bool {
+        self.is_stale
     }
 
     /// Begins with these entries; what stood there before is gone.
@@ -109,9 +118,9 @@ impl Journal {
     pub fn write(&mut self, entries: &[Entry], all: impl FnOnce() -> Vec<Entry>) {
         let outgrown = self.bytes >= BYTES_MIN.max(self.bytes_at_first * GROWTH_MAX);
         let written = match &mut self.file {
-            Some(file) if !outgrown => lines(entries).and_then(|lines| {
-                file.write_all(&lines)?;
-                self.bytes += lines.len() as u64;
+            Some(file) if !outgrown => line(entries).and_then(|line| {
+                file.write_all(&line)?;
+                self.bytes += line.len() as u64;
                 Ok(())
             }),
             Some(_) | None => self.try_begin(&all()),
@@ -129,7 +138,7 @@ impl Journal {
         let head = Head { format: FORMAT, address: self.address.clone() };
         let mut text = serde_json::to_vec(&head)?;
         text.push(b'\n');
-        text.extend(lines(entries)?);
+        text.extend(line(entries)?);
         let fresh = self.path.with_extension("new");
         let mut file = File::create(&fresh)?;
         file.write_all(&text)?;
@@ -141,6 +150,7 @@ impl Journal {
 
     /// A journal that lacks something is none: the next agent would break what this one promised.
     fn told(&mut self, written: io::Result<()>) {
+        self.is_stale = false;
         let Err(error) = written else {
             if std::mem::take(&mut self.is_said) {
                 tracing::info!(
@@ -154,8 +164,8 @@ impl Journal {
             && error.kind() != io::ErrorKind::NotFound
         {
             // A disk that takes nothing still lets a file be emptied, mostly.
-            drop(File::create(&self.path));
-            tracing::error!(%error, "the journal cannot be removed");
+            self.is_stale = File::create(&self.path).is_err();
+            tracing::error!(%error, is_stale = self.is_stale, "the journal cannot be removed");
         }
         if !std::mem::replace(&mut self.is_said, true) {
             tracing::error!(
@@ -166,13 +176,11 @@ impl Journal {
     }
 }
 
-fn lines(entries: &[Entry]) -> io::Result<Vec<u8>> {
-    let mut lines = Vec::new();
-    for entry in entries {
-        serde_json::to_writer(&mut lines, entry)?;
-        lines.push(b'\n');
-    }
-    Ok(lines)
+/// One line: what was decided at one time is there as a whole, or not at all.
+fn line(entries: &[Entry]) -> io::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(entries)?;
+    line.push(b'\n');
+    Ok(line)
 }
 
 #[cfg(test)]

@@ -49,6 +49,16 @@ impl Leases {
         Self { runs: slots.iter().map(run).collect() }
     }
 
+    /// None of them goes on for longer than that from now: whoever wrote more was another node, or had other times.
+    pub fn within(mut self, term_ms: u64, kill_ms: u64) -> Self {
+        let now_ms = boottime_ms();
+        for (_, lease) in &mut self.runs {
+            lease.term_at_ms = lease.term_at_ms.min(now_ms.saturating_add(term_ms));
+            lease.kill_at_ms = lease.kill_at_ms.min(now_ms.saturating_add(kill_ms));
+        }
+        self
+    }
+
     /// As they are decided about.
     pub fn slots(&self) -> Vec<SlotLease> {
         let run = |(slots, lease): &(SlotRange, Lease)| SlotLease {

@@ -133,19 +133,33 @@ impl Spared {
         if self.folders.is_empty() || running.is_empty() {
             return;
         }
-        let theirs: Vec<Process> = self.pids.iter().flat_map(|it| running_of(it, all)).collect();
+        let written = self.pids.iter().flat_map(|it| [Some(it.keeper), it.program]).flatten();
+        let mut theirs: BTreeSet<i32> = BTreeSet::new();
+        for process in written.filter(|it| it.runs()) {
+            theirs.insert(process.pid);
+            let below = processes::descendants_among(all, process.pid, |_| false);
+            theirs.extend(below.iter().map(|it| it.pid));
+        }
+        let users: BTreeSet<u32> = self.pids.iter().filter_map(|it| it.user).collect();
+        // Only of those few is anything read that stands in files of their own.
+        let has_their_user = |pid: i32| processes::user(pid).is_some_and(|it| users.contains(&it));
         let is_in_theirs = |pid: i32| {
             let folder = processes::variable(pid, FOLDER_VARIABLE);
             folder.is_some_and(|it| self.folders.iter().any(|own| own.as_os_str().as_bytes() == it))
         };
-        running.retain(|it| !theirs.contains(it) && !is_in_theirs(it.pid) && !is_guardian(it.pid));
+        running.retain(|it| {
+            let stays = theirs.contains(&it.pid) || has_their_user(it.pid);
+            !stays && !is_in_theirs(it.pid) && !is_guardian(it.pid)
+        });
     }
 }
 
-/// By its command line, which everybody may read.
+/// By its command line, which everybody may read. No guardian is of a session.
 fn is_guardian(pid: i32) -> bool {
     let line = processes::command_line(pid);
-    line.get(1).is_some_and(|it| it == GUARDIAN)
+    let is_called_so = line.first().is_some_and(|it| it == "rota-node-agent")
+        && line.get(1).is_some_and(|it| it == GUARDIAN);
+    is_called_so && processes::variable(pid, FOLDER_VARIABLE).is_none()
 }
 
 /// A group is signalled only while its leader is the very process that was written down, or is

@@ -218,9 +218,14 @@ fn run(
         }
         gone
     })?;
-    // Nothing that still waits (a connection, a file being removed) may hold up the end.
-    runtime.shutdown_background();
-    Ok(gone.clean)
+    if gone.left_running {
+        // What is dropped is stopped, or waited for.
+        std::mem::forget(runtime);
+    } else {
+        // Nothing that still waits (a connection, a file being removed) may hold up the end.
+        runtime.shutdown_background();
+    }
+    gone.refused.map_or(Ok(gone.clean), |why| Err(anyhow::anyhow!(why)))
 }
 
 /// What a start prepared before it serves.
@@ -330,7 +335,7 @@ async fn serve(
     }));
     let gone = agent.run(events).await;
     server.abort();
-    gone
+    Ok(gone)
 }
 
 /// The boot that goes on, or the next one with nothing running.

@@ -77,9 +77,9 @@ fn go_on(
         "managers reach it at {was_at}, and this agent listens at {address}"
     );
     let ended_boots = ended_boots.to_vec();
-    let lease_ms_max = config.timing.lease_kill_ms;
     // Without a lease nothing lives for which one is needed.
-    let leases = Leases::read_within(&folder.lease(), lease_ms_max).unwrap_or_default();
+    let leases = Leases::read(&folder.lease()).unwrap_or_default();
+    let leases = leases.within(config.timing.lease_term_ms, config.timing.lease_kill_ms);
     let config = NodeConfig { boot, ended_boots, ..config.clone() };
     let node = match Node::resumed(config, found.entries, &leases.slots()) {
         Ok(node) => node,

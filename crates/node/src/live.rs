@@ -29,6 +29,9 @@ pub(crate) struct Live {
     pub(crate) machine: Option<HeldState>,
     /// Highest epoch of a manager that asked to destroy it.
     pub(crate) destroyed_by: Option<Epoch>,
+    /// An earlier agent began it.
+    #[serde(skip)]
+    pub(crate) resumed: bool,
     /// Calls that wait for its start or its end.
     #[serde(skip)]
     pub(crate) waiters: VecDeque<Waiter>,

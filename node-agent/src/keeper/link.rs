@@ -42,6 +42,8 @@ pub struct Link {
     file: Option<NewsFile>,
     /// Every line so far, for those who connect.
     told: Vec<Vec<u8>>,
+    /// Whether a later agent finds all of them in the file.
+    all_written: bool,
 }
 
 impl Link {
@@ -61,7 +63,15 @@ impl Link {
     fn of(input: OwnedFd, output: OwnedFd) -> io::Result<Self> {
         ioctl_fionbio(&output, true)?;
         let (input, output) = (Some(input), Some(output));
-        Ok(Self { input, output, pending: vec![], socket: None, file: None, told: vec![] })
+        Ok(Self {
+            input,
+            output,
+            pending: vec![],
+            socket: None,
+            file: None,
+            told: vec![],
+            all_written: true,
+        })
     }
 
     /// From here on news is written down in that folder, and others may take the link over.
@@ -75,6 +85,11 @@ impl Link {
             Err(error) => tracing::warn!(%error, "no later agent can go on with this program"),
         }
         Ok(())
+    }
+
+    /// Whether everything that was told stands in the file.
+    pub fn has_written_all(&self) -> bool {
+        self.all_written
     }
 
     /// Nobody connects any more.
@@ -99,7 +114,7 @@ impl Link {
         let Ok(mut line) = serde_json::to_vec(news) else { return };
         line.push(b'\n');
         if let Some(file) = &mut self.file {
-            file.append(&line);
+            self.all_written &= file.append(&line);
         }
         self.write(&line);
         self.told.push(line);

@@ -78,8 +78,11 @@ pub fn run() -> anyhow::Result<()> {
         link.tell(&News::Failed { detail });
     }
     link.close(&order.folder);
-    // Last: until then a later agent finds this keeper, and from then on what it told.
-    drop(fs::remove_file(order.folder.join(PIDS_FILE)));
+    // Last: until then a later agent finds this keeper, and from then on what it told. What could not be written down
+    // must not look as if nothing had run.
+    if link.has_written_all() {
+        drop(fs::remove_file(order.folder.join(PIDS_FILE)));
+    }
     Ok(())
 }
 

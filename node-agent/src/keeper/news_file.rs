@@ -30,9 +30,10 @@ impl NewsFile {
         Ok(Self { file, length: 0 })
     }
 
-    /// Takes a line. A full disk costs the line, never the program.
-    pub fn append(&mut self, line: &[u8]) {
-        match self.file.write_all(line) {
+    /// Takes a line. A full disk costs the line, never the program: false then.
+    pub fn append(&mut self, line: &[u8]) -> bool {
+        let written = self.file.write_all(line);
+        match &written {
             Ok(()) => self.length += line.len() as u64,
             Err(error) => {
                 tracing::warn!(%error, "cannot be written down for a later agent");
@@ -40,6 +41,7 @@ impl NewsFile {
                 drop(self.file.set_len(self.length));
             }
         }
+        written.is_ok()
     }
 }
 
@@ -79,9 +81,9 @@ mod tests {
         ];
         let mut file = NewsFile::create(folder.path()).unwrap();
         for news in &told {
-            file.append(format!("{}\n", serde_json::to_string(news).unwrap()).as_bytes());
+            assert!(file.append(format!("{}\n", serde_json::to_string(news).unwrap()).as_bytes()));
         }
-        file.append(b"{\"failed\":{\"det");
+        assert!(file.append(b"{\"failed\":{\"det"));
         assert_eq!(read(folder.path()).unwrap().unwrap(), told);
         assert!(NewsFile::create(folder.path()).is_err(), "no two keepers share a folder");
     }

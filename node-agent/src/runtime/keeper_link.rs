@@ -66,7 +66,14 @@ pub struct KeeperLink {
     seen: Vec<Process>,
     /// The keeper came to work: it left word of itself.
     worked: bool,
+    /// How often a lost connection may still be made again.
+    reconnects: u32,
+    /// No lease of this node goes on for longer.
+    lease_ms_max: u64,
 }
+
+/// How often a connection is made again that somebody else took.
+const RECONNECTS_MAX: u32 = 100;
 
 /// What is known of a program whose keeper went without telling this agent the end.
 pub enum Cleared {
@@ -114,6 +121,8 @@ impl KeeperLink {
             groups: order.bounds.groups.clone(),
             seen: Vec::new(),
             worked: true,
+            reconnects: RECONNECTS_MAX,
+            lease_ms_max: settings.lease_ms_max,
         };
         // A keeper that gets no order says so, or ends.
         link.write(order).await;
@@ -138,6 +147,8 @@ impl KeeperLink {
             groups: terms.held.groups().to_vec(),
             seen: Vec::new(),
             worked: pids.is_some(),
+            reconnects: RECONNECTS_MAX,
+            lease_ms_max: settings.lease_ms_max,
         };
         let Some(pids) = pids else { return link };
         match adopted(pids.keeper) {
@@ -197,14 +208,32 @@ impl KeeperLink {
         self.write(&Command::Stop { grace_ms }).await;
     }
 
-    /// What the keeper tells next; `None` once it is gone.
+    /// What the keeper tells next; `None` once it is gone. Somebody else of its user may have taken the connection: then it
+    /// is asked again, and repeats what it told.
     pub async fn news(&mut self) -> Option<News> {
-        let line = self.news.as_mut()?.next_line().await.ok()??;
+        let line = loop {
+            if let Ok(Some(line)) = self.news.as_mut()?.next_line().await {
+                break line;
+            }
+            self.reconnect().await?;
+        };
         let news: News = serde_json::from_str(&line).ok()?;
         if let News::Started { pid } = news {
             self.group = Some(pid);
         }
         Some(news)
+    }
+
+    async fn reconnect(&mut self) -> Option<()> {
+        self.reconnects = self.reconnects.checked_sub(1)?;
+        let pids = Pids::read(&self.folder).ok().flatten()?;
+        if Some(pids.keeper.pid) != self.pid || !pids.keeper.runs() {
+            return None;
+        }
+        let stream = connect(&self.folder, pids.keeper).await.ok()?;
+        tracing::warn!("somebody else took the connection to its keeper");
+        self.talk(stream, self.lease_ms_max).await;
+        Some(())
     }
 
     /// Kills the keeper itself; the kernel kills the program with it.

@@ -68,6 +68,13 @@ pub async fn run(it: &AdoptArguments, out: &mut Out) -> anyhow::Result<()> {
     let places = Some(it.sessions * 2);
     let settings = Settings { nodes: Some(1), max_nodes: Some(1), places, ..roomy };
     let adopt = with_cluster(&settings, async |cluster| measure(it, cluster).await).await?;
+    let lost = adopt.lost;
+    show(adopt, out)?;
+    ensure!(lost == 0, "{lost} of {} sessions did not go on", it.sessions);
+    Ok(())
+}
+
+fn show(adopt: Adopt, out: &mut Out) -> anyhow::Result<()> {
     if out.format() == Format::Json {
         return Ok(out.json(&adopt)?);
     }

@@ -69,6 +69,8 @@ pub struct ShownClass {
     pub memory_mib: u32,
     /// Labels that its node must have.
     pub labels: BTreeMap<String, String>,
+    /// What becomes of a session whose node is lost: `lost` or `reopen`.
+    pub on_node_loss: &'static str,
 }
 
 impl ShownClass {
@@ -82,6 +84,7 @@ impl ShownClass {
             cpu_millis: needs.cpu_millis,
             memory_mib: needs.memory_mib,
             labels: texts(&needs.labels),
+            on_node_loss: if text.facts.reopens { "reopen" } else { "lost" },
         }
     }
 }
@@ -225,11 +228,13 @@ fn load(it: &Shown) -> String {
     format!("{:.0}%", 100.0 * it.used_places as f64 / it.all_places as f64)
 }
 
-/// Each class with the beginning of its digest, as `node list` writes it, its pool, and what it needs.
+/// Each class with the beginning of its digest, as `node list` writes it, its pool, what it needs, and whether lost
+/// sessions are opened again.
 fn classes(it: &Shown) -> String {
     let each = it.classes.iter().map(|(name, it)| {
         let goes = it.pool.as_ref().map_or_else(String::new, |it| format!(" -> {it}"));
-        format!("{name} {}{goes}{}", short_digest(&it.digest), needs(it))
+        let reopens = if it.on_node_loss == "reopen" { " (reopens)" } else { "" };
+        format!("{name} {}{goes}{}{reopens}", short_digest(&it.digest), needs(it))
     });
     each.collect::<Vec<_>>().join(", ")
 }
@@ -419,7 +424,7 @@ mod tests {
              \"namespaces\":[],\"labels\":{},\"cpu_millis\":0,\"memory_mib\":0,\"version\":101000000001,\"nodes\":3,\"ready_nodes\":2,\"used_places\":7,\
              \"all_places\":30,\"ordered\":[\"small-1-0\",\"small-1-1\"],\"failure\":null,\
              \"warning\":null,\"classes\":{\"big\":{\"digest\":\"00000000000000ff\",\"pool\":\"gpu\",\
-             \"weight\":3,\"cpu_millis\":0,\"memory_mib\":64,\"labels\":{\"zone\":\"a\"}}},\
+             \"weight\":3,\"cpu_millis\":0,\"memory_mib\":64,\"labels\":{\"zone\":\"a\"},\"on_node_loss\":\"lost\"}},\
              \"described\":true}"
         );
         let names: serde_json::Value = serde_json::from_str(&text).unwrap();

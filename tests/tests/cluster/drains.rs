@@ -3,7 +3,7 @@
 use rota_client::{Client, v1};
 use rota_tests::busy::Busy;
 use rota_tests::processes::{gone, process};
-use rota_tests::sessions::{CALL, becomes, close, opened, read};
+use rota_tests::sessions::{CALL, close, opened, read};
 use rota_tests::small::{refused, ring};
 use rota_tests::{
     Cluster, Launched, PATIENCE, Ran, TestFolder, eventually, http_get, shipped_classes_and,

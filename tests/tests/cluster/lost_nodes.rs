@@ -2,8 +2,11 @@
 
 use rota_client::{Client, v1};
 use rota_tests::processes::{Process, gone, process};
+use rota_tests::programs::session_folder;
 use rota_tests::sessions::{CALL, becomes, close, open, opened, read};
-use rota_tests::{Cluster, Launched, PATIENCE, TestFolder, eventually, http_get};
+use rota_tests::{
+    Cluster, Launched, PATIENCE, TestFolder, eventually, http_get, shipped_classes_and,
+};
 use rustix::process::Signal;
 use v1::{Outcome, SessionState};
 
@@ -148,5 +151,47 @@ async fn every_node_of_a_fresh_cluster_keeps_its_lease() {
         if old == 0 { Ok(()) } else { Err(format!("{old} nodes have the lease of their start")) }
     })
     .await;
+    cluster.end().await;
+}
+
+/// Tells the attribute that its open gave, and nothing of an earlier life.
+const MAP: &str = r#"
+name = "map"
+kind = "program"
+argv = ["sh", "-c", "echo $0; echo ready; while :; do sleep 0.1; done", "{attr.map}"]
+attributes = { map = "none" }
+ready = { line = "ready" }
+on_node_loss = "reopen"
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_ran_on_a_lost_node_is_opened_again_elsewhere_where_its_class_says_so() {
+    let folder = TestFolder::new();
+    let classes = shipped_classes_and(&folder, &[("map", MAP)]);
+    let cluster = Cluster::start(&folder, &["--nodes", "2", "--classes", &classes]).await;
+    let client = cluster.client();
+    let attributes = [("map".to_owned(), "desert".to_owned())].into();
+    let ask = v1::OpenRequest { attributes, ..open("game", "map") };
+    client.open(ask, CALL).await.unwrap();
+    let before = becomes(&client, "game", SessionState::Ready).await;
+    let plain = opened(&client, "plain", "counter").await;
+    assert_eq!(plain.node_id, before.node_id);
+    let index = cluster.document.nodes.iter().position(|it| it.id == before.node_id).unwrap();
+    agent(&cluster, index).signal(Signal::KILL);
+    let after = eventually("it runs again", PATIENCE, async || {
+        let now = read(&client, "game").await.map_err(|error| format!("{error:?}"))?;
+        let again = now.life > before.life && now.state() == SessionState::Ready;
+        if again { Ok(now) } else { Err(format!("{now:?}")) }
+    })
+    .await;
+    assert_ne!(after.node_id, before.node_id);
+    assert_eq!((&after.attributes, after.reason()), (&before.attributes, v1::Reason::Unspecified));
+    let node = cluster.document.data.join("nodes").join(&after.node_id);
+    let output = std::fs::read_to_string(session_folder(&node, "game").join("stdout.log")).unwrap();
+    assert!(output.starts_with("desert\n"), "{output}");
+    let lost = becomes(&client, "plain", SessionState::Lost).await;
+    assert_eq!(lost.reason(), v1::Reason::NodeLost);
+    let shown = cluster.ringctl(&["pool", "show", "default"]).await.expect_success().stdout;
+    assert!(shown.contains("(reopens)"), "{shown}");
     cluster.end().await;
 }

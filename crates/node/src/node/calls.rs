@@ -116,6 +116,7 @@ impl Node {
                 takes: self.takes(&spec.class),
                 machine: None,
                 destroyed_by: None,
+                resumed: false,
                 waiters: VecDeque::new(),
             },
         );

@@ -12,6 +12,9 @@ use rota_model::node_msg::ReportEvent;
 use rota_model::{SessionKey, Token};
 use std::collections::BTreeMap;
 
+/// So much later than its time a start may be found to have come in time: the node had no agent meanwhile.
+const ADOPTED_MS: u64 = 60_000;
+
 impl Node {
     /// What changed since the last flush, for the next agent.
     pub(super) fn journal(&mut self) -> Vec<Entry> {
@@ -84,7 +87,12 @@ impl Node {
         for (key, (token, events)) in told.news {
             events.into_iter().for_each(|event| node.outbox.push(&key, token, event));
         }
-        for (key, live) in told.live {
+        for (key, mut live) in told.live {
+            live.resumed = true;
+            // No keeper starts anything for an agent that is gone; what one did start in time goes on.
+            if let Stage::Starting { not_after_ms } = &mut live.stage {
+                *not_after_ms = not_after_ms.saturating_add(ADOPTED_MS);
+            }
             node.adopt(&key, &live);
             node.live.add(&key, live);
         }

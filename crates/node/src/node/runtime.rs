@@ -79,7 +79,10 @@ impl Node {
     }
 
     fn on_start_failed(&mut self, now: u64, key: &SessionKey, token: Token, detail: String) {
-        let why = match self.live.of(key, token).map(|it| it.stage) {
+        let live = self.live.of(key, token);
+        // The agent that was to start it ended: that says nothing of the session.
+        let blame = if live.is_some_and(|it| it.resumed) { Blame::Node } else { Blame::Session };
+        let why = match live.map(|it| it.stage) {
             None => return,
             // The runtime said before that it runs, so "never" would not be true.
             Some(Stage::Running) => {
@@ -88,9 +91,7 @@ impl Node {
             Some(Stage::Stopping { cause, .. }) => {
                 DeadToken::NeverStarted { blame: cause.blame(), detail }
             }
-            Some(Stage::Starting { .. }) => {
-                DeadToken::NeverStarted { blame: Blame::Session, detail }
-            }
+            Some(Stage::Starting { .. }) => DeadToken::NeverStarted { blame, detail },
         };
         self.on_end(now, key, token, why);
     }

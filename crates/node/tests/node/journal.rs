@@ -1,7 +1,7 @@
 //! What an agent writes down, and how the next one goes on from it.
 
 use crate::world::*;
-use rota_model::node_msg::{DeadToken, NodeAnswer, Renewed};
+use rota_model::node_msg::{Blame, DeadToken, NodeAnswer, Renewed};
 use rota_node::{Entry, EntryKind, LeaseState, Node, NodeEffect, NodeInput, NotResumed, StopHow};
 
 fn adopted(effects: &[NodeEffect]) -> Vec<(String, bool)> {
@@ -23,6 +23,25 @@ fn what_runs_is_adopted_and_its_token_is_started_by_nobody_again() {
     let again = world.create("a", token(1, 1));
     assert!(matches!(&answers(&again)[..], [NodeAnswer::Running { ready: true, .. }]), "{again:?}");
     assert!(!again.iter().any(|it| matches!(it, NodeEffect::Start { .. })));
+}
+
+#[test]
+fn a_start_that_came_to_nothing_with_its_agent_is_the_nodes_fault() {
+    let mut world = World::registered();
+    world.create("a", token(1, 1));
+    world.resume().unwrap();
+    // However late the next agent comes, what started in time is not stopped.
+    world.now += 7_000;
+    let effects = world.give(NodeInput::Tick);
+    assert!(!effects.iter().any(|it| matches!(it, NodeEffect::Stop { .. })), "{effects:?}");
+    let (key, detail) = (key("a"), "its agent ended before it began".to_owned());
+    world.give(NodeInput::StartFailed { key, token: token(1, 1), detail });
+    let again = world.create("a", token(1, 1));
+    let blamed = DeadToken::NeverStarted {
+        blame: Blame::Node,
+        detail: "its agent ended before it began".to_owned(),
+    };
+    assert_eq!(answers(&again), [NodeAnswer::Dead(blamed)]);
 }
 
 #[test]

@@ -310,7 +310,7 @@ fn carry_out(world: &mut World, witness: &mut Witness, step: Step) {
             let kept = |node: &rota_node::Node| -> Vec<String> {
                 // Of states that wait to be told only the newest stays.
                 let kept = node.remembered().into_iter().filter(|it| it.kind() != EntryKind::News);
-                let mut kept: Vec<String> = kept.map(|it| format!("{it:?}")).collect();
+                let mut kept: Vec<String> = kept.map(|it| as_written(&it)).collect();
                 kept.sort();
                 kept
             };
@@ -326,6 +326,13 @@ fn carry_out(world: &mut World, witness: &mut Witness, step: Step) {
         }
         Step::Resume => {}
     }
+}
+
+/// An entry as it stands in a journal, but for the time to start something: the next agent gives more.
+fn as_written(entry: &rota_node::Entry) -> String {
+    let text = serde_json::to_string(entry).unwrap();
+    let Some((before, after)) = text.split_once("\"not_after_ms\":") else { return text };
+    format!("{before}{}", after.trim_start_matches(|it: char| it.is_ascii_digit()))
 }
 
 fn give(world: &mut World, witness: &mut Witness, input: NodeInput) {
