@@ -17,6 +17,8 @@ pub struct Outage {
     pub is_empty: bool,
     /// By then the node served again.
     pub until_us: u64,
+    /// The next agent went on with what ran: nothing is lost, and what had not begun may come to nothing.
+    pub is_adopted: bool,
 }
 
 impl Outage {
@@ -35,8 +37,10 @@ impl Outage {
     pub fn explains(&self, it: &Execution) -> bool {
         self.befell(it)
             && it.instance.to.is_some_and(|(to_us, why)| match why {
-                EndCause::Lease | EndCause::BootDied => to_us <= self.until_us,
-                EndCause::StartTimeout => self.is_empty && to_us <= self.until_us,
+                EndCause::Lease | EndCause::BootDied => !self.is_adopted && to_us <= self.until_us,
+                EndCause::StartTimeout => {
+                    (self.is_empty || self.is_adopted) && to_us <= self.until_us
+                }
                 EndCause::Own | EndCause::Destroyed | EndCause::Drained => false,
             })
     }

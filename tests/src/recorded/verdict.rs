@@ -184,7 +184,8 @@ fn lost_with_their_nodes(
         let closed = closes(life, calls).any(|it| it.sent_us < came_us);
         let told = |it: &Outage, run: &Execution| it.befell(run) || (closed && it.followed(run));
         let befell = |it: &Outage| ran.is_empty() || ran.iter().any(|run| told(it, run));
-        if is_lost && !outages.iter().any(|it| it.from_us < came_us && befell(it)) {
+        let excuses = |it: &Outage| !it.is_adopted && it.from_us < came_us && befell(it);
+        if is_lost && !outages.iter().any(excuses) {
             return Err(format!("no node was lost, and it is said so: {call:?}"));
         }
         if !is_lost && !ran.is_empty() && !closed {
@@ -335,13 +336,26 @@ mod tests {
     }
 
     fn outage(still_us: u64, is_empty: bool) -> Outage {
-        Outage { node: "n1".to_owned(), from_us: 25, still_us, is_empty, until_us: 200 }
+        let (node, is_adopted) = ("n1".to_owned(), false);
+        Outage { node, from_us: 25, still_us, is_empty, until_us: 200, is_adopted }
     }
 
     fn ended_as(seq: u64, from_us: u64, to_us: u64, why: EndCause) -> Execution {
         let mut it = ran(seq, from_us, None);
         it.instance.to = Some((to_us, why));
         it
+    }
+
+    #[test]
+    fn nothing_is_lost_with_an_agent_whose_next_one_goes_on() {
+        let open = call(Wish::Open, 0, 20, told(Ready, true));
+        let lost = shown_as(SessionState::Lost, Reason::NodeLost, "", false);
+        let calls = [open, call(Wish::Get, 100, 110, lost)];
+        let runs = [ended_as(1, 10, 40, EndCause::BootDied)];
+        let killed = outage(30, false);
+        assert_eq!(judge(&calls, &runs, std::slice::from_ref(&killed)), Ok(()));
+        let adopted = [Outage { is_adopted: true, ..killed }];
+        assert!(judge(&calls, &runs, &adopted).is_err());
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! The agent of a node is killed, or stands still for longer than its lease. What it ran ends before
-//! anybody runs it again: programs by their keepers, machines with their agent or behind its lease.
+//! The agent of a node is killed, or stands still for longer than its lease. The next agent goes on with what runs. Where none
+//! comes in time, what it ran ends before anybody runs it again: programs by their keepers, machines with their agent or
+//! behind its lease.
 
 use crate::rounds::rounds_of;
 use rota_client::{CallError, Client, Entry, v1};
@@ -32,6 +33,13 @@ impl Witness {
         recording.open(id, "counter").await;
         let session = read(&client, id).await.expect("it was opened");
         Self { recording, client, session }
+    }
+
+    /// Nothing has happened to it.
+    async fn goes_on(&self) {
+        let life = self.recording.open(&self.session.id, "counter").await;
+        assert_eq!(life, Some(self.session.life), "{:?}", self.session);
+        self.recording.close(&self.session.id, None).await;
     }
 
     /// Opens it until that begins another life, and closes it.
@@ -77,9 +85,10 @@ async fn killed(cluster: &mut Assembled, load: &Load, id: &str, until_lost: bool
     load.more(100).await;
     cluster.is_whole().await;
     let (node, until_us) = (cluster.node(at).to_owned(), now_us());
-    load.book.outage(Outage { node, from_us, still_us, is_empty: until_lost, until_us });
+    let (is_empty, is_adopted) = (until_lost, !until_lost);
+    load.book.outage(Outage { node, from_us, still_us, is_empty, until_us, is_adopted });
     if !until_lost {
-        witness.is_opened_again().await;
+        witness.goes_on().await;
     }
 }
 
@@ -115,7 +124,8 @@ async fn node_agents_that_are_stopped_until_they_are_lost_and_go_on_break_no_pro
         cluster.is_whole().await;
         load.more(100).await;
         let (node, until_us) = (cluster.node(at).to_owned(), now_us());
-        load.book.outage(Outage { node, from_us, still_us, is_empty: true, until_us });
+        let (is_empty, is_adopted) = (true, false);
+        load.book.outage(Outage { node, from_us, still_us, is_empty, until_us, is_adopted });
     })
     .await;
 }
