@@ -7,17 +7,13 @@ use rota_model::node_msg::{ReportEvent, ToNode};
 use rota_model::{
     LogPos, NodeId, Outcome, Reason, RefusalKind, SessionState, SessionView, Stamp, Token,
 };
-use rota_protocol::{Answer, Disk, Sizes, Timing, Transition};
-use rota_ring::{Change, ClaimRefused, PartitionState};
-use std::collections::BTreeMap;
+use rota_protocol::{Answer, Sizes, Timing, Transition};
+use rota_ring::ClaimRefused;
 use table::asking::{op, operated, sync, synced, write};
+use table::losing::{after_ms, lose, recovering, roll_back, write_all_down};
 use table::*;
 
 const SESSIONS: usize = 30;
-
-fn after_ms() -> u64 {
-    Timing::default().recover_after_ms
-}
 
 /// Three managers with copies of everything (r = 2), and sessions all over the ring.
 fn filled() -> (Table, Vec<SessionView>) {
@@ -27,35 +23,8 @@ fn filled() -> (Table, Vec<SessionView>) {
     (table, sessions)
 }
 
-/// Every manager is killed, and written DOWN; 1000 is the last member of every ISR. These lose their
-/// disks, and an operator says so. Then all start.
-fn lose(table: &mut Table, disks: &[u32]) {
-    for n in NUMBERS {
-        table.kill(n);
-    }
-    write_all_down(table);
-    for n in NUMBERS {
-        if disks.contains(&n) { table.start_lost(n) } else { table.start(n) }
-    }
-    while !table.managers.values().all(|it| it.is_claimed()) {
-        table.pass(20);
-    }
-}
-
-fn write_all_down(table: &mut Table) {
-    for n in NUMBERS {
-        let member = table.view().member(rota_model::ManagerNumber(n)).expect("it has that number");
-        let gone = table.view().without(&[member]).expect("it was active");
-        table.config = Change::view(gone).apply(&table.config).expect("the View is the newest");
-    }
-}
-
 fn id(session: &SessionView) -> String {
     session.record.key.id.to_string()
-}
-
-fn recovering(table: &Table) -> usize {
-    table.view().parts.values().filter(|it| it.state == PartitionState::Recovering).count()
 }
 
 /// Who has just started does not know yet which namespaces are switched off: that is found again, too.
@@ -350,28 +319,6 @@ fn an_empty_disk_is_refused_in_the_place_of_a_last_copy_and_the_old_one_loses_no
     table.pass(3_000);
     assert_eq!(recovering(&table), 0, "{:?}", table.view());
     assert_as_before(&mut table, &sessions);
-}
-
-/// Every disk is lost but that of 1000, which comes back with old contents under the identity that it had
-/// last; and everything is found again.
-fn roll_back(table: &mut Table, old: BTreeMap<u32, Disk>) {
-    lose(table, &NUMBERS);
-    for n in NUMBERS {
-        table.kill(n);
-    }
-    let identity = table.disks[&1000].identity.clone();
-    table.disks = old;
-    table.disks.get_mut(&1000).expect("1000 had a disk").identity = identity;
-    for n in NUMBERS.into_iter().filter(|it| *it != 1000) {
-        table.disks.remove(&n);
-    }
-    write_all_down(table);
-    for n in NUMBERS {
-        table.start(n);
-    }
-    table.settle();
-    table.pass(after_ms() + 3_000);
-    assert_eq!(recovering(table), 0, "{:?}", table.view());
 }
 
 #[test]

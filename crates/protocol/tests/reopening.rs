@@ -4,7 +4,7 @@
 mod table;
 
 use rota_docstore::Request;
-use rota_model::node_msg::Register;
+use rota_model::node_msg::{Register, ReportEvent};
 use rota_model::{
     ClassDigest, ClassFacts, ClassName, NodeId, Outcome, Reason, SessionState, SessionView,
 };
@@ -12,7 +12,8 @@ use rota_protocol::operate::{CONFIGURATION, SPACES_DOCID};
 use rota_protocol::{Input, Op, Transition};
 use rota_ring::NodeOrder;
 use serde_json::json;
-use table::asking::{op, space};
+use table::asking::{configure, op, operated, space};
+use table::losing::roll_back;
 use table::*;
 
 /// A node boots, or boots anew, with class `builtin`, whose lost sessions are opened again.
@@ -186,4 +187,48 @@ fn nodes_are_ordered_for_what_waits() {
     boots(&mut table, node.as_str(), 500);
     let after = becomes(&mut table, "a", SessionState::Ready);
     assert_eq!(after.record.placement.as_ref().unwrap().node, node);
+}
+
+#[test]
+fn a_session_whose_close_was_lost_with_the_last_copy_is_not_opened_again() {
+    let (mut table, before) = waiting();
+    let old = table.disks.clone();
+    closed(table.call(300, close("a", "r2")));
+    roll_back(&mut table, old);
+    let call = table.ask(300, get("a"));
+    let lost = got(table.wait_for(call, 5_000)).record.clone();
+    assert_eq!((lost.life, lost.state), (before.record.life, SessionState::Lost));
+    assert_eq!(lost.reason, Some(Reason::NodeLost));
+    boots(&mut table, "n2", 300);
+    table.pass(5_000);
+    assert_eq!(table.count(Transition::SessionReopened), 0);
+}
+
+#[test]
+fn a_session_that_its_node_stopped_since_no_manager_renewed_its_lease_is_opened_again() {
+    let mut table = laid();
+    let (_, before) = opened(table.call(300, open("a", "r1")));
+    let placement = before.record.placement.clone().unwrap();
+    let reason = Reason::LeaseNotRenewed;
+    let ended = ReportEvent::Ended { reason, exit: None, detail: "no manager".to_owned() };
+    table.live.remove(&before.record.key);
+    table.call(300, report("a", &placement, ended)).unwrap();
+    let after = becomes(&mut table, "a", SessionState::Ready);
+    assert!(after.record.life > before.record.life);
+}
+
+#[test]
+fn sessions_of_a_namespace_that_is_switched_off_are_not_opened_again() {
+    let (mut table, before) = waiting();
+    let put = configure("namespace.put", &json!({"name": "default", "create": true}));
+    operated(table.call(600, put)).unwrap();
+    let off = configure("namespace.switch", &json!({"name": "default", "off": "Back at noon"}));
+    operated(table.call(600, off)).unwrap();
+    orders(&mut table, NodeOrder::Uncordon);
+    table.pass(5_000);
+    assert_eq!(table.count(Transition::SessionReopened), 0);
+    let on = configure("namespace.switch", &json!({"name": "default"}));
+    operated(table.call(600, on)).unwrap();
+    let after = becomes(&mut table, "a", SessionState::Ready);
+    assert!(after.record.life > before.record.life);
 }

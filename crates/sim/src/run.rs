@@ -13,7 +13,7 @@ use crate::ledger::Wish;
 use crate::mutants::{Bug, Plant};
 use crate::network::STRAGGLER_US_MAX;
 use crate::world::{Event, Phase, World};
-use rota_model::{ManagerNumber, RefusalKind, SessionKey, SessionRecord};
+use rota_model::{ManagerNumber, Reason, RefusalKind, SessionKey, SessionRecord};
 use rota_protocol::session_of;
 use rota_protocol::{Answer, OpResult};
 use std::collections::BTreeMap;
@@ -23,6 +23,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 const REQUESTS_MIN: usize = 500;
 /// Faults of the chaos phase, at least.
 const FAULTS_MIN: u64 = 20;
+/// Longer than an owner waits between tries to open lost sessions again.
+const OPENED_AGAIN_US: u64 = 1_500_000;
+
 /// Client requests of the serve phase.
 const SERVED: usize = 40;
 /// The chaos phase ends after this time even if clients got little done, and then fails.
@@ -263,6 +266,10 @@ impl World {
     /// Every id is read through every manager, every session is listed through every manager, and
     /// the watcher catches up.
     fn scan(&mut self) -> Verdict {
+        if self.some_are_opened_again() {
+            self.run_until(self.now_us() + OPENED_AGAIN_US);
+            self.converge()?;
+        }
         let keys = self.setup.keys.clone();
         let before = self.checker.ledger.asked.len();
         for key in &keys {
@@ -313,6 +320,13 @@ impl World {
             following.watched.check(&records.cloned().collect::<Vec<_>>())?;
         }
         Ok(())
+    }
+
+    /// Whether lost sessions wait for a node that has room: whoever reads them now may find another life later.
+    fn some_are_opened_again(&self) -> bool {
+        let docs = self.managers.values().flat_map(|it| it.disk.durable().docs.values());
+        let mut records = docs.filter_map(|doc| doc.session());
+        records.any(|record| record.reason == Some(Reason::Reopening))
     }
 
     fn read(&mut self, number: ManagerNumber, key: SessionKey) {

@@ -166,7 +166,8 @@ fn may_have_begun_anew(
 
 /// Whether it ended with its node, or since nobody renewed that one's lease.
 fn is_lost(shown: &Shown) -> bool {
-    [Reason::NodeLost, Reason::LeaseNotRenewed].iter().any(|it| shown.reason == it.as_str_name())
+    let lost = [Reason::NodeLost, Reason::LeaseNotRenewed, Reason::Reopening];
+    lost.iter().any(|it| shown.reason == it.as_str_name())
 }
 
 /// Whoever is told that a session's node was lost, or that its lease ran out, had it on a node that was, and either it ran there until

@@ -8,7 +8,8 @@ use crate::sessions::read::{key_of, not_found, view_at_node, visible};
 use crate::sessions::state::Sessions;
 use rota_messages::Answer;
 use rota_model::{
-    KeepAliveOp, Refusal, RefusalKind, Retry, SessionKey, SessionRecord, SessionState, Stamp,
+    KeepAliveOp, Reason, Refusal, RefusalKind, Retry, SessionKey, SessionRecord, SessionState,
+    Stamp,
 };
 use std::collections::BTreeMap;
 
@@ -38,6 +39,9 @@ fn refuses(record: &SessionRecord, op: &KeepAliveOp) -> Option<Refusal> {
     let why = match record.state {
         // Not CLOSING: a manager asks again for who gets that, until a later life may be meant.
         SessionState::Closing => "is being closed",
+        SessionState::Lost if record.reason == Some(Reason::Reopening) => {
+            "waits for a node that has room for its next life"
+        }
         SessionState::Closed | SessionState::Failed | SessionState::Lost => "has ended",
         _ if op.life.is_some_and(|life| life != record.life) => {
             let text = format!("session {} lives life {}", op.key, record.life);

@@ -14,14 +14,15 @@ use crate::sessions::capacity::{
 use crate::sessions::read::{key_of, view_at_node, visible};
 use crate::sessions::refusals::start_failed;
 use crate::sessions::remembered::{memory_wait, write_session};
+use crate::sessions::reopen::waits_for;
 use crate::sessions::request_ids::{asked_before, new_life, remember, reused, spec_answered};
 use crate::sessions::retry_placement::{note_begins_anew, note_overtaken};
 use crate::sessions::state::{Sessions, Work};
 use crate::sessions::version::next_version;
 use rota_messages::{Answer, DocKey};
 use rota_model::{
-    OpenOp, Outcome, Placement, Refusal, RefusalKind, RequestEntry, RequestFate, RequestId, Retry,
-    SessionRecord, SessionState, Token,
+    OpenOp, Outcome, Placement, Reason, Refusal, RefusalKind, RequestEntry, RequestFate, RequestId,
+    Retry, SessionRecord, SessionState, Token,
 };
 
 /// Most requests that wait for one id.
@@ -204,6 +205,9 @@ impl Sessions {
         match led.env.nodes.choose(&op.spec, &[], led.env.now.mono_ms) {
             Ok(chosen) => {
                 let mut record = new_life(led.env, old, &op, led.stamps_above());
+                if old.is_some_and(|it| waits_for(it, &op.spec)) {
+                    record.reason = Some(Reason::Reopening);
+                }
                 remember(&mut record, led.env, &op.request, RequestFate::Opening);
                 led.env.note(Transition::OpenPending, Some(led.log.number));
                 let session = op.key.clone();

@@ -12,6 +12,7 @@ use crate::ports::note::Transition;
 use crate::sessions::read::{key_of, view_at_node, view_of};
 use crate::sessions::refusals::{overtaken, start_failed};
 use crate::sessions::remembered::{session_writes, write_session};
+use crate::sessions::reopen::{Follows, ended_unasked, reopens};
 use crate::sessions::request_ids::{fail_opens, forget_overtaken, remember};
 use crate::sessions::state::{Sessions, Work};
 use crate::sessions::version::{next_version, told_early, version_after};
@@ -321,8 +322,7 @@ impl Sessions {
         }
         record.version = next_version(led.env, led.log, &record);
         let from = record.state;
-        record.state = from.ended_unasked(reason, exit.as_ref());
-        record.reason = Some(reason);
+        (record.state, record.reason) = ended_unasked(led.env, &record, reason, exit.as_ref());
         record.exit = exit;
         record.detail = detail.to_string();
         fail_opens(&mut record);
@@ -365,7 +365,7 @@ impl Sessions {
         let Some(record) = doc.and_then(|it| it.session()).cloned() else {
             return;
         };
-        let lost = lost(led.env, &record, led.log.replica.pe);
+        let lost = lost(led.env, &record, led.log.replica.pe, Follows::AsItsClassSays);
         led.env.note_end(Transition::SessionLost, led.log.number, record.state, &lost);
         write_session(led, key, lost, None);
     }
@@ -508,13 +508,18 @@ impl Sessions {
 ///
 /// What `found` ends has ended in a way that is known, before its boot did: one entry holds one
 /// write of a document.
-pub(crate) fn write_off_lost(env: &mut Env, log: &Log, found: &[Write]) -> Vec<Write> {
+pub(crate) fn write_off_lost(
+    env: &mut Env,
+    log: &Log,
+    found: &[Write],
+    follows: Follows,
+) -> Vec<Write> {
     let ended: BTreeSet<&DocKey> = found.iter().map(|it| &it.key).collect();
     let over = log.replica.sessions_over(|node, boot| env.is_over(log.number, node, boot));
     let over = over.into_iter().filter(|key| !ended.contains(key));
     let records = over.filter_map(|key| Some((log.replica.record(&key)?, key)));
     let write = |(record, key): (Arc<SessionRecord>, DocKey)| {
-        let lost = lost(env, &record, log.replica.pe);
+        let lost = lost(env, &record, log.replica.pe, follows);
         env.note_end(Transition::SessionLost, log.number, record.state, &lost);
         session_writes(env, log, &key, lost)
     };
@@ -522,15 +527,11 @@ pub(crate) fn write_off_lost(env: &mut Env, log: &Log, found: &[Write]) -> Vec<W
 }
 
 /// The record of a session whose node's boot is over.
-fn lost(env: &mut Env, record: &SessionRecord, pe: Epoch) -> SessionRecord {
+fn lost(env: &mut Env, record: &SessionRecord, pe: Epoch, follows: Follows) -> SessionRecord {
     let closing = record.state == SessionState::Closing;
     let at = record.placement.as_ref().map(|it| &it.node);
     let node = at.map(NodeId::to_string).unwrap_or_default();
-    // Who waits for a life that never answered begins the next one, or is told.
-    let waited_for =
-        record.state != SessionState::Ready && record.reason != Some(Reason::Reopening);
-    let reopens =
-        !closing && !waited_for && at.is_some_and(|it| env.nodes.reopens(it, &record.spec));
+    let reopens = follows == Follows::AsItsClassSays && reopens(env, record);
     let mut lost = SessionRecord {
         version: version_after(env, record, pe),
         state: if closing { SessionState::Closed } else { SessionState::Lost },

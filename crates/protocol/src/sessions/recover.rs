@@ -20,6 +20,8 @@ use crate::log::state::Log;
 use crate::ports::note::Transition;
 use crate::sessions::read::key_of;
 use crate::sessions::reconcile::write_off_lost;
+use crate::sessions::remembered::session_writes;
+use crate::sessions::reopen::Follows;
 use crate::sessions::request_ids::{earlier_requests, hear_of_machine, succeed_opens};
 use crate::sessions::scan::ended_by;
 use crate::sessions::scan::{ended_as, write_ends};
@@ -63,7 +65,8 @@ pub(crate) fn write_what_was_found(led: &mut At<'_>, scan: &Scan) {
         }
     }
     writes.extend(end_the_rest(env, log, scan, &alive));
-    let lost = write_off_lost(env, log, &writes);
+    writes.extend(end_what_waits(env, log, &alive));
+    let lost = write_off_lost(env, log, &writes, Follows::Nothing);
     writes.extend(lost);
     env.note(Transition::ScanDone, Some(log.number));
     let stamps_above = log.above_what_was_lost(env, &writes);
@@ -104,9 +107,30 @@ fn end_the_rest(env: &mut Env, log: &Log, scan: &Scan, alive: &Living<'_>) -> Ve
         found.is_none_or(|token| Some(token) < record.token())
     });
     let unknown = |record| ended_as(env, log, record, Reason::Internal, None, UNKNOWN_THERE);
-    let ended: Vec<SessionRecord> =
-        over.map(|it| ended_by(env, log, scan, it).unwrap_or_else(|| unknown(it))).collect();
+    let ended = over.map(|it| ended_by(env, log, scan, it).unwrap_or_else(|| unknown(it)));
+    let ended: Vec<SessionRecord> = ended.map(not_followed).collect();
     write_ends(env, log, ended)
+}
+
+/// Lost sessions that wait to be opened again stay lost: a client may have closed them after this disk's last entry.
+fn end_what_waits(env: &mut Env, log: &Log, alive: &Living<'_>) -> Vec<Write> {
+    let waiting = log.replica.sessions_reopening().filter_map(|key| log.replica.session(key));
+    // A newer attempt is written instead of this one.
+    let waiting = waiting.filter(|record| {
+        alive.get(&record.key).is_none_or(|(token, ..)| Some(*token) <= record.token())
+    });
+    let end = |record: &SessionRecord| SessionRecord {
+        version: next_version(env, log, record),
+        ..not_followed(record.clone())
+    };
+    let ended: Vec<SessionRecord> = waiting.map(end).collect();
+    ended.into_iter().flat_map(|it| session_writes(env, log, &key_of(env, &it.key), it)).collect()
+}
+
+fn not_followed(record: SessionRecord) -> SessionRecord {
+    let reason =
+        record.reason.map(|it| if it == Reason::Reopening { Reason::NodeLost } else { it });
+    SessionRecord { reason, ..record }
 }
 
 /// What lives of each session: its newest attempt, where, and what is known of it there.

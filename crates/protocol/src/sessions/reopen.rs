@@ -13,16 +13,29 @@
 
 use crate::contents::session_counts::is_reopening;
 use crate::log::at::At;
+use crate::log::env::Env;
 use crate::ports::note::Transition;
 use crate::sessions::capacity::ROOM_MS;
 use crate::sessions::request_ids::life_of;
 use crate::sessions::state::Sessions;
 use rota_messages::DocKey;
-use rota_model::{ClassName, PoolName, Reason, SessionSpec};
+use rota_model::{ClassName, Exit, PoolName, Reason, SessionRecord, SessionSpec, SessionState};
 use std::collections::BTreeSet;
 
 /// Most lives that begin in one step.
 const STEP_MAX: usize = 64;
+
+/// Between tries, unless more could have begun.
+const REOPEN_MS: u64 = 1_000;
+
+/// What comes after a life that is lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Follows {
+    /// Another life, if its class says so.
+    AsItsClassSays,
+    /// Nothing: whether a client closed the session is not known.
+    Nothing,
+}
 
 /// When lost sessions are tried again.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -30,14 +43,12 @@ pub(crate) struct Reopening {
     /// Some may wait.
     waits: bool,
     next_ms: u64,
-    /// The news of nodes under which they were tried last.
-    news: u64,
 }
 
 impl Reopening {
     /// One may have been committed.
     pub fn look(&mut self) {
-        (self.waits, self.next_ms) = (true, 0);
+        self.waits = true;
     }
 
     pub fn waits(&self) -> bool {
@@ -45,33 +56,69 @@ impl Reopening {
     }
 }
 
+/// Whether another life follows this one, if it ends with its node.
+pub(crate) fn reopens(env: &Env, record: &SessionRecord) -> bool {
+    // Who waits for a life that never answered begins the next one, or is told.
+    let goes_on = record.state == SessionState::Ready || record.reason == Some(Reason::Reopening);
+    let at = record.placement.as_ref().map(|it| &it.node);
+    goes_on && at.is_some_and(|it| env.nodes.reopens(it, &record.spec))
+}
+
+/// What a life becomes whose node says that it ended, though no manager closed it. A node that no manager could
+/// reach, and that stopped it for that, is lost to its clients like any other.
+pub(crate) fn ended_unasked(
+    env: &Env,
+    record: &SessionRecord,
+    reason: Reason,
+    exit: Option<&Exit>,
+) -> (SessionState, Option<Reason>) {
+    if reason == Reason::LeaseNotRenewed && reopens(env, record) {
+        return (SessionState::Lost, Some(Reason::Reopening));
+    }
+    (record.state.ended_unasked(reason, exit), Some(reason))
+}
+
+/// Whether sessions of this one's namespace are opened in its pool.
+fn admits(env: &Env, record: &SessionRecord) -> bool {
+    let namespace = &record.key.namespace;
+    let pool = env.nodes.settings(&record.spec.pool);
+    pool.is_none_or(|it| it.admits(namespace))
+        && env.documents_env.spaces.check_open(namespace).is_ok()
+}
+
+/// Whether a lost session waits to be opened again as that.
+pub(crate) fn waits_for(lost: &SessionRecord, spec: &SessionSpec) -> bool {
+    lost.state == SessionState::Lost && lost.reason == Some(Reason::Reopening) && lost.spec == *spec
+}
+
 impl Sessions {
     /// Begins the next lives, where nodes have room. Gives what waits for that.
     pub fn tick_reopening(&mut self, led: &mut At<'_>) -> Vec<SessionSpec> {
-        let (now, news) = (led.env.now.mono_ms, led.env.nodes.news);
-        let due = now >= self.reopening.next_ms || news != self.reopening.news;
+        let now = led.env.now.mono_ms;
         // An owner that has just started does not know the pools yet.
-        let may = led.lead.is_open() && led.env.documents_env.knows_spaces;
-        if !self.reopening.waits || !due || !may || !led.lead.has_copies(led.env) {
+        let may = led.may_begin() && led.backlog().is_none() && led.env.documents_env.knows_spaces;
+        if !self.reopening.waits || now < self.reopening.next_ms || !may {
             return Vec::new();
         }
-        self.reopening = Reopening { waits: false, next_ms: now + ROOM_MS, news };
         let keys: Vec<DocKey> = led.log.replica.sessions_reopening().cloned().collect();
         let (mut waiting, mut begun) = (Vec::new(), 0);
         let mut full: BTreeSet<(PoolName, ClassName)> = BTreeSet::new();
-        for key in keys {
-            let Some(spec) = led.log.replica.session(&key).map(|it| it.spec.clone()) else {
+        for key in &keys {
+            let Some(old) = led.log.replica.session(key) else { continue };
+            let spec = old.spec.clone();
+            if !admits(led.env, old) {
                 continue;
-            };
+            }
             let kind = (spec.pool.clone(), spec.class.clone());
-            if begun < STEP_MAX && !full.contains(&kind) && self.reopen(led, &key) {
+            if begun < STEP_MAX && !full.contains(&kind) && self.reopen(led, key) {
                 begun += 1;
             } else {
                 full.insert(kind);
                 waiting.push(spec);
             }
         }
-        self.reopening.waits = !waiting.is_empty();
+        let next_ms = now + if begun < STEP_MAX { REOPEN_MS } else { ROOM_MS };
+        self.reopening = Reopening { waits: begun < keys.len(), next_ms };
         waiting
     }
 

@@ -10,6 +10,7 @@ use crate::log::state::Log;
 use crate::sessions::capacity::{no_room_yet, tell_pool_owners};
 use crate::sessions::read::{key_of, page, read, view_at_node};
 use crate::sessions::reconcile::write_off_lost;
+use crate::sessions::reopen::Follows;
 use crate::sessions::scan::Scanning;
 use crate::sessions::scan_state::Scan;
 use crate::sessions::state::Sessions;
@@ -41,7 +42,7 @@ impl Resident for Sessions {
 
     /// Sessions whose node's boot is proved to be over. Of the others this owner waits first.
     fn first_writes(&self, env: &mut Env, log: &Log, found: &[Write]) -> Vec<Write> {
-        write_off_lost(env, log, found)
+        write_off_lost(env, log, found, Follows::AsItsClassSays)
     }
 
     fn serve(&mut self, led: &mut At<'_>) {

@@ -13,6 +13,7 @@ use crate::ports::note::Transition;
 use crate::sessions::read::key_of;
 use crate::sessions::recover::write_what_was_found;
 use crate::sessions::remembered::session_writes;
+use crate::sessions::reopen::ended_unasked;
 use crate::sessions::request_ids::{fail_opens, forget_overtaken};
 use crate::sessions::scan_state::{Found, Scan, UNKNOWN_THERE};
 use crate::sessions::version::next_version;
@@ -228,8 +229,7 @@ pub(crate) fn ended_as(
         ended.state = SessionState::Closed;
         forget_overtaken(&mut ended, log.replica.pe);
     } else {
-        ended.state = record.state.ended_unasked(reason, exit.as_ref());
-        ended.reason = Some(reason);
+        (ended.state, ended.reason) = ended_unasked(env, record, reason, exit.as_ref());
         fail_opens(&mut ended);
     }
     (ended.exit, ended.detail) = (exit, detail.to_owned());

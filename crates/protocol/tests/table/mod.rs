@@ -7,6 +7,7 @@
 pub mod asking;
 mod bytes;
 mod effects;
+pub mod losing;
 mod nodes;
 mod results;
 mod shelf;
