@@ -19,7 +19,7 @@ use table::*;
 /// A node boots, or boots anew, with class `builtin`, whose lost sessions are opened again.
 fn boots(table: &mut Table, node: &str, boot: u64) {
     let places = table.places;
-    let class = ClassName::parse("builtin").unwrap();
+    let class = ClassName::parse("builtin").expect("a name");
     table.register_as(node, boot, places, &["builtin".to_owned()], |register| {
         let facts = ClassFacts { reopens: true, ..ClassFacts::default() };
         let digests = [(class.clone(), ClassDigest(7))].into();
@@ -39,11 +39,11 @@ fn laid() -> Table {
 /// An operator orders something of n1.
 fn orders(table: &mut Table, order: NodeOrder) {
     table.node_ordered_as = None;
-    let node = NodeId::parse("n1").unwrap();
+    let node = NodeId::parse("n1").expect("a name");
     let n = *table.managers.keys().next().expect("a manager runs");
     table.input(n, Input::NodeOrder { call: 3, node, order });
     table.pass(1_000);
-    table.node_ordered_as.take().expect("it is answered").unwrap();
+    table.node_ordered_as.take().expect("it is answered").expect("it is carried out");
 }
 
 fn with_attributes(id: &str) -> Op {

@@ -131,12 +131,7 @@ impl World {
                 host.programs.remove(&name);
                 let cause = self.stop_cause(index, &key, how);
                 self.end_instance(instance, cause);
-                if instance.is_none() {
-                    let detail = "it was stopped before it began".into();
-                    NodeInput::StartFailed { key, token, detail }
-                } else {
-                    stopped(key, token, 15)
-                }
+                if instance.is_some() { stopped(key, token, 15) } else { never_ran(key, token) }
             }
             ProgramStep::Ready
             | ProgramStep::Change(_)
@@ -285,6 +280,11 @@ fn is_of_lease(how: StopHow) -> bool {
         StopHow::Class | StopHow::Within(_) => false,
         StopHow::Term | StopHow::Kill => true,
     }
+}
+
+fn never_ran(key: SessionKey, token: Token) -> NodeInput {
+    let detail = "it was stopped before it began".into();
+    NodeInput::StartFailed { key, token, detail }
 }
 
 pub(crate) fn stopped(key: SessionKey, token: Token, signal: i32) -> NodeInput {

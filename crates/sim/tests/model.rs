@@ -46,7 +46,7 @@ searches! {
     two_ids_share_what_place_there_is: "n=3 r=1: 2 ids, 2 opens, 1 place", 100;
     a_node_boots_anew: "n=3 r=1: open, node boots anew", 500;
     an_agent_dies_at_each_step_and_calls_come_again:
-        "n=1: open, close, repetitions, an agent dies", 30_000;
+        "n=1: open, close, repetitions, an agent dies", 20_000;
     an_agent_dies_at_each_step: "n=2 r=1: open, close, an agent dies", 100_000;
     an_agent_dies_while_a_manager_is_suspected:
         "n=3 r=1: open, an agent dies, suspicion, one accuser", 300_000;

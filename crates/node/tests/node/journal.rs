@@ -5,9 +5,9 @@ use rota_model::node_msg::{Blame, DeadToken, NodeAnswer, Renewed};
 use rota_node::{Entry, EntryKind, LeaseState, Node, NodeEffect, NodeInput, NotResumed, StopHow};
 
 fn adopted(effects: &[NodeEffect]) -> Vec<(String, bool)> {
-    let adopts = effects.iter().filter_map(|it| match it {
-        NodeEffect::Adopt { key, adopted, .. } => Some((key.id.to_string(), adopted.ready)),
-        _ => None,
+    let adopts = effects.iter().filter_map(|effect| {
+        let NodeEffect::Adopt { key, adopted, .. } = effect else { return None };
+        Some((key.id.to_string(), adopted.ready))
     });
     adopts.collect()
 }
@@ -50,14 +50,11 @@ fn what_was_being_ended_is_stopped_again_as_urgently() {
     world.run("a", token(1, 1));
     world.destroy("a", token(1, 1));
     let effects = world.resume().unwrap();
-    let stops: Vec<StopHow> = effects
-        .iter()
-        .filter_map(|it| match it {
-            NodeEffect::Stop { how, .. } => Some(*how),
-            _ => None,
-        })
-        .collect();
-    assert_eq!(stops, [StopHow::Class]);
+    let stops = effects.iter().filter_map(|effect| {
+        let NodeEffect::Stop { how, .. } = effect else { return None };
+        Some(*how)
+    });
+    assert_eq!(stops.collect::<Vec<_>>(), [StopHow::Class]);
     let effects = world.stopped("a", token(1, 1));
     assert!(answers(&effects).is_empty(), "whoever asked for it asks again");
     let again = world.destroy("a", token(1, 1));
@@ -147,9 +144,9 @@ fn a_machine_goes_on_in_the_state_that_was_told_last_also_when_no_manager_is_tol
     world.give(NodeInput::MachineState { key, token, state, change: 3, told: false });
     assert_eq!(world.node.outbox_sessions(), 0);
     let effects = world.resume().unwrap();
-    let machine = effects.iter().find_map(|it| match it {
-        NodeEffect::Adopt { adopted, .. } => adopted.machine.clone(),
-        _ => None,
+    let machine = effects.iter().find_map(|effect| {
+        let NodeEffect::Adopt { adopted, .. } = effect else { return None };
+        adopted.machine.clone()
     });
     assert_eq!(machine, Some(("open".to_owned(), 3)));
     let (items, _) = world.scan(1, None, 10);

@@ -330,7 +330,7 @@ fn carry_out(world: &mut World, witness: &mut Witness, step: Step) {
 
 /// An entry as it stands in a journal, but for the time to start something: the next agent gives more.
 fn as_written(entry: &rota_node::Entry) -> String {
-    let text = serde_json::to_string(entry).unwrap();
+    let text = serde_json::to_string(entry).expect("it is plain data");
     let Some((before, after)) = text.split_once("\"not_after_ms\":") else { return text };
     format!("{before}{}", after.trim_start_matches(|it: char| it.is_ascii_digit()))
 }

@@ -264,10 +264,7 @@ impl Room {
             }
             Action::Watch(at) => self.work(state, Work::Manager(at, Told::Watch)),
             Action::Synced(at) => self.work(state, Work::Manager(at, Told::Synced)),
-            Action::Unknown(number) => {
-                state.left.unknowns -= 1;
-                self.unknown(state, number)
-            }
+            Action::Unknown(number) => self.unknown(state, number),
             Action::Land(number) => {
                 state.left.unheard -= 1;
                 self.land(state, number)
@@ -347,21 +344,9 @@ impl Room {
                 state.left.resumes -= 1;
                 self.work(state, Work::Node(at, Told::Resume, false))
             }
-            Action::ArriveTorn(number) => {
-                state.left.resumes -= 1;
-                state.land(number);
-                match self.receiver(state, self.flying.get(number)) {
-                    Some(Receiver::Node(at)) => {
-                        self.work(state, Work::Node(at, Told::Torn(number), false))
-                    }
-                    Some(Receiver::Manager(_)) | None => Ok(()),
-                }
-            }
+            Action::ArriveTorn(number) => self.arrive_torn(state, number),
             Action::End(at, program) => self.end(state, at, program),
-            Action::Silence(at) => {
-                state.left.silences -= 1;
-                self.silence(state, at)
-            }
+            Action::Silence(at) => self.cut_off(state, at),
             Action::Heard(at) => {
                 state.left.returns -= 1;
                 self.work(state, Work::Node(at, Told::Silence(false), false))
@@ -406,6 +391,21 @@ impl Room {
             None => Told::Unreached(node, message.head().call),
         };
         self.work(state, Work::Manager(at, told))
+    }
+
+    /// An agent dies while a message has half of its effect.
+    fn arrive_torn(&mut self, state: &mut State, number: u32) -> Verdict {
+        state.left.resumes -= 1;
+        state.land(number);
+        match self.receiver(state, self.flying.get(number)) {
+            Some(Receiver::Node(at)) => self.work(state, Work::Node(at, Told::Torn(number), false)),
+            Some(Receiver::Manager(_)) | None => Ok(()),
+        }
+    }
+
+    fn cut_off(&mut self, state: &mut State, at: usize) -> Verdict {
+        state.left.silences -= 1;
+        self.silence(state, at)
     }
 
     /// Whether the agent that a message reaches has a journal to go on from.
@@ -520,6 +520,7 @@ impl Room {
     }
 
     fn unknown(&mut self, state: &mut State, number: u32) -> Verdict {
+        state.left.unknowns -= 1;
         let Flying::Cas { from, cas, change } = self.flying.get(number).clone() else {
             return Ok(());
         };

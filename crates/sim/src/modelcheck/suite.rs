@@ -161,6 +161,7 @@ pub fn bounds_for(bug: Bug) -> Option<Bounds> {
     Some(Bounds { name: bug.as_str(), lives: is_seen_at_rest(bug), left, ..bounds })
 }
 
+#[allow(clippy::too_many_lines, reason = "it is a list")]
 fn found_within(bug: Bug) -> Option<(Bounds, Left)> {
     let (n, rejoin) = (NOTHING, Left { suspicions: 1, ticks: 3, ..NOTHING });
     let of = |bounds, left| Some((bounds, left));
@@ -182,7 +183,7 @@ fn found_within(bug: Bug) -> Option<(Bounds, Left)> {
         | Bug::AdoptedAnew
         | Bug::DeadForgotten
         | Bug::FencesForgotten
-        | Bug::LeaseByItself => Some(of_agents(bug)),
+        | Bug::LeaseByItself => of_agents(bug),
         Bug::LeaseIgnored => of(LEASE, Left { silences: 1, ticks: 9, ..n }),
         Bug::SplitUnfenced | Bug::EarlyHandOver | Bug::EmptyArc | Bug::FormerKept => {
             of(JOIN, Left { joins: 1, ticks: 6, ..n })
@@ -240,18 +241,19 @@ fn found_within(bug: Bug) -> Option<(Bounds, Left)> {
 }
 
 /// Rules of agents that die alone.
-fn of_agents(bug: Bug) -> (Bounds, Left) {
+fn of_agents(bug: Bug) -> Option<(Bounds, Left)> {
     let n = Left { resumes: 1, ..NOTHING };
-    match bug {
-        Bug::JournalLate => (TWO, Left { opens: 1, losses: 1, ticks: 1, ..n }),
-        Bug::AdoptedAnew => (Bounds { opened: 1, doors: &[10], ..THREE }, Left { opens: 1, ..n }),
-        Bug::FencesForgotten => {
-            let left = Left { closes: 1, suspicions: 1, copies: 1, ticks: 1, ..n };
-            (Bounds { opened: 1, ..TWO }, left)
-        }
-        Bug::LeaseByItself => (LEASE, Left { silences: 1, ticks: 6, resumes: 4, ..NOTHING }),
-        _ => (TWO, Left { opens: 1, closes: 1, copies: 1, ..n }),
-    }
+    let anew = Bounds { opened: 1, doors: &[10], ..THREE };
+    let fences = Left { closes: 1, suspicions: 1, copies: 1, ticks: 1, ..n };
+    let lease = Left { silences: 1, ticks: 6, resumes: 4, ..NOTHING };
+    let rows = [
+        (Bug::JournalLate, TWO, Left { opens: 1, losses: 1, ticks: 1, ..n }),
+        (Bug::AdoptedAnew, anew, Left { opens: 1, ..n }),
+        (Bug::DeadForgotten, TWO, Left { opens: 1, closes: 1, copies: 1, ..n }),
+        (Bug::FencesForgotten, Bounds { opened: 1, ..TWO }, fences),
+        (Bug::LeaseByItself, LEASE, lease),
+    ];
+    rows.into_iter().find(|row| row.0 == bug).map(|(_, bounds, left)| (bounds, left))
 }
 
 /// Rules of reads: a get that is told what no longer holds.

@@ -52,6 +52,8 @@ pub fn ci() -> Vec<Bounds> {
     ];
     all.extend(ci_in_time());
     all.extend(ci_further());
+    all.extend(ci_agents());
+    all.extend(ci_leases());
     all.extend(ci_reads());
     all.extend(ci_faults());
     all.extend(ci_outages());
@@ -237,6 +239,14 @@ fn ci_further() -> Vec<Bounds> {
             Bounds { opened: 1, doors: &[10], ..THREE },
             Left { opens: 1, boots: 1, ticks: 1, ..n },
         ),
+    ]
+}
+
+/// Agents that die alone, and the next one goes on with what runs.
+fn ci_agents() -> Vec<Bounds> {
+    let of = |name, bounds: Bounds, left| Bounds { name, left, ..bounds };
+    let n = NOTHING;
+    vec![
         of(
             "n=1: open, close, repetitions, an agent dies",
             ONE,
@@ -262,6 +272,13 @@ fn ci_further() -> Vec<Bounds> {
             OWNER_DEAF,
             Left { resumes: 1, ticks: 8, ..n },
         ),
+    ]
+}
+
+fn ci_leases() -> Vec<Bounds> {
+    let of = |name, bounds: Bounds, left| Bounds { name, left, ..bounds };
+    let n = NOTHING;
+    vec![
         of("n=3 r=1: node cut off, lease", LEASE, Left { silences: 1, ticks: 7, ..n }),
         of(
             "n=3 r=1: node cut off and reached again, lease",
