@@ -72,7 +72,8 @@ impl SessionState {
     pub fn ended_unasked(self, reason: Reason, exit: Option<&Exit>) -> Self {
         let well = match exit {
             Some(Exit::FinalState(_)) => true,
-            Some(Exit::Code(0)) | None => self == Self::Ready,
+            Some(Exit::Code(0)) => self == Self::Ready,
+            None => self == Self::Ready && reason != Reason::Internal,
             Some(Exit::Code(_) | Exit::Signal(_)) => false,
         };
         match reason {
@@ -222,7 +223,7 @@ mod tests {
             (Ready, Reason::Exited, &ill, Failed),
             (Ready, Reason::Exited, &killed, Failed),
             (Ready, Reason::Internal, &killed, Failed),
-            (Ready, Reason::Internal, &None, Closed),
+            (Ready, Reason::Internal, &None, Failed),
             (Starting, Reason::Exited, &well, Failed),
             (Pending, Reason::Exited, &ill, Failed),
             (Starting, Reason::StartTimeout, &killed, Failed),

@@ -538,7 +538,7 @@ fn what_a_lone_disk_has_as_ready_and_its_node_knows_nothing_of_is_closed() {
     let owner = restart_alone(&mut table);
     table.pass(1_000);
     let shown = got(table.call(owner, get("a"))).record.clone();
-    assert_eq!((shown.state, shown.reason), (SessionState::Closed, Some(Reason::Internal)));
+    assert_eq!((shown.state, shown.reason), (SessionState::Failed, Some(Reason::Internal)));
     assert!(shown.detail.contains("its node knows nothing of it"), "{}", shown.detail);
     let (outcome, again) = opened(table.call(owner, open("a", "r3")));
     assert!(outcome == Outcome::Created && again.record.life > shown.life);

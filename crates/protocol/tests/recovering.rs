@@ -357,7 +357,7 @@ fn a_disk_that_was_rolled_back_is_the_base_and_what_came_after_it_is_found_on_th
     assert_as_before(&mut table, &[late]);
     let call = table.ask(300, get("s4"));
     let ended = got(table.wait_for(call, 1_000)).record.clone();
-    assert_eq!((ended.state, ended.reason), (SessionState::Closed, Some(Reason::Internal)));
+    assert_eq!((ended.state, ended.reason), (SessionState::Failed, Some(Reason::Internal)));
 }
 
 #[test]

@@ -6,7 +6,8 @@ mod table;
 use rota_docstore::Request;
 use rota_model::node_msg::{Register, ReportEvent};
 use rota_model::{
-    ClassDigest, ClassFacts, ClassName, NodeId, Outcome, Reason, SessionState, SessionView,
+    ClassDigest, ClassFacts, ClassName, KeepAliveOp, NodeId, Outcome, Reason, RefusalKind,
+    SessionState, SessionView,
 };
 use rota_protocol::operate::{CONFIGURATION, SPACES_DOCID};
 use rota_protocol::{Input, Op, Transition};
@@ -121,6 +122,15 @@ fn without_room_it_waits_longer_than_ended_sessions_are_kept_and_begins_when_the
     orders(&mut table, NodeOrder::Uncordon);
     let after = becomes(&mut table, "a", SessionState::Ready);
     assert!(after.record.life > before.record.life);
+}
+
+#[test]
+fn who_keeps_a_session_alive_that_waits_is_told_so() {
+    let (mut table, before) = waiting();
+    let keep = KeepAliveOp { key: before.record.key.clone(), life: Some(before.record.life) };
+    let refusal = table.call(300, Op::KeepAlive(keep)).unwrap_err();
+    let text = "session default/a waits for a node that has room for its next life: it is LOST";
+    assert_eq!((refusal.kind, refusal.message.as_str()), (RefusalKind::NotFound, text));
 }
 
 #[test]

@@ -151,6 +151,9 @@ fn why_in_state(shown: &Shown) -> String {
         "CLOSING" => "its node has not answered yet that nothing of it runs any more",
         "CLOSED" => "it has ended in good order; its record stays until nobody needs it any more",
         "FAILED" => "it did not become ready, or ended by itself and not well",
+        "LOST" if shown.reason == "REOPENING" => {
+            "its class has it opened again, as a new life, when a node has room"
+        }
         "LOST" => "its node was declared lost before it could say what became of it",
         _ => "",
     };

@@ -49,5 +49,9 @@ fn systemd_finds_no_mistake_in_the_units() {
     }
     let output = verify.output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.is_empty(), "{said}");
+    // systemd before 254 does not know it, and goes on without it.
+    let unknown = |line: &&str| line.contains("Unknown key 'DelegateSubgroup'");
+    let mistakes: Vec<&str> = said.lines().filter(|line| !unknown(line)).collect();
+    let mistakes: Vec<&str> = mistakes.into_iter().filter(|line| !line.is_empty()).collect();
+    assert!(output.status.success() && mistakes.is_empty(), "{mistakes:?}");
 }

@@ -63,7 +63,9 @@ impl Sessions {
                     Blame::Node => (SessionState::Failed, Some(Reason::NoCapacity)),
                     Blame::Session => (SessionState::Failed, Some(Reason::Internal)),
                 };
-                failed.detail = format!("node {} refused: {detail}", placement.node);
+                let node = &placement.node;
+                let waits = if reopens { "its next life waits for room: " } else { "" };
+                failed.detail = format!("{waits}node {node} refused: {detail}");
                 led.env.note_end(Transition::OpenFailed, led.log.number, from, &failed);
                 if blame == Blame::Node {
                     // The opens that wait begin anew when this is committed.

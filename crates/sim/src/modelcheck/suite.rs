@@ -183,7 +183,8 @@ fn found_within(bug: Bug) -> Option<(Bounds, Left)> {
         | Bug::AdoptedAnew
         | Bug::DeadForgotten
         | Bug::FencesForgotten
-        | Bug::LeaseByItself => of_agents(bug),
+        | Bug::LeaseByItself
+        | Bug::NewsForgotten => of_agents(bug),
         Bug::LeaseIgnored => of(LEASE, Left { silences: 1, ticks: 9, ..n }),
         Bug::SplitUnfenced | Bug::EarlyHandOver | Bug::EmptyArc | Bug::FormerKept => {
             of(JOIN, Left { joins: 1, ticks: 6, ..n })
@@ -220,7 +221,6 @@ fn found_within(bug: Bug) -> Option<(Bounds, Left)> {
         | Bug::MemoryForgotten
         | Bug::WriteForgotten
         | Bug::BodyBoasted
-        | Bug::NewsForgotten
         | Bug::ClosingReopened
         | Bug::LateChunk
         | Bug::JudgeNotAnew
@@ -246,12 +246,17 @@ fn of_agents(bug: Bug) -> Option<(Bounds, Left)> {
     let anew = Bounds { opened: 1, doors: &[10], ..THREE };
     let fences = Left { closes: 1, suspicions: 1, copies: 1, ticks: 1, ..n };
     let lease = Left { silences: 1, ticks: 6, resumes: 4, ..NOTHING };
-    let rows = [
+    let rows: [(Bug, Bounds, Left); 6] = [
         (Bug::JournalLate, TWO, Left { opens: 1, losses: 1, ticks: 1, ..n }),
         (Bug::AdoptedAnew, anew, Left { opens: 1, ..n }),
         (Bug::DeadForgotten, TWO, Left { opens: 1, closes: 1, copies: 1, ..n }),
         (Bug::FencesForgotten, Bounds { opened: 1, ..TWO }, fences),
         (Bug::LeaseByItself, LEASE, lease),
+        (
+            Bug::NewsForgotten,
+            Bounds { opened: 1, ..TWO },
+            Left { ends: 1, losses: 1, ticks: 1, ..n },
+        ),
     ];
     rows.into_iter().find(|row| row.0 == bug).map(|(_, bounds, left)| (bounds, left))
 }
@@ -277,6 +282,7 @@ fn is_seen_at_rest(bug: Bug) -> bool {
             | Bug::LeaseIgnored
             | Bug::DrainHidden
             | Bug::DeltaAfterLoss
+            | Bug::NewsForgotten
     )
 }
 
