@@ -221,6 +221,7 @@ impl Bug {
                 | Bug::FullAssumed
                 | Bug::LeaseByItself
                 | Bug::FencesForgotten
+                | Bug::NewsForgotten
         )
     }
 
