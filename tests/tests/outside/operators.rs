@@ -1,6 +1,6 @@
 //! What an operator meets: a config store that is away at a start, managers that all go, a wrong target.
 
-use rota_tests::sessions::opened;
+use rota_tests::sessions::{opened, read};
 use rota_tests::{Cluster, Launched, PATIENCE, TestFolder, eventually, http_get, processes};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -69,7 +69,17 @@ async fn a_manager_waits_for_its_config_store_and_says_so_and_can_be_told_to_end
 async fn a_node_that_lost_all_managers_says_so_and_keeps_what_runs_when_they_are_back_in_time() {
     let folder = TestFolder::new();
     let cluster = Cluster::start(&folder, &["--managers", "2", "--replicas", "1"]).await;
-    let address = opened(&cluster.client(), "a", "http").await.address;
+    let client = cluster.client();
+    let address = opened(&client, "a", "http").await.address;
+    // Once each owner has heard of the node, the node knows each manager.
+    for id in ["b", "c", "d", "e", "f", "g", "h", "i"] {
+        opened(&client, id, "counter").await;
+        eventually("its owner has heard of the node", PATIENCE, async || {
+            let now = read(&client, id).await.map_err(|error| format!("{error:?}"))?;
+            now.node_unheard_ms.map(drop).ok_or(format!("{now:?}"))
+        })
+        .await;
+    }
     let lines = cluster.kill_managers(&[0, 1]).await.into_iter().map(|it| it.line);
     let lines: Vec<Vec<String>> = lines.collect();
     let said = async |what: &str| {
