@@ -266,22 +266,22 @@ impl Agent {
     /// The clock is looked at first, since this process may have been stopped for long.
     fn send(&mut self, event: &SendEvent) -> Result<Transition, Refusal> {
         self.decide(NodeInput::Tick);
-        let lease = self.lease_of(&event.key);
-        if lease.is_some_and(|it| it != LeaseState::Valid) {
-            let node = &self.node.config().node;
-            let text =
-                format!("the lease of {} on node {node} has run out, and it ends", event.key);
+        if let Some(why) = self.takes_no_event(&event.key) {
             let retry = Retry::AfterMs(self.node.config().timing.renew_ms);
-            return Err(Refusal::new(RefusalKind::NotServing, retry, text));
-        }
-        if self.parts.journal.is_stale() {
-            let retry = Retry::AfterMs(self.node.config().timing.renew_ms);
-            return Err(Refusal::new(RefusalKind::NotServing, retry, STALE_JOURNAL));
+            return Err(Refusal::new(RefusalKind::NotServing, retry, why));
         }
         let mut news = Vec::new();
         let result = self.parts.runtime.send(event, &mut news);
         news.into_iter().for_each(|input| self.decide(input));
         result
+    }
+
+    fn takes_no_event(&self, session: &SessionKey) -> Option<String> {
+        if self.lease_of(session).is_some_and(|it| it != LeaseState::Valid) {
+            let node = &self.node.config().node;
+            return Some(format!("the lease of {session} on node {node} has run out, and it ends"));
+        }
+        self.parts.journal.is_stale().then(|| STALE_JOURNAL.to_owned())
     }
 
     fn on_input(&mut self, input: NodeInput) {

@@ -25,9 +25,12 @@ pub struct Resumed {
 
 /// Where to listen: a port that is left to the system is the one that managers know, if that is free.
 pub fn listen(wanted: SocketAddr, data: &Path) -> Vec<SocketAddr> {
+    if wanted.port() != 0 {
+        return vec![wanted];
+    }
     let known = match Journal::read(data) {
-        Ok(Some(found)) if wanted.port() == 0 => Address::parse(&found.address).map(|it| it.port()),
-        Ok(_) | Err(_) => None,
+        Ok(Some(found)) => Address::parse(&found.address).map(|it| it.port()),
+        Ok(None) | Err(_) => None,
     };
     let known = known.map(|port| SocketAddr::new(wanted.ip(), port));
     known.into_iter().chain([wanted]).collect()

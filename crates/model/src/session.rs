@@ -209,6 +209,11 @@ impl SessionRecord {
         self.state == SessionState::Ready
     }
 
+    /// Whether it is lost, and is opened again when a node has room.
+    pub fn is_reopened(&self) -> bool {
+        self.state.is_reopened(self.reason)
+    }
+
     /// The token of the current placement.
     pub fn token(&self) -> Option<Token> {
         self.placement.as_ref().map(|it| it.token)

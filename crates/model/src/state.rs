@@ -68,6 +68,11 @@ impl SessionState {
         }
     }
 
+    /// Whether a session in this state for that reason is opened again when a node has room.
+    pub fn is_reopened(self, reason: Option<Reason>) -> bool {
+        self == Self::Lost && reason == Some(Reason::Reopening)
+    }
+
     /// What a life of this state becomes when its node says that it ended, though no manager closed it.
     pub fn ended_unasked(self, reason: Reason, exit: Option<&Exit>) -> Self {
         let well = match exit {

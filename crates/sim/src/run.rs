@@ -13,7 +13,7 @@ use crate::ledger::Wish;
 use crate::mutants::{Bug, Plant};
 use crate::network::STRAGGLER_US_MAX;
 use crate::world::{Event, Phase, World};
-use rota_model::{ManagerNumber, Reason, RefusalKind, SessionKey, SessionRecord};
+use rota_model::{ManagerNumber, RefusalKind, SessionKey, SessionRecord};
 use rota_protocol::session_of;
 use rota_protocol::{Answer, OpResult};
 use std::collections::BTreeMap;
@@ -326,7 +326,7 @@ impl World {
     fn some_are_opened_again(&self) -> bool {
         let docs = self.managers.values().flat_map(|it| it.disk.durable().docs.values());
         let mut records = docs.filter_map(|doc| doc.session());
-        records.any(|record| record.reason == Some(Reason::Reopening))
+        records.any(|record| record.is_reopened())
     }
 
     fn read(&mut self, number: ManagerNumber, key: SessionKey) {

@@ -4,7 +4,7 @@
 
 use rota_messages::DocKey;
 use rota_messages::documents::Brief;
-use rota_model::{BootId, NodeId, Reason, SessionState};
+use rota_model::{BootId, NodeId, SessionState};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a copy's committed sessions come to.
@@ -101,7 +101,7 @@ impl SessionCounts {
 
 /// Whether a lost session is to be opened again.
 pub fn is_reopening(brief: &Brief) -> bool {
-    brief.state == SessionState::Lost && brief.reason == Some(Reason::Reopening)
+    brief.state.is_reopened(brief.reason)
 }
 
 /// Whether a node is still to answer.

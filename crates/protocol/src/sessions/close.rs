@@ -6,6 +6,7 @@ use crate::log::resident::RequestHandler;
 use crate::ports::note::Transition;
 use crate::sessions::read::{key_of, not_found, view_of};
 use crate::sessions::remembered::write_session;
+use crate::sessions::reopen::stays_lost;
 use crate::sessions::request_ids::{earlier_life, fail_opens, hasten, remember, reused};
 use crate::sessions::state::Sessions;
 use crate::sessions::version::next_version;
@@ -79,8 +80,7 @@ impl Sessions {
         mut record: SessionRecord,
         request: &RequestId,
     ) {
-        let reopens = record.reason == Some(Reason::Reopening);
-        if reopens || led.log.replica.request(key, request).is_none() {
+        if record.is_reopened() || led.log.replica.request(key, request).is_none() {
             record = self.remember_close(led, key, record, request);
         }
         let session = view_of(led, record.clone());
@@ -105,9 +105,7 @@ impl Sessions {
         // An open that this close overtakes is over.
         fail_opens(&mut record);
         // Nobody opens again what a client closed.
-        if record.reason == Some(Reason::Reopening) {
-            record.reason = Some(Reason::NodeLost);
-        }
+        stays_lost(&mut record);
         remember(&mut record, led.env, request, RequestFate::Closed { life });
         write_session(led, key, record.clone(), Some(request.clone()));
         record

@@ -8,8 +8,7 @@ use crate::sessions::read::{key_of, not_found, view_at_node, visible};
 use crate::sessions::state::Sessions;
 use rota_messages::Answer;
 use rota_model::{
-    KeepAliveOp, Reason, Refusal, RefusalKind, Retry, SessionKey, SessionRecord, SessionState,
-    Stamp,
+    KeepAliveOp, Refusal, RefusalKind, Retry, SessionKey, SessionRecord, SessionState, Stamp,
 };
 use std::collections::BTreeMap;
 
@@ -39,7 +38,7 @@ fn refuses(record: &SessionRecord, op: &KeepAliveOp) -> Option<Refusal> {
     let why = match record.state {
         // Not CLOSING: a manager asks again for who gets that, until a later life may be meant.
         SessionState::Closing => "is being closed",
-        SessionState::Lost if record.reason == Some(Reason::Reopening) => {
+        SessionState::Lost if record.is_reopened() => {
             "waits for a node that has room for its next life"
         }
         SessionState::Closed | SessionState::Failed | SessionState::Lost => "has ended",

@@ -21,7 +21,7 @@ use crate::ports::note::Transition;
 use crate::sessions::read::key_of;
 use crate::sessions::reconcile::write_off_lost;
 use crate::sessions::remembered::session_writes;
-use crate::sessions::reopen::Follows;
+use crate::sessions::reopen::{Follows, stays_lost};
 use crate::sessions::request_ids::{earlier_requests, hear_of_machine, succeed_opens};
 use crate::sessions::scan::ended_by;
 use crate::sessions::scan::{ended_as, write_ends};
@@ -108,7 +108,8 @@ fn end_the_rest(env: &mut Env, log: &Log, scan: &Scan, alive: &Living<'_>) -> Ve
     });
     let unknown = |record| ended_as(env, log, record, Reason::Internal, None, UNKNOWN_THERE);
     let ended = over.map(|it| ended_by(env, log, scan, it).unwrap_or_else(|| unknown(it)));
-    let ended: Vec<SessionRecord> = ended.map(not_followed).collect();
+    let mut ended: Vec<SessionRecord> = ended.collect();
+    ended.iter_mut().for_each(stays_lost);
     write_ends(env, log, ended)
 }
 
@@ -119,18 +120,14 @@ fn end_what_waits(env: &mut Env, log: &Log, alive: &Living<'_>) -> Vec<Write> {
     let waiting = waiting.filter(|record| {
         alive.get(&record.key).is_none_or(|(token, ..)| Some(*token) <= record.token())
     });
-    let end = |record: &SessionRecord| SessionRecord {
-        version: next_version(env, log, record),
-        ..not_followed(record.clone())
+    let end = |record: &SessionRecord| {
+        let version = next_version(env, log, record);
+        let mut ended = SessionRecord { version, ..record.clone() };
+        stays_lost(&mut ended);
+        ended
     };
     let ended: Vec<SessionRecord> = waiting.map(end).collect();
     ended.into_iter().flat_map(|it| session_writes(env, log, &key_of(env, &it.key), it)).collect()
-}
-
-fn not_followed(record: SessionRecord) -> SessionRecord {
-    let reason =
-        record.reason.map(|it| if it == Reason::Reopening { Reason::NodeLost } else { it });
-    SessionRecord { reason, ..record }
 }
 
 /// What lives of each session: its newest attempt, where, and what is known of it there.

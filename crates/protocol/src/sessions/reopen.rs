@@ -11,7 +11,6 @@
 //! Whether another life follows stands in the commit that ends one. So whoever takes the partition over goes on with
 //! that, and a close that was committed before wins.
 
-use crate::contents::session_counts::is_reopening;
 use crate::log::at::At;
 use crate::log::env::Env;
 use crate::ports::note::Transition;
@@ -88,7 +87,14 @@ fn admits(env: &Env, record: &SessionRecord) -> bool {
 
 /// Whether a lost session waits to be opened again as that.
 pub(crate) fn waits_for(lost: &SessionRecord, spec: &SessionSpec) -> bool {
-    lost.state == SessionState::Lost && lost.reason == Some(Reason::Reopening) && lost.spec == *spec
+    lost.is_reopened() && lost.spec == *spec
+}
+
+/// If it waits to be opened again, it does no more.
+pub(crate) fn stays_lost(record: &mut SessionRecord) {
+    if record.is_reopened() {
+        record.reason = Some(Reason::NodeLost);
+    }
 }
 
 impl Sessions {
@@ -104,17 +110,16 @@ impl Sessions {
         let (mut waiting, mut begun) = (Vec::new(), 0);
         let mut full: BTreeSet<(PoolName, ClassName)> = BTreeSet::new();
         for key in &keys {
-            let Some(old) = led.log.replica.session(key) else { continue };
-            let spec = old.spec.clone();
-            if !admits(led.env, old) {
+            let Some(old) = led.log.replica.record(key) else { continue };
+            if !admits(led.env, &old) {
                 continue;
             }
-            let kind = (spec.pool.clone(), spec.class.clone());
-            if begun < STEP_MAX && !full.contains(&kind) && self.reopen(led, key) {
+            let kind = (old.spec.pool.clone(), old.spec.class.clone());
+            if begun < STEP_MAX && !full.contains(&kind) && self.reopen(led, key, &old) {
                 begun += 1;
             } else {
                 full.insert(kind);
-                waiting.push(spec);
+                waiting.push(old.spec.clone());
             }
         }
         let next_ms = now + if begun < STEP_MAX { REOPEN_MS } else { ROOM_MS };
@@ -123,23 +128,14 @@ impl Sessions {
     }
 
     /// Begins the next life of a session. False where no node has room.
-    fn reopen(&mut self, led: &mut At<'_>, key: &DocKey) -> bool {
-        let Some(old) = led.log.replica.session(key).cloned() else { return true };
+    fn reopen(&mut self, led: &mut At<'_>, key: &DocKey, old: &SessionRecord) -> bool {
         let Ok(chosen) = led.env.nodes.choose(&old.spec, &[], led.env.now.mono_ms) else {
             return false;
         };
-        let mut record = life_of(led.env, Some(&old), &old.key, &old.spec, led.stamps_above());
+        let mut record = life_of(led.env, Some(old), &old.key, &old.spec, led.stamps_above());
         record.reason = Some(Reason::Reopening);
         led.env.note(Transition::SessionReopened, Some(led.log.number));
         self.write_pending(led, key, record, chosen, None);
         true
-    }
-
-    /// A record was committed: a lost session may be one that is opened again.
-    pub fn look_for_reopening(&mut self, led: &At<'_>, key: &DocKey) {
-        let brief = led.log.replica.docs.get(key).and_then(|it| it.brief());
-        if brief.is_some_and(is_reopening) {
-            self.reopening.look();
-        }
     }
 }

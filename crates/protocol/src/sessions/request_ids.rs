@@ -39,7 +39,7 @@ fn digest(attributes: &Attributes) -> Option<AttributesDigest> {
 /// may be large, and nobody runs them any more.
 pub(crate) fn kept(record: Arc<SessionRecord>) -> Arc<SessionRecord> {
     // The next life of a session that is opened again gets them.
-    let is_over = record.state.is_ended() && record.reason != Some(Reason::Reopening);
+    let is_over = record.state.is_ended() && !record.is_reopened();
     if !is_over || record.spec.attributes.is_empty() {
         return record;
     }

@@ -60,7 +60,9 @@ impl Resident for Sessions {
                 self.ask_for(led, key, &record);
             }
             SessionState::Closed | SessionState::Failed | SessionState::Lost => {
-                self.look_for_reopening(led, key);
+                if record.is_reopened() {
+                    self.reopening.look();
+                }
                 self.uses.forget(&record.key);
                 self.release(led, &record.key);
             }
