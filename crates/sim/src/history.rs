@@ -89,20 +89,17 @@ pub struct History {
 
 impl History {
     /// Checks it. `tombstone_us` is how long an ended life is remembered at least: whoever saw nothing
-    /// later than that says nothing. Nor does who saw nothing after lives that no node took, and before others.
+    /// later than that says nothing. Who saw nothing may also have come after lives that no node took,
+    /// as long as none that a node took had begun.
     ///
     /// # Errors
     /// An observation for which there is no moment.
     pub fn check(&self, tombstone_us: u64) -> Result<(), String> {
         let purged_us =
             self.lives.values().map(|it| it.opening_us.saturating_add(tombstone_us)).min();
-        let may_be_forgotten = |came_us: u64| {
-            let mut begun = self.lives.values().filter(|it| it.opening_us <= came_us).peekable();
-            begun.peek().is_some() && begun.all(|it| it.unplaced)
-        };
         let counts = |it: &&Observation| {
             let is_early = purged_us.is_none_or(|purged_us| it.came_us < purged_us);
-            it.seen != Seen::Absent || (is_early && !may_be_forgotten(it.came_us))
+            it.seen != Seen::Absent || is_early
         };
         let observations: Vec<Observation> =
             self.observations.iter().filter(counts).copied().collect();
@@ -119,8 +116,9 @@ pub fn check_id(
     observations: &[Observation],
 ) -> Result<(), String> {
     let place = |life: Stamp| lives.keys().take_while(|it| **it < life).count() * 3;
+    let forgotten = lives.values().take_while(|it| it.unplaced).count() * 3;
     let range = |seen: Seen| match seen {
-        Seen::Absent => (0, 0),
+        Seen::Absent => (0, forgotten),
         Seen::Opening(life) => (place(life) + 1, place(life) + 1),
         Seen::Begun(life) => (place(life) + 1, place(life) + 2),
         Seen::Live(life) => (place(life) + 2, place(life) + 2),
@@ -226,7 +224,15 @@ mod tests {
         assert!(history.check(1_000).is_err());
         history.lives.get_mut(&life(1)).unwrap().unplaced = true;
         assert_eq!(history.check(1_000), Ok(()));
-        // Its record remembers what was asked of a life before.
+        // The next life may be written while a read still sees that nothing is there.
+        let next = Bounds { opening_us: 35, live_us: 60, ended_us: None, unplaced: false };
+        let mut followed = history.clone();
+        followed.lives.insert(life(2), next);
+        assert_eq!(followed.check(1_000), Ok(()));
+        // But nobody may have seen that life already.
+        followed.observations.insert(0, seen(35, 39, Seen::Opening(life(2))));
+        assert!(followed.check(1_000).is_err());
+        // A record that remembers an earlier life stays as long as any other.
         let earlier = Bounds { opening_us: 1, live_us: 2, ended_us: Some(3), unplaced: false };
         history.lives.insert(life(0), earlier);
         history.observations.insert(0, seen(1, 5, Seen::Live(life(0))));
