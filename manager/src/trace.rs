@@ -167,6 +167,7 @@ fn is_news(step: Transition) -> bool {
         | Transition::WorkRefused
         | Transition::WorkDropped
         | Transition::NodesOrdered
+        | Transition::NodeEnds
         | Transition::OrderFailed => true,
         // Repeated every second while a node waits; the node says it once.
         Transition::NodeUnproven

@@ -389,7 +389,8 @@ impl Agent {
             | NodeEffect::Report { .. }
             | NodeEffect::Renew { .. }
             | NodeEffect::BootAnew
-            | NodeEffect::Left => None,
+            | NodeEffect::Left
+            | NodeEffect::Retire => None,
         });
         if let Some(slots) = newest
             && let Err(error) = Leases::new(slots).write(&self.parts.lease)
@@ -462,12 +463,19 @@ impl Agent {
             // Written before everything else.
             NodeEffect::Journal { .. } | NodeEffect::Lease { .. } => {}
             NodeEffect::BootAnew => self.boot_anew(),
+            NodeEffect::Retire => self.retire(),
             NodeEffect::Left => {
                 if let Some(leaving) = &mut self.leaving {
                     leaving.left = true;
                 }
             }
         }
+    }
+
+    /// Nothing runs here, and nothing is to.
+    fn retire(&mut self) {
+        tracing::info!("the pool needs this node no more: leaving");
+        self.leaving = Some(Leaving::begin(boottime_ms(), &self.parts.runtime));
     }
 
     /// This boot was declared lost, and nothing of it runs any more.

@@ -448,7 +448,7 @@ impl From<Renewed> for v1::RenewResponse {
     fn from(renewed: Renewed) -> Self {
         use v1::renew_response::{Grant as WireGrant, Heard, Lost, NotServing, Result as Wire};
         let (result, epoch, known) = match renewed {
-            Renewed::Heard { epoch, managers, load_limit, grants, more } => {
+            Renewed::Heard { epoch, managers, load_limit, grants, more, retires } => {
                 let load_limit_permille = match load_limit {
                     ToldLimit::Nothing => None,
                     ToldLimit::AsStarted => Some(0),
@@ -456,7 +456,8 @@ impl From<Renewed> for v1::RenewResponse {
                 };
                 let grant = |it: Grant| WireGrant { range: Some(it.range.into()), pe: it.pe.0 };
                 let grants = grants.into_iter().map(grant).collect();
-                (Wire::Heard(Heard { load_limit_permille, grants, more }), epoch, managers)
+                let heard = Heard { load_limit_permille, grants, more, retires };
+                (Wire::Heard(heard), epoch, managers)
             }
             Renewed::Lost => (Wire::Lost(Lost {}), Epoch(0), Vec::new()),
             Renewed::NotServing => (Wire::NotServing(NotServing {}), Epoch(0), Vec::new()),
@@ -486,7 +487,8 @@ impl TryFrom<v1::RenewResponse> for Renewed {
                     Ok(Grant { range: range.into(), pe: Epoch(it.pe) })
                 };
                 let grants = it.grants.into_iter().map(grant).collect::<Result<_, WireError>>()?;
-                Renewed::Heard { epoch, managers, load_limit, grants, more: it.more }
+                let (more, retires) = (it.more, it.retires);
+                Renewed::Heard { epoch, managers, load_limit, grants, more, retires }
             }
             Wire::Lost(_) => Renewed::Lost,
             Wire::NotServing(_) => Renewed::NotServing,

@@ -3,14 +3,14 @@
 use crate::v1;
 use crate::wire::{WireError, named};
 use rota_model::{
-    ClassDigest, ClassFacts, ClassName, FieldError, LABELS_MAX, LabelName, LabelValue, Labels,
-    Needs, NodeLoad, PoolName, Resources, Sandbox,
+    ClassDigest, ClassFacts, ClassName, Disturb, FieldError, LABELS_MAX, LabelName, LabelValue,
+    Labels, Needs, NodeLoad, PoolName, Resources, Sandbox,
 };
 use std::collections::BTreeMap;
 
 impl From<NodeLoad> for v1::NodeLoad {
     fn from(load: NodeLoad) -> Self {
-        let NodeLoad { used, offered } = load;
+        let NodeLoad { used, offered, kept } = load;
         Self {
             used: used.places,
             places: offered.places,
@@ -18,6 +18,7 @@ impl From<NodeLoad> for v1::NodeLoad {
             cpu_millis: offered.cpu_millis,
             used_memory_mib: used.memory_mib,
             memory_mib: offered.memory_mib,
+            kept,
         }
     }
 }
@@ -34,7 +35,7 @@ impl From<v1::NodeLoad> for NodeLoad {
             cpu_millis: load.cpu_millis,
             memory_mib: load.memory_mib,
         };
-        NodeLoad { used, offered }
+        NodeLoad { used, offered, kept: load.kept }
     }
 }
 
@@ -49,6 +50,7 @@ impl From<&ClassFacts> for v1::ClassFacts {
             memory_mib: *memory_mib,
             labels: label_texts(labels),
             reopens: it.reopens,
+            disturb: disturb_text(it.disturb),
         }
     }
 }
@@ -65,8 +67,22 @@ impl TryFrom<v1::ClassFacts> for ClassFacts {
         };
         let checked = needs.check().map_err(|mut mistakes| mistakes.swap_remove(0));
         named("ClassFacts", checked)?;
-        Ok(Self { pool: named("ClassFacts.pool", pool)?, needs, reopens: it.reopens })
+        let disturb = disturb_from(&it.disturb)?;
+        Ok(Self { pool: named("ClassFacts.pool", pool)?, needs, reopens: it.reopens, disturb })
     }
+}
+
+/// Empty where the class says nothing.
+fn disturb_text(it: Disturb) -> String {
+    if it.is_default() { String::new() } else { it.as_str().into() }
+}
+
+fn disturb_from(text: &str) -> Result<Disturb, WireError> {
+    if text.is_empty() {
+        return Ok(Disturb::default());
+    }
+    let unknown = || WireError::new("ClassFacts.disturb", format!("{text:?} is not known"));
+    Disturb::parse(text).ok_or_else(unknown)
 }
 
 pub(crate) fn label_texts(labels: &Labels) -> BTreeMap<String, String> {

@@ -17,7 +17,7 @@ use rota_model::{
 use rota_ring::view::least_format;
 use rota_ring::{
     DRAIN_MS_MAX, DrainTime, IsrMember, Loss, ManagerEntry, NodeOrder, NodeReg, NodeWish,
-    PartitionEntry, PartitionState, Recovered, RingTransition, View,
+    PartitionEntry, PartitionState, Recovered, RingTransition, Spares, View,
 };
 use std::collections::BTreeMap;
 
@@ -294,14 +294,16 @@ fn node_stats((node, load): &(NodeReg, NodeLoad)) -> v1::NodeStats {
         class_facts: facts(&node.facts),
         sandbox: sandbox_text(node.sandbox),
         wish: wish_text(node.wish).into(),
-        closes_at_ms: closes_at_ms(node.wish),
         stable_number: 0,
         uuid: String::new(),
+        kept: load.kept,
+        ..wish_details(node.wish)
     }
 }
 
 const CORDONED: &str = "cordoned";
 const DRAINED: &str = "drained";
+const REPLACED: &str = "replaced";
 const FORGOTTEN: &str = "forgotten";
 
 fn wish_text(wish: NodeWish) -> &'static str {
@@ -309,22 +311,55 @@ fn wish_text(wish: NodeWish) -> &'static str {
         NodeWish::Serves => "",
         NodeWish::Cordoned => CORDONED,
         NodeWish::Drained { .. } => DRAINED,
+        NodeWish::Replaced { .. } => REPLACED,
         NodeWish::Forgotten => FORGOTTEN,
     }
 }
 
 fn closes_at_ms(wish: NodeWish) -> Option<u64> {
     match wish {
-        NodeWish::Serves | NodeWish::Cordoned | NodeWish::Forgotten => None,
-        NodeWish::Drained { closes_at_ms } => closes_at_ms,
+        NodeWish::Serves | NodeWish::Cordoned | NodeWish::Forgotten | NodeWish::Replaced { .. } => {
+            None
+        }
+        NodeWish::Drained { closes_at_ms, .. } => closes_at_ms,
     }
 }
 
-fn wish_from(text: &str, closes_at_ms: Option<u64>) -> Result<NodeWish, WireError> {
-    match text {
+/// What is told of a wish beside its name.
+fn wish_details(wish: NodeWish) -> v1::NodeStats {
+    let mut told = v1::NodeStats { closes_at_ms: closes_at_ms(wish), ..v1::NodeStats::default() };
+    match wish {
+        NodeWish::Serves | NodeWish::Cordoned | NodeWish::Forgotten => {}
+        NodeWish::Replaced { closes_after_ms, spares } => {
+            told.closes_after_ms = closes_after_ms;
+            told.spares = spares.as_str().into();
+        }
+        NodeWish::Drained { spares, retires, .. } => {
+            told.spares = spares.as_str().into();
+            told.retires = retires;
+        }
+    }
+    told
+}
+
+fn wish_from(it: &v1::NodeStats) -> Result<NodeWish, WireError> {
+    let spares = || {
+        let known = Spares::ALL.into_iter().find(|spares| spares.as_str() == it.spares);
+        let unknown =
+            || WireError::new("NodeStats.spares", format!("{:?} is not known", it.spares));
+        known.ok_or_else(unknown)
+    };
+    match it.wish.as_str() {
         "" => Ok(NodeWish::Serves),
         CORDONED => Ok(NodeWish::Cordoned),
-        DRAINED => Ok(NodeWish::Drained { closes_at_ms }),
+        DRAINED => Ok(NodeWish::Drained {
+            closes_at_ms: it.closes_at_ms,
+            spares: spares()?,
+            retires: it.retires,
+        }),
+        REPLACED => {
+            Ok(NodeWish::Replaced { closes_after_ms: it.closes_after_ms, spares: spares()? })
+        }
         FORGOTTEN => Ok(NodeWish::Forgotten),
         other => Err(WireError::new("NodeStats.wish", format!("{other:?} is not known"))),
     }
@@ -332,6 +367,7 @@ fn wish_from(text: &str, closes_at_ms: Option<u64>) -> Result<NodeWish, WireErro
 
 fn node_stats_from(it: v1::NodeStats) -> Result<(NodeReg, NodeLoad), WireError> {
     let classes = it.classes.iter().map(|class| ClassName::parse(class)).collect();
+    let wish = wish_from(&it)?;
     let node = NodeReg {
         node: named("NodeStats.id", NodeId::parse(&it.id))?,
         boot: BootId(it.boot),
@@ -350,7 +386,7 @@ fn node_stats_from(it: v1::NodeStats) -> Result<(NodeReg, NodeLoad), WireError> 
         state: NodeState::parse(&it.state).ok_or_else(|| {
             WireError::new("NodeStats.state", format!("{:?} is not known", it.state))
         })?,
-        wish: wish_from(&it.wish, it.closes_at_ms)?,
+        wish,
         revision: 0,
     };
     let used = Resources {
@@ -359,7 +395,7 @@ fn node_stats_from(it: v1::NodeStats) -> Result<(NodeReg, NodeLoad), WireError> 
         memory_mib: it.used_memory_mib,
     };
     let offered = node.offers();
-    Ok((node, NodeLoad { used, offered }))
+    Ok((node, NodeLoad { used, offered, kept: it.kept }))
 }
 
 fn number_texts(numbered: Option<&Numbered>) -> (u64, String) {
@@ -478,7 +514,7 @@ pub fn cancel_response(it: &Ordered) -> v1::CancelResponse {
 /// # Errors
 /// A refusal that names the field: no name of a node, no order, or a time above [`DRAIN_MS_MAX`].
 pub fn order_node(request: v1::OrderNodeRequest) -> Result<(NodeId, NodeOrder), Refusal> {
-    use v1::order_node_request::{Drain, Order, drain::Time};
+    use v1::order_node_request::{Drain, Order, Replace};
     let v1::OrderNodeRequest { node, order } = request;
     let node = NodeId::parse(&node);
     let node = node.map_err(|error| Refusal::from(FieldError::new("node", error.problem)))?;
@@ -487,17 +523,27 @@ pub fn order_node(request: v1::OrderNodeRequest) -> Result<(NodeId, NodeOrder), 
         Some(Order::Cordon(_)) => NodeOrder::Cordon,
         Some(Order::Uncordon(_)) => NodeOrder::Uncordon,
         Some(Order::Forget(_)) => NodeOrder::Forget,
-        Some(Order::Drain(Drain { time })) => NodeOrder::Drain(match time {
-            None | Some(Time::Unlimited(false)) => DrainTime::AsBefore,
-            Some(Time::Unlimited(true)) => DrainTime::Unlimited,
-            Some(Time::WithinMs(ms)) if ms <= DRAIN_MS_MAX => DrainTime::Ms(ms),
-            Some(Time::WithinMs(ms)) => {
-                let text = format!("is {ms}; the limit is {DRAIN_MS_MAX}, which is 366 days");
-                return Err(FieldError::new("within_ms", text).into());
-            }
-        }),
+        Some(Order::Drain(Drain { time })) => NodeOrder::Drain(drain_time(time)?),
+        Some(Order::Replace(Replace { drain })) => {
+            let time = drain.and_then(|it| it.time);
+            NodeOrder::Replace(drain_time(time)?)
+        }
     };
     Ok((node, order))
+}
+
+fn drain_time(time: Option<v1::order_node_request::drain::Time>) -> Result<DrainTime, Refusal> {
+    use v1::order_node_request::drain::Time;
+    Ok(match time {
+        None | Some(Time::Unlimited(false) | Time::Force(false)) => DrainTime::AsBefore,
+        Some(Time::Unlimited(true)) => DrainTime::Unlimited,
+        Some(Time::Force(true)) => DrainTime::Force,
+        Some(Time::WithinMs(ms)) if ms <= DRAIN_MS_MAX => DrainTime::Ms(ms),
+        Some(Time::WithinMs(ms)) => {
+            let text = format!("is {ms}; the limit is {DRAIN_MS_MAX}, which is 366 days");
+            return Err(FieldError::new("within_ms", text).into());
+        }
+    })
 }
 
 /// The registry has an order about a node.

@@ -108,6 +108,10 @@ pub fn set(request: v1::SetPoolRequest) -> Result<SetPool, Exception> {
 
 fn settings(wire: v1::PoolSettings, mistakes: &mut Mistakes) -> PoolSettings {
     let load_limit = wire.load_limit.and_then(|it| mistakes.note(LoadLimit::parse(it)));
+    let below = wire.scale_in_below.and_then(|it| {
+        let read = LoadLimit::parse(it);
+        mistakes.note(read.map_err(|it| FieldError::new("scale_in_below", it.problem)))
+    });
     let policy = mistakes.given("policy", &wire.policy, Policy::parse);
     let provisioner = mistakes.given("provisioner", &wire.provisioner, ProvisionerName::parse_new);
     PoolSettings {
@@ -119,6 +123,9 @@ fn settings(wire: v1::PoolSettings, mistakes: &mut Mistakes) -> PoolSettings {
         min_nodes: wire.min_nodes,
         max_nodes: wire.max_nodes,
         warm_places: wire.warm_places,
+        warm_nodes: wire.warm_nodes,
+        scale_in_delay_s: wire.scale_in_delay_s,
+        scale_in_below: below,
         namespaces: mistakes.namespaces("namespaces", &wire.namespaces),
         labels: mistakes.note(labels(&wire.labels)).unwrap_or_default(),
         cpu_millis: wire.cpu_millis,
@@ -138,6 +145,9 @@ impl From<&PoolSettings> for v1::PoolSettings {
             min_nodes: it.min_nodes,
             max_nodes: it.max_nodes,
             warm_places: it.warm_places,
+            warm_nodes: it.warm_nodes,
+            scale_in_delay_s: it.scale_in_delay_s,
+            scale_in_below: it.scale_in_below.map(LoadLimit::share),
             namespaces: it.namespaces.iter().map(|it| it.as_str().to_owned()).collect(),
             labels: label_texts(&it.labels),
             cpu_millis: it.cpu_millis,
@@ -244,7 +254,10 @@ mod tests {
             policy: Policy::Spread,
             min_nodes: 1,
             max_nodes: 9,
-            warm_places: 3,
+            warm_places: 0,
+            warm_nodes: 2,
+            scale_in_delay_s: 600,
+            scale_in_below: LoadLimit::of_permille(250),
             namespaces: vec![Namespace::parse("shop").unwrap()],
             labels: [rota_model::parse_label("zone=a").unwrap()].into(),
             cpu_millis: 500,

@@ -78,7 +78,7 @@ pub enum Command {
     Leave(LeaveArguments),
     /// Take back the join or the leave that is under way.
     Cancel(CancelArguments),
-    /// List, show, cordon, drain, uncordon and forget nodes.
+    /// List, show, cordon, drain, replace, uncordon and forget nodes.
     #[command(subcommand)]
     Node(NodeCommand),
     /// Show what uses most CPU or memory: programs of sessions, or nodes.

@@ -1,6 +1,7 @@
 //! `ringctl node`: nodes, and which texts of classes they have; what operators want of them stands in `drain`.
 
 use crate::connect;
+use crate::drain::replace::{self, ReplaceArguments};
 use crate::drain::{self, DrainArguments, NodeArguments};
 use crate::inspect::{self, Node, Ring, class_texts, short_digest};
 use crate::output::{Format, Out, pairs, plain_table};
@@ -23,6 +24,9 @@ pub enum NodeCommand {
     Cordon(NodeArguments),
     /// Empty a node: place nothing more there, and close what runs there.
     Drain(DrainArguments),
+    /// Start another node of its pool first, then drain a node; it ends when it is empty. The pool needs a
+    /// provisioner.
+    Replace(ReplaceArguments),
     /// Let a node take sessions again.
     Uncordon(NodeArguments),
     /// Show a node no more that is LOST or REMOVED, in `inspect` and here. Refused while it is there, or some
@@ -109,6 +113,7 @@ pub async fn run(command: &NodeCommand, endpoint: &str, out: &mut Out) -> anyhow
         NodeCommand::Show(it) => show(it, endpoint, out).await,
         NodeCommand::Cordon(it) => drain::cordon(it, endpoint, out).await,
         NodeCommand::Drain(it) => drain::run(it, endpoint, out).await,
+        NodeCommand::Replace(it) => replace::run(it, endpoint, out).await,
         NodeCommand::Uncordon(it) => drain::uncordon(it, endpoint, out).await,
         NodeCommand::Forget(it) => drain::forget(it, endpoint, out).await,
     }
@@ -149,6 +154,7 @@ fn one(it: &Node) -> Table {
         ("state", it.state.clone()),
         ("wanted", it.wish.clone()),
         ("sessions are closed at", closes.unwrap_or_default()),
+        ("when it is empty", if it.retires { "it ends".to_owned() } else { String::new() }),
         ("address", it.address.clone()),
         ("boot", it.boot.clone()),
         ("load", format!("{:.0}%", it.load * 100.0)),

@@ -154,7 +154,7 @@ mod tests {
         BootId, ClassDigest, ClassFacts, ClassName, ClusterTimes, ManagerId, ManagerNumber, Needs,
         NodeId, NodeState, Nonce, PoolName, Sandbox,
     };
-    use rota_ring::{Claim, NodeWish};
+    use rota_ring::{Claim, NodeWish, Spares};
 
     const TIMES: ClusterTimes =
         ClusterTimes { renew_ms: 1, lease_term_ms: 3, lease_kill_ms: 4, node_lost_ms: 5 };
@@ -187,6 +187,7 @@ mod tests {
                     pool: Some(PoolName::default_pool()),
                     needs: Needs { weight: 2, memory_mib: 9, ..Needs::default() },
                     reopens: true,
+                    disturb: rota_model::Disturb::Never,
                 },
             )]),
             sandbox: Some(Sandbox::Basic),
@@ -202,8 +203,12 @@ mod tests {
     fn what_operators_want_of_a_node_survives_the_wire_and_is_not_written_when_it_is_nothing() {
         let json = state_to_json(&cluster(), &state(1));
         assert!(!String::from_utf8_lossy(&json).contains("wish"));
-        let drained = |closes_at_ms| NodeWish::Drained { closes_at_ms };
-        for wish in [NodeWish::Cordoned, drained(None), drained(Some(u64::MAX))] {
+        let drained =
+            |closes_at_ms, spares, retires| NodeWish::Drained { closes_at_ms, spares, retires };
+        let usual = drained(None, Spares::Never, false);
+        let shrunk = drained(Some(u64::MAX), Spares::AllButAlways, true);
+        let replaced = NodeWish::Replaced { closes_after_ms: Some(5), spares: Spares::Nobody };
+        for wish in [NodeWish::Cordoned, usual, shrunk, replaced] {
             let mut before = state(1);
             before.nodes.values_mut().for_each(|it| it.wish = wish);
             let json = state_to_json(&cluster(), &before);

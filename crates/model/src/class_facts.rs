@@ -5,6 +5,45 @@ use crate::ids::PoolName;
 use crate::resources::Needs;
 use serde::{Deserialize, Serialize};
 
+/// Which orders may end a session of a class while it works.
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Disturb {
+    /// Neither scale-in nor a drain, until the drain's deadline or `--force`.
+    Never,
+    /// A drain, and not scale-in.
+    #[default]
+    OnUpgrade,
+    /// Both.
+    Always,
+}
+
+impl Disturb {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Never, Self::OnUpgrade, Self::Always];
+
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Never => "never",
+            Self::OnUpgrade => "on_upgrade",
+            Self::Always => "always",
+        }
+    }
+
+    /// What a text says.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.as_str() == text)
+    }
+
+    /// Whether nothing is said.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// What managers decide by of a class, as its text says.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -18,6 +57,9 @@ pub struct ClassFacts {
     /// A session whose node is lost is opened again, as a new life (`on_node_loss = "reopen"`).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub reopens: bool,
+    /// Which orders may end a session of it.
+    #[serde(skip_serializing_if = "Disturb::is_default")]
+    pub disturb: Disturb,
 }
 
 impl ClassFacts {

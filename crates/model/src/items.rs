@@ -27,6 +27,7 @@ use crate::session::{EarlierSpec, Outcome, Placement};
 use crate::stamp::Stamp;
 use crate::state::{Exit, Reason, SessionState};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Class of the documents of sessions.
@@ -164,6 +165,9 @@ pub struct Orders {
     /// Why the last order started nothing, for people; empty while all is well.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub failure: String,
+    /// By node that is replaced, which other one was ordered for it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub successors: BTreeMap<NodeId, NodeId>,
 }
 
 impl Orders {

@@ -400,6 +400,8 @@ pub enum Renewed {
         grants: Vec<Grant>,
         /// It owns more, and cannot grant that yet: try again soon.
         more: bool,
+        /// The node is to end as soon as it runs nothing.
+        retires: bool,
     },
     /// This boot was declared lost, or another boot is registered: end everything, boot anew.
     Lost,

@@ -20,6 +20,9 @@ pub const POOL_TEXT_BYTES_MAX: usize = 1_024;
 /// Longest name of a pool whose nodes are started, in bytes.
 pub const GROWING_NAME_BYTES_MAX: usize = 64;
 
+/// Longest delay before a node is ended that is not needed: a year.
+pub const SCALE_IN_DELAY_S_MAX: u32 = 366 * 24 * 3_600;
+
 /// Most namespaces that a pool may list.
 pub const POOL_NAMESPACES_MAX: usize = 64;
 
@@ -152,6 +155,16 @@ pub struct PoolSettings {
     /// So many places are kept free, so that an open need not wait for a node.
     #[serde(skip_serializing_if = "is_zero")]
     pub warm_places: u32,
+    /// As much room as so many empty nodes have is kept free; instead of `warm_places`.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub warm_nodes: u32,
+    /// A node that was started is ended after so many seconds in which nothing ran there; 0: never.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub scale_in_delay_s: u32,
+    /// A node counts as not needed below this load, if nothing runs there but sessions that may always be disturbed;
+    /// those are closed then. `None`: only while nothing runs there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scale_in_below: Option<LoadLimit>,
     /// Namespaces whose sessions may run there; none: all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub namespaces: Vec<Namespace>,
@@ -173,7 +186,7 @@ fn is_zero(number: &u32) -> bool {
 
 impl PoolSettings {
     /// Names of the fields, as they are written.
-    pub const FIELDS: [&'static str; 12] = [
+    pub const FIELDS: [&'static str; 15] = [
         "description",
         "provisioner",
         "places",
@@ -182,6 +195,9 @@ impl PoolSettings {
         "min_nodes",
         "max_nodes",
         "warm_places",
+        "warm_nodes",
+        "scale_in_delay_s",
+        "scale_in_below",
         "namespaces",
         "labels",
         "cpu_millis",
@@ -189,8 +205,18 @@ impl PoolSettings {
     ];
 
     /// Those that mean nothing without a provisioner.
-    pub const OF_GROWTH: [&'static str; 7] =
-        ["places", "min_nodes", "max_nodes", "warm_places", "labels", "cpu_millis", "memory_mib"];
+    pub const OF_GROWTH: [&'static str; 10] = [
+        "places",
+        "min_nodes",
+        "max_nodes",
+        "warm_places",
+        "warm_nodes",
+        "scale_in_delay_s",
+        "scale_in_below",
+        "labels",
+        "cpu_millis",
+        "memory_mib",
+    ];
 
     /// Every mistake, under the name of its field.
     pub fn mistakes(&self) -> Vec<FieldError> {
@@ -232,6 +258,8 @@ impl PoolSettings {
                     ("min_nodes", self.min_nodes),
                     ("max_nodes", self.max_nodes),
                     ("warm_places", self.warm_places),
+                    ("warm_nodes", self.warm_nodes),
+                    ("scale_in_delay_s", self.scale_in_delay_s),
                     ("cpu_millis", self.cpu_millis),
                     ("memory_mib", self.memory_mib),
                 ];
@@ -240,11 +268,15 @@ impl PoolSettings {
                         add(field, useless.to_owned());
                     }
                 }
+                if self.scale_in_below.is_some() {
+                    add("scale_in_below", useless.to_owned());
+                }
                 if !self.labels.is_empty() {
                     add("labels", useless.to_owned());
                 }
             }
         }
+        self.mistakes_of_room(&mut add);
         if self.namespaces.len() > POOL_NAMESPACES_MAX {
             let count = self.namespaces.len();
             add("namespaces", format!("are {count}; the limit is {POOL_NAMESPACES_MAX}"));
@@ -253,6 +285,31 @@ impl PoolSettings {
             add("labels", format!("are {}; the limit is {LABELS_MAX}", self.labels.len()));
         }
         wrong
+    }
+
+    /// What is wrong with how much is kept free, and with when nodes are ended.
+    fn mistakes_of_room(&self, add: &mut impl FnMut(&str, String)) {
+        if self.warm_places > 0 && self.warm_nodes > 0 {
+            add("warm_nodes", "is given beside warm_places; give one of them".to_owned());
+        }
+        if self.warm_nodes > POOL_NODES_MAX {
+            add("warm_nodes", format!("is {}; the most is {POOL_NODES_MAX}", self.warm_nodes));
+        }
+        let delay_s = self.scale_in_delay_s;
+        if delay_s > SCALE_IN_DELAY_S_MAX {
+            let most = SCALE_IN_DELAY_S_MAX;
+            add("scale_in_delay_s", format!("is {delay_s}; the most is {most}, which is 366 days"));
+        }
+        let Some(below) = self.scale_in_below.filter(|_| self.provisioner.is_some()) else {
+            return;
+        };
+        if delay_s == 0 {
+            add("scale_in_below", "does nothing without scale_in_delay_s; give both".to_owned());
+        }
+        if let Some(limit) = self.load_limit.filter(|limit| below >= *limit) {
+            let problem = format!("is {below}, and load_limit is {limit}: it must be below that");
+            add("scale_in_below", problem);
+        }
     }
 
     /// Every mistake, that of the pool's name included: names of nodes that are started begin with it, and so do
@@ -348,6 +405,32 @@ mod tests {
     }
 
     #[test]
+    fn nodes_are_ended_after_a_delay_and_below_a_load_that_fit_the_pool() {
+        let limited = |permille| PoolSettings {
+            load_limit: LoadLimit::of_permille(500),
+            scale_in_below: LoadLimit::of_permille(permille),
+            scale_in_delay_s: 60,
+            ..grown()
+        };
+        assert_eq!(fields(&limited(499)), [""; 0]);
+        assert_eq!(fields(&limited(500)), ["scale_in_below"]);
+        let never = PoolSettings { scale_in_delay_s: 0, ..limited(100) };
+        assert_eq!(fields(&never), ["scale_in_below"]);
+        let both = PoolSettings { warm_places: 1, warm_nodes: 1, ..grown() };
+        assert_eq!(fields(&both), ["warm_nodes"]);
+        let far = PoolSettings {
+            warm_nodes: POOL_NODES_MAX + 1,
+            scale_in_delay_s: SCALE_IN_DELAY_S_MAX + 1,
+            ..grown()
+        };
+        assert_eq!(fields(&far), ["warm_nodes", "scale_in_delay_s"]);
+        let alone = PoolSettings { warm_nodes: 1, ..limited(100) };
+        let alone =
+            PoolSettings { provisioner: None, places: 0, max_nodes: 0, min_nodes: 0, ..alone };
+        assert_eq!(fields(&alone), ["warm_nodes", "scale_in_delay_s", "scale_in_below"]);
+    }
+
+    #[test]
     fn a_pool_whose_nodes_are_started_has_a_name_that_begins_theirs() {
         let wrong = |name: &str, it: PoolSettings| it.mistakes_of(&PoolName::parse(name).unwrap());
         for name in ["a/b", ".a", &"x".repeat(65)] {
@@ -392,6 +475,9 @@ mod tests {
             description: "d".into(),
             load_limit: LoadLimit::of_permille(1),
             warm_places: 1,
+            warm_nodes: 1,
+            scale_in_delay_s: 60,
+            scale_in_below: LoadLimit::of_permille(1),
             namespaces: vec![Namespace::default_space()],
             labels: [crate::resources::parse_label("gpu=yes").unwrap()].into(),
             cpu_millis: 1,

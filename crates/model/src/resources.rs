@@ -94,12 +94,15 @@ pub struct NodeLoad {
     pub used: Resources,
     /// What it has.
     pub offered: Resources,
+    /// How many of its sessions scale-in must not end.
+    pub kept: u32,
 }
 
 impl NodeLoad {
     /// Of a node that counts places alone.
     pub const fn of_places(used: u32, places: u32) -> Self {
-        Self { used: Resources::of_places(used), offered: Resources::of_places(places) }
+        let (used, offered) = (Resources::of_places(used), Resources::of_places(places));
+        Self { used, offered, kept: 0 }
     }
 
     /// Whether the node takes one more session that takes so much: while its load is below the limit, and it has
@@ -261,7 +264,7 @@ mod tests {
     fn the_largest_part_that_is_in_use_is_the_load_and_what_is_not_offered_does_not_count() {
         let used = Resources { places: 1, cpu_millis: 3_000, memory_mib: 900 };
         let offered = Resources { places: 10, cpu_millis: 4_000, memory_mib: 0 };
-        let load = NodeLoad { used, offered };
+        let load = NodeLoad { used, offered, kept: 0 };
         assert_eq!(load.permille(), 750);
         let takes = |cpu_millis, memory_mib| Resources { places: 1, cpu_millis, memory_mib };
         assert!(load.has_room(limit(800), takes(1_000, 5_000)));
@@ -279,7 +282,7 @@ mod tests {
         ) {
             let offered = Resources { places, cpu_millis: cpu, memory_mib: memory };
             let takes = Resources { places: weight, cpu_millis: millis, memory_mib: mib };
-            let mut load = NodeLoad { used: Resources::default(), offered };
+            let mut load = NodeLoad { used: Resources::default(), offered, kept: 0 };
             let counted = load.room(limit(permille), takes);
             for _ in 0..counted {
                 prop_assert!(load.has_room(limit(permille), takes));

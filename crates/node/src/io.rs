@@ -270,4 +270,6 @@ pub enum NodeEffect {
     /// After [`NodeInput::Leave`]: nothing runs, and every report is acknowledged. Register the
     /// boot as REMOVED and exit. (The driver bounds how long it waits for this.)
     Left,
+    /// Its pool needs this node no more, and nothing runs here: it leaves as after [`NodeInput::Leave`].
+    Retire,
 }

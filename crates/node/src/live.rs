@@ -25,6 +25,9 @@ pub(crate) struct Live {
     pub(crate) life: Stamp,
     /// What it takes of this node: as its class said when it was started.
     pub(crate) takes: Resources,
+    /// Scale-in must not end it: as its class said when it was started.
+    #[serde(default)]
+    pub(crate) kept: bool,
     /// The machine's state, if it is one.
     pub(crate) machine: Option<HeldState>,
     /// Highest epoch of a manager that asked to destroy it.
@@ -179,6 +182,8 @@ pub(crate) struct LiveSessions {
     deadlines: BTreeSet<(u64, SessionKey)>,
     /// What all of them take.
     taken: Resources,
+    /// How many of them scale-in must not end.
+    kept: u32,
     /// Those that changed since [`Self::take_changed`].
     changed: BTreeSet<SessionKey>,
 }
@@ -222,6 +227,7 @@ impl LiveSessions {
     pub(crate) fn add(&mut self, key: &SessionKey, live: Live) {
         self.deadlines.extend(live.deadline().map(|it| (it, key.clone())));
         self.taken = self.taken.plus(live.takes);
+        self.kept += u32::from(live.kept);
         self.changed.insert(key.clone());
         let before = self.sessions.insert(key.clone(), live);
         debug_assert!(before.is_none(), "{key} lived already");
@@ -232,6 +238,7 @@ impl LiveSessions {
         let live = self.sessions.remove(key)?;
         self.changed.insert(key.clone());
         self.taken = self.taken.minus(live.takes);
+        self.kept -= u32::from(live.kept);
         if let Some(deadline) = live.deadline() {
             self.deadlines.remove(&(deadline, key.clone()));
         }
@@ -246,6 +253,11 @@ impl LiveSessions {
     /// What all of them take.
     pub(crate) fn taken(&self) -> Resources {
         self.taken
+    }
+
+    /// How many of them scale-in must not end.
+    pub(crate) fn kept(&self) -> u32 {
+        self.kept
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -2,7 +2,8 @@
 
 use core::net::IpAddr;
 use rota_model::{
-    Attributes, ClassName, Namespace, Resources, Sandbox, SessionId, SessionKey, parse_label,
+    Attributes, ClassName, Disturb, Namespace, Resources, Sandbox, SessionId, SessionKey,
+    parse_label,
 };
 use rota_node::class::{
     Class, ClassKind, KillMode, Limits, MachineClass, ProgramClass, ReadyWhen, StopSignal, Values,
@@ -106,6 +107,23 @@ fn a_class_says_what_becomes_of_its_sessions_when_a_node_is_lost() {
     let wrong = said("on_node_loss = \"restart\"").unwrap_err();
     let told: Vec<String> = wrong.iter().map(ToString::to_string).collect();
     let expected = "c.toml: on_node_loss is \"restart\"; it must be \"lost\" or \"reopen\"";
+    assert_eq!(told, [expected]);
+}
+
+#[test]
+fn a_class_says_which_orders_may_end_its_sessions() {
+    let text = "name = \"c\"\nkind = \"machine\"\nstates = [\"a\"]\ninitial = \"a\"\n";
+    let said = |more: &str| {
+        Class::parse("c.toml", &format!("{text}{more}")).map(|it| it.text.facts.disturb)
+    };
+    assert_eq!(said("").unwrap(), Disturb::OnUpgrade);
+    for it in Disturb::ALL {
+        assert_eq!(said(&format!("disturb = \"{}\"", it.as_str())).unwrap(), it);
+    }
+    let wrong = said("disturb = \"sometimes\"").unwrap_err();
+    let told: Vec<String> = wrong.iter().map(ToString::to_string).collect();
+    let expected =
+        "c.toml: disturb is \"sometimes\"; it must be \"never\", \"on_upgrade\" or \"always\"";
     assert_eq!(told, [expected]);
 }
 
@@ -275,7 +293,7 @@ transitions = [
         "c.toml: transitions[5].from is missing",
         "c.toml: transitions[5].to is missing",
         "c.toml: transitions[6] must be a table { from, event, to }",
-        "c.toml: colour is not a field; known are name, kind, attributes, pool, needs, on_node_loss, states, initial, final, \
+        "c.toml: colour is not a field; known are name, kind, attributes, pool, needs, on_node_loss, disturb, states, initial, final, \
          events, transitions, report_states",
     ];
     assert_eq!(list, expected);
@@ -331,7 +349,7 @@ attributes = { x = 1 }
         "c.toml: start_timeout is \"1h\"; it must be a whole number with ms, s or m, like \"10s\" \
          (100ms to 10m)",
         "c.toml: grace is \"6m\"; it must be 0s to 5m",
-        "c.toml: memory is not a field; known are name, kind, attributes, pool, needs, on_node_loss, argv, env, port, ports, ready, \
+        "c.toml: memory is not a field; known are name, kind, attributes, pool, needs, on_node_loss, disturb, argv, env, port, ports, ready, \
          start_timeout, grace, stop_signal, kill_mode, options, sandbox, limits",
     ];
     assert_eq!(list, expected);
@@ -485,7 +503,7 @@ fn without_a_right_kind_the_other_fields_are_looked_at_all_the_same() {
         "c.toml: states is a number; it must be a list",
         "c.toml: states is missing or empty; a machine has at least one state",
         "c.toml: initial is missing",
-        "c.toml: speed is not a field; known are name, kind, attributes, pool, needs, on_node_loss, states, initial, final, \
+        "c.toml: speed is not a field; known are name, kind, attributes, pool, needs, on_node_loss, disturb, states, initial, final, \
          events, transitions, report_states",
     ];
     assert_eq!(list, expected);

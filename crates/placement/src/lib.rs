@@ -75,26 +75,63 @@ pub fn nodes_to_start(
         return 0;
     }
     let limit = pool.load_limit.unwrap_or(limit);
+    let warm = warm_places(pool, limit, offers);
     let may_be = nodes.there.saturating_add(nodes.ordered).saturating_add(nodes.overdue);
     let one_place = Resources::of_places(1);
     let missing = if waiting.iter().any(|(_, count)| *count > 0) {
         // Who waits found no room in any node that is there, and does not count on those that are overdue.
-        let kept_free = [(one_place, pool.warm_places.saturating_sub(nodes.free))];
+        let kept_free = [(one_place, warm.saturating_sub(nodes.free))];
         let all = [waiting, &kept_free].concat();
         empty_nodes_for(&all, limit, offers, pool.max_nodes).saturating_sub(nodes.ordered)
     } else {
         let room = limit.room(offers.places).max(1);
         let coming = nodes.ordered.saturating_add(nodes.overdue).saturating_mul(room);
-        pool.warm_places.saturating_sub(nodes.free.saturating_add(coming)).div_ceil(room)
+        warm.saturating_sub(nodes.free.saturating_add(coming)).div_ceil(room)
     };
     let for_minimum = pool.min_nodes.saturating_sub(may_be);
     missing.max(for_minimum).min(pool.max_nodes.saturating_sub(may_be))
 }
 
+/// How many places a pool keeps free.
+fn warm_places(pool: &PoolSettings, limit: LoadLimit, offers: Resources) -> u32 {
+    pool.warm_places.max(pool.warm_nodes.saturating_mul(limit.room(offers.places).max(1)))
+}
+
+/// Whether a pool may do without a node, as far as its load tells: nothing runs there; or its load is below the pool's
+/// floor, and all that runs there may be disturbed.
+pub fn is_spare(pool: &PoolSettings, load: NodeLoad) -> bool {
+    let is_below = match pool.scale_in_below {
+        None => load.used == Resources::default(),
+        Some(floor) => load.permille() < u64::from(floor.permille()),
+    };
+    pool.provisioner.is_some() && pool.scale_in_delay_s > 0 && load.kept == 0 && is_below
+}
+
+/// Which of the nodes that were spare for long enough is ended: the least loaded one. None while the pool would then
+/// have less than its minimum, or less room than it keeps free and what runs there takes. `nodes` counts those that
+/// take sessions.
+pub fn node_to_end<N>(
+    pool: &PoolSettings,
+    limit: LoadLimit,
+    offers: Resources,
+    nodes: PoolNodes,
+    spare: impl IntoIterator<Item = (N, NodeLoad)>,
+) -> Option<N> {
+    if nodes.ordered > 0 || nodes.there <= pool.min_nodes {
+        return None;
+    }
+    let limit = pool.load_limit.unwrap_or(limit);
+    let one_place = Resources::of_places(1);
+    let (node, load) = spare.into_iter().min_by_key(|(_, load)| load.permille())?;
+    let rest = nodes.free.saturating_sub(load.room(limit, one_place));
+    let kept_free = warm_places(pool, limit, offers).saturating_add(load.used.places);
+    (rest >= kept_free).then_some(node)
+}
+
 /// How many empty nodes take these sessions, at most so many: each node is filled with the largest first. What fits
 /// in no empty node counts for none.
 fn empty_nodes_for(waiting: &Waiting, limit: LoadLimit, offered: Resources, most: u32) -> u32 {
-    let empty = NodeLoad { used: Resources::default(), offered };
+    let empty = NodeLoad { used: Resources::default(), offered, kept: 0 };
     let fits = |it: &&(Resources, u32)| it.1 > 0 && empty.has_room(limit, it.0);
     let mut left: Vec<(Resources, u32)> = waiting.iter().filter(fits).copied().collect();
     left.sort_by_key(|(takes, _)| Reverse(*takes));
@@ -166,6 +203,46 @@ mod tests {
         let overdue = PoolNodes { overdue: 100, ..none };
         assert_eq!(started(&pool(10, 200), overdue, 1_000), 100);
         assert_eq!(started(&PoolSettings::default(), none, 1), 0);
+    }
+
+    #[test]
+    fn a_node_is_spare_while_nothing_runs_there_or_little_that_may_be_disturbed() {
+        let ends = PoolSettings { scale_in_delay_s: 60, ..pool(10, 100) };
+        let load = |used, kept| NodeLoad { kept, ..NodeLoad::of_places(used, 10) };
+        assert!(is_spare(&ends, load(0, 0)) && !is_spare(&ends, load(1, 0)));
+        assert!(!is_spare(&pool(10, 100), load(0, 0)), "the pool never shrinks");
+        let floor = PoolSettings { scale_in_below: LoadLimit::of_permille(300), ..ends };
+        assert!(is_spare(&floor, load(2, 0)) && !is_spare(&floor, load(3, 0)));
+        assert!(!is_spare(&floor, load(2, 1)), "one of them is not to be disturbed");
+    }
+
+    #[test]
+    fn the_least_loaded_spare_node_is_ended_while_enough_is_left() {
+        let ends = PoolSettings { min_nodes: 1, scale_in_delay_s: 60, ..pool(10, 100) };
+        let ended = |pool: &PoolSettings, nodes: PoolNodes, spare: &[(u32, u32)]| {
+            let load = |used| NodeLoad::of_places(used, 10);
+            let spare = spare.iter().map(|(node, used)| (*node, load(*used)));
+            node_to_end(pool, limit(800), Resources::of_places(10), nodes, spare)
+        };
+        let two = PoolNodes { there: 2, free: 13, ..PoolNodes::default() };
+        assert_eq!(ended(&ends, two, &[(1, 2), (2, 1)]), Some(2));
+        assert_eq!(ended(&ends, two, &[]), None);
+        assert_eq!(ended(&ends, PoolNodes { there: 1, ..two }, &[(1, 0)]), None, "the minimum");
+        assert_eq!(ended(&ends, PoolNodes { ordered: 1, ..two }, &[(2, 1)]), None);
+        let warm = PoolSettings { warm_places: 6, ..ends.clone() };
+        // What is left takes six, and one of them is for what runs there.
+        assert_eq!(ended(&warm, two, &[(2, 1)]), None);
+        assert_eq!(ended(&warm, PoolNodes { free: 14, ..two }, &[(2, 1)]), Some(2));
+        let warm = PoolSettings { warm_nodes: 1, ..ends };
+        assert_eq!(ended(&warm, PoolNodes { free: 15, ..two }, &[(2, 0)]), None);
+        assert_eq!(ended(&warm, PoolNodes { free: 16, ..two }, &[(2, 0)]), Some(2));
+    }
+
+    #[test]
+    fn room_of_empty_nodes_is_kept_free_and_comes_back_when_it_is_used() {
+        let warm = PoolSettings { warm_nodes: 2, ..pool(10, 100) };
+        let start = |free| started(&warm, PoolNodes { there: 3, free, ..PoolNodes::default() }, 0);
+        assert_eq!([start(16), start(15), start(8), start(0)], [0, 1, 1, 2]);
     }
 
     #[test]

@@ -2,8 +2,11 @@
 
 mod table;
 
-use rota_model::node_msg::ToNode;
-use rota_model::{NodeId, NodeState, Outcome, Reason, Refusal, RefusalKind, SessionState};
+use rota_model::node_msg::{Register, ToNode};
+use rota_model::{
+    ClassDigest, ClassFacts, ClassName, Disturb, NodeId, NodeState, Outcome, Reason, Refusal,
+    RefusalKind, SessionState,
+};
 use rota_protocol::{Input, NodeOrdered, Transition};
 use rota_ring::{DrainTime, NodeOrder};
 use table::*;
@@ -40,6 +43,16 @@ fn filled() -> Table {
     }
     table.register("n2", 9);
     table
+}
+
+/// A node boots with class `builtin`, whose text says what may end a session.
+fn boots(table: &mut Table, node: &str, boot: u64, disturb: Disturb) {
+    let class = ClassName::parse("builtin").expect("a name");
+    table.register_as(node, boot, 100, &["builtin".to_owned()], |register| {
+        let facts = ClassFacts { disturb, ..ClassFacts::default() };
+        let digests = [(class.clone(), ClassDigest(7))].into();
+        Register { facts: [(class, facts)].into(), digests, ..register }
+    });
 }
 
 /// Sessions that have not ended on a node, by what the owners say.
@@ -133,6 +146,38 @@ fn sessions_may_end_by_themselves_until_their_time_is_over() {
     let by_client = got(table.call(300, get("s0"))).record;
     assert_eq!(by_client.reason, Some(Reason::ClosedByClient));
     assert_eq!(got(table.call(300, get("s1"))).record.reason, Some(Reason::Drained));
+}
+
+#[test]
+fn a_drain_waits_for_sessions_that_are_never_disturbed_until_it_is_forced() {
+    let mut table = Table::laid();
+    table.start_all();
+    boots(&mut table, "n1", 1, Disturb::Never);
+    table.pass(1_500);
+    for id in ["a", "b"] {
+        opened(table.call(300, open(id, id)));
+    }
+    order(&mut table, 300, "n1", AT_ONCE).unwrap();
+    table.pass(3_000);
+    assert_eq!(left(&table, "n1"), 2);
+    let force = NodeOrder::Drain(DrainTime::Force);
+    assert!(order(&mut table, 600, "n1", force).unwrap().changed);
+    empties(&mut table, "n1");
+    assert_eq!(got(table.call(300, get("a"))).record.reason, Some(Reason::Drained));
+}
+
+#[test]
+fn a_deadline_of_a_drain_holds_for_sessions_that_are_never_disturbed_too() {
+    let mut table = Table::laid();
+    table.start_all();
+    boots(&mut table, "n1", 1, Disturb::Never);
+    table.pass(1_500);
+    opened(table.call(300, open("a", "a")));
+    order(&mut table, 300, "n1", within(2_000)).unwrap();
+    table.pass(1_500);
+    assert_eq!(left(&table, "n1"), 1);
+    table.pass(1_000);
+    empties(&mut table, "n1");
 }
 
 #[test]

@@ -17,12 +17,16 @@ use std::sync::Arc;
 pub struct AdminHost {
     /// Of its own: whatever it does, others do as they would without it.
     rng: SeededRng,
+    /// What it said last is what holds while nothing is disturbed.
+    says_final: bool,
+    /// That was taken.
+    pub is_done: bool,
 }
 
 impl AdminHost {
     /// For the cluster of a seed.
     pub fn new(seed: u64) -> Self {
-        Self { rng: SeededRng::new(seed ^ 0x706f_6f6c) }
+        Self { rng: SeededRng::new(seed ^ 0x706f_6f6c), says_final: false, is_done: false }
     }
 }
 
@@ -30,19 +34,27 @@ impl World {
     /// Tells some manager what the pool is like.
     pub fn on_describe(&mut self) {
         let base = self.setup.pool();
-        let rng = &mut self.admin.rng;
-        let settings = if self.phase == Phase::Quiet {
+        self.admin.says_final = self.phase != Phase::Chaos;
+        let settings = if self.admin.says_final {
             base
         } else {
+            let rng = &mut self.admin.rng;
             PoolSettings {
                 policy: if rng.permille(300) { Policy::Spread } else { Policy::Pack },
                 load_limit: LoadLimit::of_permille(1_000).filter(|_| rng.permille(300)),
                 warm_places: u32::from(rng.permille(200)) * base.places,
+                scale_in_delay_s: u32::from(rng.permille(400)),
+                scale_in_below: LoadLimit::of_permille(500).filter(|_| rng.permille(500)),
                 ..base
             }
         };
-        let number = rng.pick(&self.setup.numbers).0;
+        let number = self.admin.rng.pick(&self.setup.numbers).0;
         let pool = PoolName::default_pool();
+        let mut settings = json!(settings);
+        // What is not given stays; without a value it has its default again.
+        for field in PoolSettings::FIELDS {
+            settings.as_object_mut().expect("a struct").entry(field).or_insert(json!(null));
+        }
         let parameters = json!({"name": pool, "allow_missing": true, "settings": settings});
         let space = rota_model::Namespace::parse(CONFIGURATION).expect("z is a name");
         let request = Request::new(space, "pool.set").with(&parameters);
@@ -56,7 +68,8 @@ impl World {
     pub fn on_described(&mut self, result: Option<&OpResult>) {
         let is_done =
             matches!(result, Some(Ok(Answer::Documents(DocumentAnswer::Operated(Ok(_))))));
-        if is_done && self.phase == Phase::Quiet {
+        if is_done && self.admin.says_final {
+            self.admin.is_done = true;
             return;
         }
         let (from_us, to_us) = if is_done { (1_000_000, 6_000_000) } else { (50_000, 300_000) };

@@ -559,7 +559,8 @@ impl Checker {
             | NodeEffect::Renew { .. }
             | NodeEffect::Lease { .. }
             | NodeEffect::BootAnew
-            | NodeEffect::Left => {}
+            | NodeEffect::Left
+            | NodeEffect::Retire => {}
         }
     }
 

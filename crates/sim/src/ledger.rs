@@ -4,11 +4,11 @@
 use crate::life::LifeFacts;
 use crate::writing::{SPACE, SeenDocument, Written};
 use rota_model::{
-    BootId, Epoch, LogPos, ManagerNumber, Namespace, NodeId, RequestId, SessionKey, SessionRecord,
-    SessionState, SessionView, SlotId, Stamp, Token,
+    BootId, Disturb, Epoch, LogPos, ManagerNumber, Namespace, NodeId, RequestId, SessionKey,
+    SessionRecord, SessionState, SessionView, SlotId, Stamp, Token,
 };
 use rota_protocol::{DiskWrite, OpResult};
-use rota_ring::{ConfigState, NodeReg, NodeWish, View, slot_of_document, slot_of_session};
+use rota_ring::{ConfigState, NodeReg, View, slot_of_document, slot_of_session};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -144,8 +144,10 @@ pub struct Ledger {
     pub seen: Vec<SeenDocument>,
     /// What lists showed.
     pub listed: Vec<Shown>,
-    /// From when until when each node was drained, as the registry says.
+    /// From when until when sessions of each node were to be closed, as the registry says.
     pub drains: BTreeMap<NodeId, Vec<(u64, Option<u64>)>>,
+    /// Which orders may end a session.
+    pub disturb: Disturb,
     /// Lives, as they were first written anywhere.
     pub lives: BTreeMap<SessionKey, BTreeMap<Stamp, LifeFacts>>,
     /// Attempts that ever stood durably on a manager's disk.
@@ -198,7 +200,7 @@ impl Ledger {
 
     fn note_drain(&mut self, now_us: u64, reg: &NodeReg) {
         let times = self.drains.entry(reg.node.clone()).or_default();
-        let drains = matches!(reg.wish, NodeWish::Drained { closes_at_ms: Some(_) });
+        let drains = reg.closes(u64::MAX).is_some_and(|it| !it.spares(self.disturb));
         match times.last_mut().filter(|it| it.1.is_none()) {
             Some(last) if !drains => last.1 = Some(now_us),
             None if drains => times.push((now_us, None)),

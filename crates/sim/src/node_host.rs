@@ -409,6 +409,7 @@ impl World {
                 let delay_us = self.rng.within(1_000, 200_000);
                 self.queue.after(delay_us, Event::BootNode(index));
             }
+            NodeEffect::Retire => host.leaving = Leaving::Asked,
             NodeEffect::Left => {
                 host.leaving = Leaving::Left;
                 self.queue.after(100, Event::RegisterNode(index, run));

@@ -4,7 +4,7 @@ use crate::counters::Fault;
 use crate::world::World;
 use rota_model::NodeId;
 use rota_protocol::Input;
-use rota_ring::{DrainTime, NodeOrder};
+use rota_ring::{DrainTime, NodeOrder, NodeReg};
 
 impl World {
     /// Somebody orders that nothing more is placed on some node.
@@ -19,10 +19,13 @@ impl World {
         let time = match self.rng.within(0, 9) {
             0 => DrainTime::Unlimited,
             1..=3 => DrainTime::Ms(self.rng.within(0, 3_000)),
+            4 => DrainTime::Force,
             _ => DrainTime::AsBefore,
         };
+        let replaces = self.rng.permille(200);
+        let order = if replaces { NodeOrder::Replace(time) } else { NodeOrder::Drain(time) };
         if let Some(node) = self.some_registered() {
-            self.give_node_order(fault, node, NodeOrder::Drain(time));
+            self.give_node_order(fault, node, order);
         }
     }
 
@@ -49,12 +52,14 @@ impl World {
         self.order(fault, &what, |call| Input::NodeOrder { call, node, order });
     }
 
-    /// Nodes that should be empty by now, whichever manager's wall clock is asked.
+    /// Nodes that should be empty by now, whichever manager's wall clock is asked. What is only waited for may run on.
     pub fn drained(&self) -> Vec<NodeId> {
         let now_us = self.now_us();
         let walls = self.managers.values().map(|it| it.wall_ms(now_us));
         let wall_ms = walls.min().unwrap_or_default();
-        let nodes = self.store.state().nodes.values().filter(|it| it.is_to_close(wall_ms));
+        let closes =
+            |it: &&NodeReg| it.closes(wall_ms).is_some_and(|it| !it.spares(self.setup.disturb));
+        let nodes = self.store.state().nodes.values().filter(closes);
         nodes.map(|it| it.node.clone()).collect()
     }
 }

@@ -189,6 +189,9 @@ impl World {
         if let Some(number) = self.unclaimed() {
             return Err(Violation::new("converged", format!("M{number} is not in the ring")));
         }
+        if !self.admin.is_done {
+            return Err(Violation::new("converged", "the pool is not described at last"));
+        }
         if self.has_orders() {
             return Err(Violation::new("converged", "an order waits"));
         }

@@ -3,7 +3,7 @@
 use crate::network::NetworkProfile;
 use crate::rng::SeededRng;
 use rota_model::{
-    ClassDigest, ClassFacts, ClassName, ClassText, ClusterName, LoadLimit, ManagerId,
+    ClassDigest, ClassFacts, ClassName, ClassText, ClusterName, Disturb, LoadLimit, ManagerId,
     ManagerNumber, Namespace, NodeId, PoolSettings, ProvisionerName, SessionId, SessionKey,
 };
 use rota_node::{NodeBounds, NodeConfig, NodeTiming};
@@ -62,6 +62,8 @@ pub struct Setup {
     pub ends_permille: u64,
     /// Whether sessions whose node is lost are opened again.
     pub reopens: bool,
+    /// Which orders may end a session.
+    pub disturb: Disturb,
     /// How many of a thousand starts fail.
     pub start_fails_permille: u64,
     /// Longest that a single disturbance lasts, in milliseconds.
@@ -107,6 +109,7 @@ impl Setup {
             sync_us_max: rng.within(500, 12_000),
             ends_permille: rng.within(0, 200),
             reopens: false,
+            disturb: Disturb::OnUpgrade,
             start_fails_permille: rng.within(0, 80),
             fault_ms_max,
             calm_ms_max,
@@ -114,6 +117,11 @@ impl Setup {
         };
         // Not drawn: a draw more would give every seed another run.
         setup.reopens = setup.ends_permille.is_multiple_of(3);
+        setup.disturb = match setup.ends_permille % 5 {
+            0 => Disturb::Never,
+            1 | 2 => Disturb::Always,
+            _ => Disturb::OnUpgrade,
+        };
         setup
     }
 
@@ -157,7 +165,8 @@ impl Setup {
     /// What a node is told at its start.
     pub fn node_config(&self, node: &NodeId, boot: rota_model::BootId) -> NodeConfig {
         let timing = &self.timing;
-        let facts = ClassFacts { reopens: self.reopens, ..ClassFacts::default() };
+        let facts =
+            ClassFacts { reopens: self.reopens, disturb: self.disturb, ..ClassFacts::default() };
         NodeConfig {
             ended_boots: Vec::new(),
             node: node.clone(),

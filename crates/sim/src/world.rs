@@ -218,6 +218,7 @@ impl World {
             .expect("the drawn numbers are distinct and below m");
         let state = ConfigState { index: 1, view: Some(Arc::new(view)), ..ConfigState::default() };
         let mut checker = Checker::new(setup.m, &setup.timing);
+        checker.ledger.disturb = setup.disturb;
         checker.ledger.on_config(0, &state);
         let mut world = Self {
             queue: Queue::default(),

@@ -166,7 +166,14 @@ impl Nodes for Manager {
                 let managers = vec![(ManagerNumber(M - 1), self.address.clone())];
                 let (load_limit, grants) =
                     (ToldLimit::Nothing, vec![Grant { range: RANGE, pe: PE }]);
-                Renewed::Heard { epoch: PE, managers, load_limit, grants, more: false }
+                Renewed::Heard {
+                    epoch: PE,
+                    managers,
+                    load_limit,
+                    grants,
+                    more: false,
+                    retires: false,
+                }
             }
         };
         seen.renewals += 1;

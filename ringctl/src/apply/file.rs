@@ -88,7 +88,7 @@ mod tests {
                     policy = \"fast\"\nload_limit = 80\nnamespaces = [\"a/b\"]\n[pool.small]\nmin_nodes = 2\n\
                     [pool.\"\"]\nplaces = 1\n";
         let known = "description, provisioner, places, load_limit, policy, min_nodes, max_nodes, \
-                     warm_places, namespaces, labels, cpu_millis, memory_mib";
+                     warm_places, warm_nodes, scale_in_delay_s, scale_in_below, namespaces, labels, cpu_millis, memory_mib";
         let useless = "starts nothing without a provisioner: name one, or leave this out";
         assert_eq!(
             told(text),

@@ -24,7 +24,8 @@ const EXAMPLE: &str = r#"Example of a file:
   provisioner = "process"  # one that managers were started with
   places = 10              # of each node
   max_nodes = 5
-  # Also: description, load_limit, policy, min_nodes, warm_places, namespaces."#;
+  # Also: description, load_limit, policy, min_nodes, warm_places, warm_nodes,
+  # scale_in_delay_s, scale_in_below, namespaces, labels, cpu_millis, memory_mib."#;
 
 /// `apply`.
 #[derive(Args, Debug)]

@@ -24,7 +24,13 @@ fn change(settings: &Settings, layout: &Layout) -> Option<SetPool> {
             ..PoolSettings::default()
         }
     } else {
-        fields.extend(["min_nodes", "warm_places"]);
+        fields.extend([
+            "min_nodes",
+            "warm_places",
+            "warm_nodes",
+            "scale_in_delay_s",
+            "scale_in_below",
+        ]);
         PoolSettings::default()
     };
     Some(SetPool {
@@ -63,6 +69,6 @@ mod tests {
         assert_eq!(changed(None, None), None);
         assert_eq!(changed(None, Some(7)), None);
         let none = changed(Some(0), None).unwrap();
-        assert_eq!((none.settings, none.fields.len()), (PoolSettings::default(), 5));
+        assert_eq!((none.settings, none.fields.len()), (PoolSettings::default(), 8));
     }
 }

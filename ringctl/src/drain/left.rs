@@ -6,8 +6,8 @@ use rota_client::v1;
 /// What all of them together say.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Look {
-    /// So many sessions are left there.
-    Left(u64),
+    /// So many sessions are left there; and the classes whose sessions are only waited for.
+    Left(u64, Vec<String>),
     /// None is, and none comes: every owner knows that it is drained, or gone. Its state.
     Empty(String),
     /// It is not to be drained any more. Its state.
@@ -28,6 +28,13 @@ pub fn count(answers: &Answers, node: &str) -> Result<u64, String> {
         Ok(stats.on_nodes.get(node).copied().unwrap_or(0))
     };
     view.parts.iter().map(of_part).sum()
+}
+
+/// Classes of a node whose sessions a drain does not close.
+fn waits_for(node: &v1::NodeStats) -> Vec<String> {
+    let spared = |it: &v1::ClassFacts| node.spares == "never" && it.disturb == "never";
+    let classes = node.class_facts.iter().filter(|(_, it)| spared(it));
+    classes.map(|(name, _)| name.clone()).collect()
 }
 
 /// Joins the answers: each owner says what it has on the node, and whether it places more there.
@@ -65,7 +72,7 @@ pub fn look(answers: &Answers, node: &str) -> Look {
     }
     match unsure {
         Some(why) => Look::Unsure(why),
-        None if left > 0 => Look::Left(left),
+        None if left > 0 => Look::Left(left, known.first().map(waits_for).unwrap_or_default()),
         None => Look::Empty(state),
     }
 }
@@ -88,6 +95,8 @@ mod tests {
             id: "n".to_owned(),
             state: state.to_owned(),
             wish: wish.to_owned(),
+            spares: "never".to_owned(),
+            class_facts: ["match", "http"].map(|it| (it.to_owned(), facts(it))).into(),
             ..Default::default()
         };
         let (parts, nodes) = (vec![stats], vec![node]);
@@ -96,13 +105,18 @@ mod tests {
         (number, Ok(answer))
     }
 
+    fn facts(class: &str) -> v1::ClassFacts {
+        let disturb = if class == "match" { "never" } else { "" };
+        v1::ClassFacts { disturb: disturb.to_owned(), ..Default::default() }
+    }
+
     fn seen(one: (u64, &str), two: (u64, &str)) -> Look {
         look(&[answer(1, one.0, one.1), answer(2, two.0, two.1)].into(), "n")
     }
 
     #[test]
     fn it_is_empty_when_every_owner_has_nothing_there_and_knows_that_it_is_drained() {
-        assert_eq!(seen((2, "drained"), (3, "drained")), Look::Left(5));
+        assert_eq!(seen((2, "drained"), (3, "drained")), Look::Left(5, vec!["match".to_owned()]));
         assert_eq!(seen((0, "drained"), (0, "drained")), Look::Empty("DRAINING".to_owned()));
         let late = seen((0, "drained"), (0, ""));
         assert!(

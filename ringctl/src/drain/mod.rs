@@ -6,6 +6,7 @@
 //! The managers drain by themselves: whoever waits here only watches, and may go.
 
 mod left;
+pub mod replace;
 
 use crate::connect;
 use crate::failure::OutcomeUnknown;
@@ -51,19 +52,39 @@ pub struct DrainArguments {
     /// The node's id.
     #[arg(value_name = "NODE")]
     node: String,
-    /// How long sessions may end by themselves before they are closed (DRAINED); each has the grace
-    /// of its class then. Default: that of the drain that is under way, else 0s.
-    #[arg(long, value_name = "TIME", value_parser = time_or_none)]
-    deadline: Option<Duration>,
-    /// Close nothing: wait for the sessions to end, however long that takes.
-    #[arg(long, conflicts_with = "deadline")]
-    wait_for_sessions: bool,
+    #[command(flatten)]
+    closing: Closing,
     /// Wait until the node has no session left, and show progress.
     #[arg(long)]
     wait: bool,
     /// How long that may take; the drain goes on.
     #[arg(long, default_value = "1h", value_parser = length_of_time)]
     timeout: Duration,
+}
+
+/// When sessions of the node are closed.
+#[derive(Args, Debug)]
+pub struct Closing {
+    /// How long sessions may end by themselves before they are closed (DRAINED); each has the grace
+    /// of its class then. Default: that of the drain that is under way, else 0s. With 0s, sessions whose
+    /// class says disturb = "never" are only waited for; after a longer time all are closed.
+    #[arg(long, value_name = "TIME", value_parser = time_or_none)]
+    deadline: Option<Duration>,
+    /// Close nothing: wait for the sessions to end, however long that takes.
+    #[arg(long, conflicts_with = "deadline")]
+    wait_for_sessions: bool,
+    /// Close all sessions at once, also those whose class says disturb = "never".
+    #[arg(long, conflicts_with_all = ["deadline", "wait_for_sessions"])]
+    force: bool,
+}
+
+impl Closing {
+    fn drain(&self) -> Drain {
+        let within = self.deadline.map(|it| u64::try_from(it.as_millis()).unwrap_or(u64::MAX));
+        let unlimited = self.wait_for_sessions.then_some(Time::Unlimited(true));
+        let force = self.force.then_some(Time::Force(true));
+        Drain { time: force.or(unlimited).or(within.map(Time::WithinMs)) }
+    }
 }
 
 /// A length of time that may be 0.
@@ -85,7 +106,7 @@ struct Ordered {
 }
 
 /// What came of a drain.
-#[derive(Serialize, PartialEq, Debug)]
+#[derive(Serialize, PartialEq, Debug, Default)]
 struct Drained {
     node: String,
     /// DRAINING; LOST or REMOVED when it went meanwhile; another one when the drain was taken back.
@@ -98,6 +119,8 @@ struct Drained {
     empty: Option<bool>,
     /// Sessions that were there when all owners could be asked first; `null`: they could not.
     sessions: Option<u64>,
+    /// Classes whose sessions are only waited for.
+    waits_for: Vec<String>,
     /// From the order until the end, looks included.
     seconds: f64,
 }
@@ -181,13 +204,9 @@ fn show(answer: v1::OrderNodeResponse, text: &str, out: &mut Out) -> anyhow::Res
 pub async fn run(it: &DrainArguments, endpoints: &str, out: &mut Out) -> anyhow::Result<()> {
     let began = Instant::now();
     let client = connect::client(endpoints, out.format())?;
-    let within = it.deadline.map(|it| u64::try_from(it.as_millis()).unwrap_or(u64::MAX));
-    let unlimited = it.wait_for_sessions.then_some(Time::Unlimited(true));
-    let time = unlimited.or(within.map(Time::WithinMs));
-    let answer = give(&client, &it.node, Order::Drain(Drain { time }), out).await?;
+    let answer = give(&client, &it.node, Order::Drain(it.closing.drain()), out).await?;
     let v1::OrderNodeResponse { node, state, closes_at_ms, changed } = answer;
-    let mut done =
-        Drained { node, state, changed, closes_at_ms, empty: None, sessions: None, seconds: 0.0 };
+    let mut done = Drained { node, state, changed, closes_at_ms, ..Drained::default() };
     if it.wait {
         let (state, sessions) = follow(&client, &done.node, began + it.timeout, out).await?;
         (done.state, done.sessions, done.empty) = (state, Some(sessions), Some(true));
@@ -196,7 +215,10 @@ pub async fn run(it: &DrainArguments, endpoints: &str, out: &mut Out) -> anyhow:
             Ok(Look::Empty(state)) => {
                 (done.state, done.sessions, done.empty) = (state, Some(0), Some(true));
             }
-            Ok(Look::Left(count)) => (done.sessions, done.empty) = (Some(count), Some(false)),
+            Ok(Look::Left(count, waits_for)) => {
+                (done.sessions, done.empty) = (Some(count), Some(false));
+                done.waits_for = waits_for;
+            }
             Ok(Look::TakenBack(state)) => done.state = state,
             Ok(Look::Unsure(_)) | Err(_) => {}
         }
@@ -226,13 +248,26 @@ fn told(done: &Drained) -> String {
         ),
         (false, Some(_)) => format!(
             "node {node} is {state}{left}: nothing more is placed there, and what runs there when its time \
-             is over is closed; `ringctl node drain {node} --wait` shows how far it is\n"
+             is over is closed{}; `ringctl node drain {node} --wait` shows how far it is\n",
+            spared(&done.waits_for, node)
         ),
         (false, None) => format!(
             "node {node} is {state}{left}: nothing more is placed there, and nothing is closed; `ringctl \
-             drain {node} --wait` shows how far it is\n"
+             node drain {node} --wait` shows how far it is\n"
         ),
     }
+}
+
+/// What is said of classes whose sessions are only waited for.
+fn spared(classes: &[String], node: &str) -> String {
+    if classes.is_empty() {
+        return String::new();
+    }
+    let classes = classes.join(", ");
+    format!(
+        ", but sessions of {classes} are waited for (disturb = \"never\"): `ringctl node drain {node} --force` \
+         closes them, too"
+    )
 }
 
 /// Looks until every owner has heard of the drain.
@@ -241,7 +276,7 @@ async fn glance(client: &Client, node: &str) -> Look {
         let answers = inspect::ask(client, GLANCE / 4).await;
         match answers.map(|it| look(&it, node)) {
             Ok(Look::Unsure(_)) | Err(_) => tokio::time::sleep(LOOK_EVERY).await,
-            Ok(seen @ (Look::Empty(_) | Look::Left(_) | Look::TakenBack(_))) => return seen,
+            Ok(seen @ (Look::Empty(_) | Look::Left(..) | Look::TakenBack(_))) => return seen,
         }
     }
 }
@@ -269,9 +304,10 @@ async fn follow(
                 bail!("node {node} is {state}: the drain was taken back");
             }
             Some(Look::Unsure(why)) => why.clone(),
-            Some(Look::Left(count)) => {
+            Some(Look::Left(count, waits_for)) => {
                 shown.count(*count);
-                format!("node {node} has {} left", counted(*count, "session"))
+                let spared = spared(waits_for, node);
+                format!("node {node} has {} left{spared}", counted(*count, "session"))
             }
         };
         shown.tell(&text);
@@ -339,10 +375,13 @@ mod tests {
 
     #[test]
     fn a_deadline_may_be_nothing_at_all_but_not_beside_waiting_for_ever() {
-        assert_eq!(parsed(&["n1"]).unwrap().deadline, None);
-        assert_eq!(parsed(&["n1", "--deadline", "0s"]).unwrap().deadline, Some(Duration::ZERO));
-        let minutes = parsed(&["n1", "--deadline", "5m"]).unwrap().deadline;
-        assert_eq!(minutes, Some(Duration::from_secs(300)));
+        let time = |line: &[&str]| parsed(line).unwrap().closing.drain().time;
+        assert_eq!(time(&["n1"]), None);
+        assert_eq!(time(&["n1", "--deadline", "0s"]), Some(Time::WithinMs(0)));
+        assert_eq!(time(&["n1", "--deadline", "5m"]), Some(Time::WithinMs(300_000)));
+        assert_eq!(time(&["n1", "--wait-for-sessions"]), Some(Time::Unlimited(true)));
+        assert_eq!(time(&["n1", "--force"]), Some(Time::Force(true)));
+        assert!(parsed(&["n1", "--deadline", "5m", "--force"]).is_err());
         assert!(parsed(&["n1", "--deadline", "5"]).is_err());
         assert!(parsed(&["n1", "--deadline", "5m", "--wait-for-sessions"]).is_err());
         assert!(parsed(&[]).is_err());
@@ -357,12 +396,16 @@ mod tests {
             closes_at_ms: Some(5),
             empty: Some(true),
             sessions: Some(3),
+            waits_for: Vec::new(),
             seconds: 1.25,
         };
         assert!(told(&done).contains("empty after 1.2 s (3 sessions ended)"), "{}", told(&done));
         assert!(told(&done).contains("`ringctl node uncordon n1`"));
         done.empty = Some(false);
         assert!(told(&done).contains("is DRAINING (3 sessions there): nothing"), "{}", told(&done));
+        done.waits_for = vec!["match".to_owned()];
+        let text = told(&done);
+        assert!(text.contains("sessions of match are waited for"), "{text}");
         (done.state, done.empty) = ("LOST".to_owned(), Some(true));
         assert!(told(&done).contains("is LOST, and no session"));
         (done.sessions, done.closes_at_ms, done.empty) = (None, None, None);

@@ -119,10 +119,15 @@ pub struct Node {
     pub address: String,
     pub pool: String,
     pub state: String,
-    /// What operators want of it, also while it is LOST or REMOVED: empty, cordoned or drained.
+    /// What operators want of it, also while it is LOST or REMOVED: empty, cordoned, drained or
+    /// replaced.
     pub wish: String,
     /// When what runs on a drained node is closed, in ms since 1970; `null`: never.
     pub closes_at_ms: Option<u64>,
+    /// Of a drained node: it ends as soon as it runs nothing.
+    pub retires: bool,
+    /// How many of its sessions scale-in must not end.
+    pub kept: u32,
     /// As text since it has 64 bits.
     pub boot: String,
     /// Sessions that have not ended and run or are to run there, as the owners that answered say.
@@ -331,6 +336,8 @@ fn nodes(view: &v1::View, answers: &Answers) -> Vec<Node> {
         state: it.state.clone(),
         wish: it.wish.clone(),
         closes_at_ms: it.closes_at_ms,
+        retires: it.retires,
+        kept: it.kept,
         boot: it.boot.to_string(),
         sessions: on_node(&it.id),
         used: it.used,

@@ -48,6 +48,16 @@ pub struct SettingFlags {
     /// So many places are kept free, so that an open need not wait for a node.
     #[arg(long, value_name = "COUNT|none", value_parser = number)]
     warm_places: Option<u32>,
+    /// As much room as so many empty nodes have is kept free; instead of --warm-places.
+    #[arg(long, value_name = "COUNT|none", value_parser = number)]
+    warm_nodes: Option<u32>,
+    /// A node that was started is ended when it was not needed for so long: nothing ran there. With `none`, never.
+    #[arg(long = "scale-in-delay", value_name = "TIME|none", value_parser = delay)]
+    scale_in_delay_s: Option<u32>,
+    /// A node is not needed below this load, too, if all that runs there says disturb = "always"; that is closed
+    /// then. With `none`, only while nothing runs there.
+    #[arg(long, value_name = "SHARE|none", value_parser = load_limit)]
+    scale_in_below: Option<OrNone<LoadLimit>>,
     /// A namespace whose sessions may run there; may be given several times. With `none`, those of all
     /// namespaces.
     #[arg(long = "namespace", value_name = "NAMESPACE|none", value_parser = namespace)]
@@ -88,6 +98,17 @@ fn number(text: &str) -> Result<u32, String> {
     Ok(or_none(text, whole)?.0.unwrap_or_default())
 }
 
+/// Whole seconds.
+fn delay(text: &str) -> Result<u32, String> {
+    let seconds = |it: &str| {
+        let time = crate::length_of_time::length_of_time(it)?;
+        let is_whole = time.subsec_nanos() == 0 && !time.is_zero();
+        let seconds = u32::try_from(time.as_secs()).ok().filter(|_| is_whole);
+        seconds.ok_or_else(|| format!("it is whole seconds, as 90s or 10m, or `{NONE}`"))
+    };
+    Ok(or_none(text, seconds)?.0.unwrap_or_default())
+}
+
 fn load_limit(text: &str) -> Result<OrNone<LoadLimit>, String> {
     or_none(text, |it| {
         let share: f64 =
@@ -116,6 +137,9 @@ impl SettingFlags {
             min_nodes: self.min_nodes.unwrap_or_default(),
             max_nodes: self.max_nodes.unwrap_or_default(),
             warm_places: self.warm_places.unwrap_or_default(),
+            warm_nodes: self.warm_nodes.unwrap_or_default(),
+            scale_in_delay_s: self.scale_in_delay_s.unwrap_or_default(),
+            scale_in_below: self.scale_in_below.as_ref().and_then(|it| it.0),
             namespaces: self.namespaces.iter().filter_map(|it| it.0.clone()).collect(),
             labels: self.labels.iter().filter_map(|it| it.0.clone()).collect(),
             cpu_millis: self.cpu_millis.unwrap_or_default(),
@@ -134,6 +158,9 @@ impl SettingFlags {
             ("min_nodes", self.min_nodes.is_some()),
             ("max_nodes", self.max_nodes.is_some()),
             ("warm_places", self.warm_places.is_some()),
+            ("warm_nodes", self.warm_nodes.is_some()),
+            ("scale_in_delay_s", self.scale_in_delay_s.is_some()),
+            ("scale_in_below", self.scale_in_below.is_some()),
             ("namespaces", !self.namespaces.is_empty()),
             ("labels", !self.labels.is_empty()),
             ("cpu_millis", self.cpu_millis.is_some()),
@@ -195,6 +222,7 @@ fn flag(field: &str) -> String {
     match field {
         "namespaces" => "--namespace".to_owned(),
         "labels" => "--label".to_owned(),
+        "scale_in_delay_s" => "--scale-in-delay".to_owned(),
         other => format!("--{}", other.replace('_', "-")),
     }
 }
@@ -230,7 +258,7 @@ mod tests {
         set(&it.one, &it.flags)
     }
 
-    const ALL: [&str; 28] = [
+    const ALL: [&str; 32] = [
         "--description",
         "for shops",
         "--provisioner",
@@ -255,6 +283,10 @@ mod tests {
         "zone=a",
         "--label",
         "gpu=yes",
+        "--scale-in-delay",
+        "10m",
+        "--scale-in-below",
+        "0.25",
         "--cpu-millis",
         "500",
         "--memory-mib",
@@ -273,6 +305,9 @@ mod tests {
             min_nodes: 1,
             max_nodes: 9,
             warm_places: 3,
+            warm_nodes: 0,
+            scale_in_delay_s: 600,
+            scale_in_below: LoadLimit::of_permille(250),
             namespaces: ["shop", "lab"].map(|it| Namespace::parse(it).unwrap()).to_vec(),
             labels: ["gpu=yes", "zone=a"].map(|it| parse_label(it).unwrap()).into(),
             cpu_millis: 500,
@@ -284,7 +319,8 @@ mod tests {
 
     #[test]
     fn each_flag_of_a_change_names_its_field_and_no_other_is_named() {
-        assert_eq!(changed(&ALL).unwrap().fields, PoolSettings::FIELDS);
+        let all = [&ALL[..], &["--warm-nodes", "2"]].concat();
+        assert_eq!(changed(&all).unwrap().fields, PoolSettings::FIELDS);
         let set = changed(&["--max-nodes", "7", "--policy", "pack"]).unwrap();
         assert_eq!((set.fields, set.settings.max_nodes), (flags(&["policy", "max_nodes"]), 7));
         assert!(!set.allow_missing);

@@ -71,7 +71,7 @@ pub struct CreateArguments {
 #[derive(Args, Debug)]
 #[group(id = "changes", required = true, multiple = true, args = [
     "description", "provisioner", "places", "load_limit", "policy", "min_nodes", "max_nodes",
-    "warm_places", "namespaces", "labels", "cpu_millis", "memory_mib",
+    "warm_places", "warm_nodes", "scale_in_delay_s", "scale_in_below", "namespaces", "labels", "cpu_millis", "memory_mib",
 ])]
 pub struct SetArguments {
     #[command(flatten)]

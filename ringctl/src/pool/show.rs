@@ -30,6 +30,11 @@ pub struct Shown {
     pub min_nodes: u32,
     pub max_nodes: u32,
     pub warm_places: u32,
+    pub warm_nodes: u32,
+    /// 0: nodes are never ended.
+    pub scale_in_delay_s: u32,
+    /// None: only a node on which nothing runs is ended.
+    pub scale_in_below: Option<f64>,
     /// None of them: all.
     pub namespaces: Vec<String>,
     /// Of each node that is started.
@@ -71,6 +76,8 @@ pub struct ShownClass {
     pub labels: BTreeMap<String, String>,
     /// What becomes of a session whose node is lost: `lost` or `reopen`.
     pub on_node_loss: &'static str,
+    /// Which orders may end a session: `never`, `on_upgrade` or `always`.
+    pub disturb: &'static str,
 }
 
 impl ShownClass {
@@ -85,6 +92,7 @@ impl ShownClass {
             memory_mib: needs.memory_mib,
             labels: texts(&needs.labels),
             on_node_loss: if text.facts.reopens { "reopen" } else { "lost" },
+            disturb: text.facts.disturb.as_str(),
         }
     }
 }
@@ -106,6 +114,9 @@ impl Shown {
             min_nodes: it.min_nodes,
             max_nodes: it.max_nodes,
             warm_places: it.warm_places,
+            warm_nodes: it.warm_nodes,
+            scale_in_delay_s: it.scale_in_delay_s,
+            scale_in_below: it.scale_in_below.map(LoadLimit::share),
             namespaces: it.namespaces.iter().map(|it| it.as_str().to_owned()).collect(),
             labels: texts(&it.labels),
             cpu_millis: it.cpu_millis,
@@ -234,7 +245,11 @@ fn classes(it: &Shown) -> String {
     let each = it.classes.iter().map(|(name, it)| {
         let goes = it.pool.as_ref().map_or_else(String::new, |it| format!(" -> {it}"));
         let reopens = if it.on_node_loss == "reopen" { " (reopens)" } else { "" };
-        format!("{name} {}{goes}{}{reopens}", short_digest(&it.digest), needs(it))
+        let disturb = match it.disturb {
+            "on_upgrade" => String::new(),
+            other => format!(" (disturb {other})"),
+        };
+        format!("{name} {}{goes}{}{reopens}{disturb}", short_digest(&it.digest), needs(it))
     });
     each.collect::<Vec<_>>().join(", ")
 }
@@ -252,6 +267,15 @@ fn needs(it: &ShownClass) -> String {
 /// Empty for none.
 fn amount(number: u32, unit: &str) -> String {
     if number > 0 { format!("{number} {unit}") } else { String::new() }
+}
+
+/// When nodes are ended.
+fn scale_in(it: &Shown) -> String {
+    match (it.scale_in_delay_s, it.scale_in_below) {
+        (0, _) => String::new(),
+        (delay_s, None) => format!("after {delay_s} s empty"),
+        (delay_s, Some(below)) => format!("after {delay_s} s below a load of {below}"),
+    }
 }
 
 fn texts(labels: &Labels) -> BTreeMap<String, String> {
@@ -276,6 +300,8 @@ pub fn one(it: &Shown) -> Table {
         ("min nodes", number(it.min_nodes)),
         ("max nodes", number(it.max_nodes)),
         ("warm places", number(it.warm_places)),
+        ("warm nodes", amount(it.warm_nodes, "nodes")),
+        ("scale-in", scale_in(it)),
         ("namespaces", names(&it.namespaces, "all")),
         ("labels of a new node", names(&pairs(&it.labels), "")),
         ("CPU of a new node", amount(it.cpu_millis, "thousandths")),
@@ -312,6 +338,8 @@ mod tests {
             policy: Policy::Spread,
             min_nodes: 1,
             max_nodes: 9,
+            scale_in_delay_s: 60,
+            scale_in_below: LoadLimit::of_permille(250),
             ..PoolSettings::default()
         };
         let it = v1::PoolInfo {
@@ -338,6 +366,7 @@ mod tests {
             weight: 3,
             memory_mib: 64,
             labels: [("zone".to_owned(), "a".to_owned())].into(),
+            disturb: "never".to_owned(),
             ..Default::default()
         }
     }
@@ -397,13 +426,14 @@ mod tests {
              min nodes                  1\n\
              max nodes                  9\n\
              warm places                none\n\
+             scale-in                   after 60 s below a load of 0.25\n\
              namespaces                 all\n\
              nodes                      3, of which 2 READY\n\
              places used                7 of 30\n\
              load                       23%\n\
              nodes ordered              none\n\
              failure of the last order  no such program\n\
-             classes                    big 00000000 -> gpu (needs 3 places, 64 MiB, zone=a)\n\
+             classes                    big 00000000 -> gpu (needs 3 places, 64 MiB, zone=a) (disturb never)\n\
              version                    101000000001\n"
         );
         let text = drawn(&one(&Shown::of(&small())));
@@ -420,11 +450,11 @@ mod tests {
         assert_eq!(
             text,
             "{\"name\":\"small\",\"stable_number\":4,\"uuid\":\"7a\",\"description\":\"for shops\",\"provisioner\":\"process\",\"places\":10,\
-             \"load_limit\":0.75,\"policy\":\"spread\",\"min_nodes\":1,\"max_nodes\":9,\"warm_places\":0,\
-             \"namespaces\":[],\"labels\":{},\"cpu_millis\":0,\"memory_mib\":0,\"version\":101000000001,\"nodes\":3,\"ready_nodes\":2,\"used_places\":7,\
+             \"load_limit\":0.75,\"policy\":\"spread\",\"min_nodes\":1,\"max_nodes\":9,\"warm_places\":0,\"warm_nodes\":0,\
+             \"scale_in_delay_s\":60,\"scale_in_below\":0.25,\"namespaces\":[],\"labels\":{},\"cpu_millis\":0,\"memory_mib\":0,\"version\":101000000001,\"nodes\":3,\"ready_nodes\":2,\"used_places\":7,\
              \"all_places\":30,\"ordered\":[\"small-1-0\",\"small-1-1\"],\"failure\":null,\
              \"warning\":null,\"classes\":{\"big\":{\"digest\":\"00000000000000ff\",\"pool\":\"gpu\",\
-             \"weight\":3,\"cpu_millis\":0,\"memory_mib\":64,\"labels\":{\"zone\":\"a\"},\"on_node_loss\":\"lost\"}},\
+             \"weight\":3,\"cpu_millis\":0,\"memory_mib\":64,\"labels\":{\"zone\":\"a\"},\"on_node_loss\":\"lost\",\"disturb\":\"never\"}},\
              \"described\":true}"
         );
         let names: serde_json::Value = serde_json::from_str(&text).unwrap();

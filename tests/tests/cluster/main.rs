@@ -74,6 +74,7 @@ mod restarts;
 mod restores;
 #[cfg(test)]
 mod set_up;
+mod shrinking;
 mod signals;
 #[cfg(test)]
 mod stable_numbers;

@@ -4,8 +4,8 @@ use super::source::{ClassMistake, Fields, Mistakes, text_of};
 use super::{Class, ClassKind, MachineClass, program};
 use rota_model::text::misleads;
 use rota_model::{
-    ATTRIBUTES_BYTES_MAX, ClassDigest, ClassFacts, ClassName, ClassText, LABELS_MAX, LabelName,
-    LabelValue, Labels, NAME_BYTES_MAX, Needs, PLACES_MAX, PoolName,
+    ATTRIBUTES_BYTES_MAX, ClassDigest, ClassFacts, ClassName, ClassText, Disturb, LABELS_MAX,
+    LabelName, LabelValue, Labels, NAME_BYTES_MAX, Needs, PLACES_MAX, PoolName,
 };
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +19,8 @@ pub(super) const STATES_MAX: usize = 1_000;
 /// How much CPU or memory a class may name.
 const AMOUNT: RangeInclusive<u32> = 1..=1_000_000_000;
 
-const COMMON_FIELDS: [&str; 6] = ["name", "kind", "attributes", "pool", "needs", "on_node_loss"];
+const COMMON_FIELDS: [&str; 7] =
+    ["name", "kind", "attributes", "pool", "needs", "on_node_loss", "disturb"];
 const MACHINE_FIELDS: [&str; 6] =
     ["states", "initial", "final", "events", "transitions", "report_states"];
 
@@ -123,7 +124,17 @@ fn read_facts(fields: &mut Fields, mistakes: &mut Mistakes) -> ClassFacts {
             false
         }
     };
-    ClassFacts { pool, needs: read_needs(fields, mistakes), reopens }
+    let disturb = fields.optional_text("disturb", mistakes);
+    let disturb = disturb.map_or(Some(Disturb::default()), |it| {
+        let known = Disturb::parse(&it);
+        if known.is_none() {
+            let problem = format!("is {it:?}; it must be \"never\", \"on_upgrade\" or \"always\"");
+            mistakes.add("disturb", problem);
+        }
+        known
+    });
+    let disturb = disturb.unwrap_or_default();
+    ClassFacts { pool, needs: read_needs(fields, mistakes), reopens, disturb }
 }
 
 /// What a session needs of its node.

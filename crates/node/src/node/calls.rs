@@ -6,7 +6,7 @@ use crate::io::{NodeEffect, StopHow};
 use crate::lease::LeaseState;
 use crate::live::{Live, Stage, StopCause, Waiter, Wants};
 use rota_model::node_msg::{Blame, DeadToken, FromNode, NodeAnswer, NodeCall, SlotRange, ToNode};
-use rota_model::{Epoch, SessionKey, SessionSpec, SlotId, Stamp, Token};
+use rota_model::{Disturb, Epoch, SessionKey, SessionSpec, SlotId, Stamp, Token};
 use std::collections::VecDeque;
 
 /// One attempt of one session, as a call names it.
@@ -114,6 +114,7 @@ impl Node {
                 spec: spec.clone(),
                 life,
                 takes: self.takes(&spec.class),
+                kept: self.disturb(&spec.class) != Disturb::Always,
                 machine: None,
                 destroyed_by: None,
                 resumed: false,

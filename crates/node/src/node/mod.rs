@@ -17,7 +17,7 @@ use crate::outbox::{Outbox, Sender};
 use crate::slot_runs::SlotRuns;
 use rota_model::node_msg::{DeadToken, NodeLoad, Register, Renew};
 use rota_model::{
-    ClassName, ClassText, Epoch, LoadLimit, ManagerNumber, NodeState, PoolName, Resources,
+    ClassName, ClassText, Disturb, Epoch, LoadLimit, ManagerNumber, NodeState, PoolName, Resources,
     SessionKey, SlotId, Token,
 };
 use std::collections::BTreeMap;
@@ -249,13 +249,18 @@ impl Node {
 
     /// What is in use, and what there is. A session takes its share until nothing of it runs.
     pub fn load(&self) -> NodeLoad {
-        NodeLoad { used: self.live.taken(), offered: self.config.offers }
+        NodeLoad { used: self.live.taken(), offered: self.config.offers, kept: self.live.kept() }
     }
 
     /// What a session of a class takes here.
     fn takes(&self, class: &ClassName) -> Resources {
         let text = self.config.classes.get(class);
         text.map_or(Resources::of_places(1), |it| it.facts.needs.takes())
+    }
+
+    /// Which orders may end a session of a class.
+    fn disturb(&self, class: &ClassName) -> Disturb {
+        self.config.classes.get(class).map(|it| it.facts.disturb).unwrap_or_default()
     }
 
     /// Sessions that live, in order of key.

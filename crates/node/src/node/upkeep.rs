@@ -70,7 +70,7 @@ impl Node {
 
     fn on_renewed(&mut self, now: u64, sent_ms: u64, renewed: Renewed) {
         match renewed {
-            Renewed::Heard { epoch, managers, load_limit, grants, more } => {
+            Renewed::Heard { epoch, managers, load_limit, grants, more, retires } => {
                 self.load_limit = match load_limit {
                     ToldLimit::Nothing => self.load_limit,
                     ToldLimit::AsStarted => self.config.load_limit,
@@ -86,6 +86,9 @@ impl Node {
                 // most of the lease.
                 if more || has_new {
                     self.lease.retry_soon(now, sent_ms, &self.config.timing);
+                }
+                if retires {
+                    self.retire(now);
                 }
             }
             Renewed::NotServing => self.lease.retry_soon(now, sent_ms, &self.config.timing),
@@ -142,6 +145,14 @@ impl Node {
         if self.departure == Departure::Stays {
             self.departure = Departure::Leaving;
             self.stop_all(now, StopHow::Class, StopCause::Leaving);
+        }
+    }
+
+    /// Its pool needs this node no more. It alone knows whether it is empty: from here on it takes nothing.
+    fn retire(&mut self, now: u64) {
+        if self.departure == Departure::Stays && self.live.len() == 0 {
+            self.effects.push(NodeEffect::Retire);
+            self.on_leave(now);
         }
     }
 

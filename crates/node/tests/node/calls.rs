@@ -5,8 +5,8 @@ use rota_model::node_msg::{
     Blame, DeadToken, NodeAnswer, ReportEvent, ScanFate, ScanItem, ToNode, ToldLimit,
 };
 use rota_model::{
-    BootId, ClassDigest, ClassFacts, ClassText, Epoch, Exit, LoadLimit, Needs, Reason, Resources,
-    SlotId,
+    BootId, ClassDigest, ClassFacts, ClassText, Disturb, Epoch, Exit, LoadLimit, Needs, Reason,
+    Resources, SlotId,
 };
 use rota_node::{NodeEffect, NodeInput, Phase, StopHow};
 
@@ -234,6 +234,27 @@ fn the_limit_of_the_pool_comes_with_renewals_and_goes_with_them() {
     world.destroy("c", token(1, 3));
     world.stopped("c", token(1, 3));
     assert!(refused(&mut world, "e", 5));
+}
+
+#[test]
+fn sessions_that_scale_in_must_not_end_are_told_with_the_load() {
+    let mut config = config();
+    let text = |disturb| ClassText {
+        facts: ClassFacts { disturb, ..ClassFacts::default() },
+        ..ClassDigest(1).into()
+    };
+    config.classes = [(spec("builtin").class, text(Disturb::Always))].into();
+    let mut world = World::with(config.clone());
+    world.run("a", token(1, 1));
+    assert_eq!((world.node.load().used.places, world.node.load().kept), (1, 0));
+    config.classes = [(spec("builtin").class, text(Disturb::Never))].into();
+    world.node.offer(config.classes);
+    world.run("b", token(1, 2));
+    assert_eq!(world.node.load().kept, 1, "each by the text that it was started by");
+    world.destroy("b", token(1, 2));
+    assert_eq!(world.node.load().kept, 1, "it may run on for a while");
+    world.stopped("b", token(1, 2));
+    assert_eq!(world.node.load().kept, 0);
 }
 
 #[test]

@@ -172,7 +172,7 @@ fn a_manager_that_cannot_grant_yet_is_asked_again_soon() {
 
 fn heard(epoch: u64, managers: Vec<(ManagerNumber, String)>, more: bool) -> Renewed {
     let (epoch, load_limit, grants) = (Epoch(epoch), ToldLimit::Nothing, vec![]);
-    Renewed::Heard { epoch, managers, load_limit, grants, more }
+    Renewed::Heard { epoch, managers, load_limit, grants, more, retires: false }
 }
 
 #[test]
@@ -287,6 +287,25 @@ fn an_answer_to_an_earlier_boots_renewal_is_ignored() {
     let late = NodeInput::Renewed { boot: BootId(1), sent_mono_ms: 0, renewed: Renewed::Lost };
     assert_eq!(world.give(late), vec![]);
     assert_eq!(world.node.lease(), LeaseState::Valid);
+}
+
+#[test]
+fn a_node_that_its_pool_needs_no_more_leaves_as_soon_as_nothing_runs_there() {
+    let mut world = World::registered();
+    world.run("a", token(1, 1));
+    world.retires = true;
+    let effects = world.grant(1_000);
+    assert!(!effects.contains(&NodeEffect::Retire), "something runs");
+    world.run("b", token(1, 2));
+    world.destroy("a", token(1, 1));
+    world.stopped("a", token(1, 1));
+    world.destroy("b", token(1, 2));
+    let effects = world.stopped("b", token(1, 2));
+    assert!(!effects.contains(&NodeEffect::Retire), "nobody has told it since");
+    let effects = world.grant(1_000);
+    assert!(effects.contains(&NodeEffect::Retire), "{effects:?}");
+    assert!(never(&answer(&world.create("c", token(1, 3)))), "it takes nothing any more");
+    assert!(!world.grant(1_000).contains(&NodeEffect::Retire), "once is enough");
 }
 
 #[test]

@@ -132,7 +132,7 @@ impl Witness {
                     assert!(self.running.is_empty(), "boots anew with nothing running");
                     self.booted_anew = true;
                 }
-                NodeEffect::Left => assert!(self.running.is_empty()),
+                NodeEffect::Left | NodeEffect::Retire => assert!(self.running.is_empty()),
                 NodeEffect::Adopt { key, token, .. } => {
                     assert_eq!(self.running.get(key), Some(token), "adopts what runs");
                 }

@@ -21,6 +21,8 @@ pub struct World {
     pub calls: u64,
     /// T that renewals tell.
     pub load_limit: ToldLimit,
+    /// What managers say of its end.
+    pub retires: bool,
     /// What the node wrote down so far.
     pub journal: Vec<Entry>,
 }
@@ -94,7 +96,7 @@ impl World {
         assert_eq!(config.mistakes(), vec![]);
         let node = Node::new(config);
         let journal = node.remembered();
-        Self { node, now: 1_000, calls: 0, load_limit: ToldLimit::Nothing, journal }
+        Self { node, now: 1_000, calls: 0, load_limit: ToldLimit::Nothing, retires: false, journal }
     }
 
     pub fn give(&mut self, input: NodeInput) -> Vec<NodeEffect> {
@@ -156,6 +158,7 @@ impl World {
             load_limit: self.load_limit,
             grants: grants.collect(),
             more: false,
+            retires: self.retires,
         };
         self.give(NodeInput::Renewed { boot: BOOT, sent_mono_ms, renewed })
     }

@@ -182,6 +182,9 @@ macro_rules! pool_settings {
         "min_nodes": {"type": ["integer", "null"], "description": "So many nodes are kept."},
         "max_nodes": {"type": ["integer", "null"], "description": "More nodes are not started."},
         "warm_places": {"type": ["integer", "null"], "description": "So many places are kept free."},
+        "warm_nodes": {"type": ["integer", "null"], "description": "As much room as so many empty nodes have is kept free; instead of warm_places."},
+        "scale_in_delay_s": {"type": ["integer", "null"], "description": "A node that was started is ended when it was not needed for so many seconds; 0: never."},
+        "scale_in_below": {"type": ["number", "null"], "description": "A node is not needed below this load, if all that runs there may always be disturbed; null: only while nothing runs there."},
         "labels": {"type": ["object", "null"], "additionalProperties": {"type": "string"}, "description": "Labels of each node that is started."},
         "cpu_millis": {"type": ["integer", "null"], "description": "Processors of each node that is started, in thousandths."},
         "memory_mib": {"type": ["integer", "null"], "description": "Memory of each node that is started, in MiB."},
@@ -207,7 +210,7 @@ pub(crate) const POOL_CREATE: About = About {
     ),
     example: r#"{"name": "small", "settings": {"description": "For shops", "provisioner": "process",
   "places": 10, "load_limit": 0.8, "policy": "pack", "min_nodes": 1, "max_nodes": 5, "warm_places": 4, "namespaces": ["shop"],
-  "labels": {"zone": "a"}, "cpu_millis": 2000, "memory_mib": 512}}"#,
+  "scale_in_delay_s": 600, "scale_in_below": 0.2, "labels": {"zone": "a"}, "cpu_millis": 2000, "memory_mib": 512}}"#,
 };
 
 pub(crate) const POOL_SET: About = About {
@@ -228,7 +231,7 @@ pub(crate) const POOL_SET: About = About {
     ),
     example: r#"{"name": "small", "allow_missing": true, "settings": {"description": null, "provisioner": "process",
   "places": 10, "load_limit": 0.8, "policy": "spread", "min_nodes": 1, "max_nodes": 5, "warm_places": 4, "namespaces": ["shop"],
-  "labels": {"zone": "a"}, "cpu_millis": 2000, "memory_mib": 512}}"#,
+  "scale_in_delay_s": 600, "scale_in_below": 0.2, "labels": {"zone": "a"}, "cpu_millis": 2000, "memory_mib": 512}}"#,
 };
 
 pub(crate) const POOL_REMOVE: About = About {

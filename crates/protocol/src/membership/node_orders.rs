@@ -54,7 +54,11 @@ impl Manager {
         let WaitingNode { call, node, order, tries, .. } = &waiting;
         // Of one that was forgotten nobody hears but who asks for the same again.
         let is_known = |it: &&NodeReg| !it.is_forgotten() || *order == NodeOrder::Forget;
-        let next = match self.env.nodes.reg.get(node).filter(is_known) {
+        let reg = self.env.nodes.reg.get(node).filter(is_known);
+        if let Some(refusal) = reg.and_then(|reg| cannot_be_replaced(&self.env, reg, *order)) {
+            return self.env.answer_node_order(*call, Err(refusal));
+        }
+        let next = match reg {
             Some(reg) => reg.ordered(*order, self.env.now.wall_ms),
             None => Err(NodeOrderRefused::Unknown(node.clone(), self.env.nodes.registered())),
         };
@@ -84,10 +88,24 @@ impl Manager {
     }
 }
 
+/// Why no other node would come for one that is to be replaced.
+fn cannot_be_replaced(env: &Env, reg: &NodeReg, order: NodeOrder) -> Option<Refusal> {
+    let NodeOrder::Replace(_) = order else { return None };
+    if !env.documents_env.knows_spaces {
+        let text = "this manager does not know the pools yet; nothing was changed";
+        return Some(Refusal::new(RefusalKind::NotServing, env.soon(), text));
+    }
+    let grows = env.nodes.settings(&reg.pool).is_some_and(|it| it.provisioner.is_some());
+    let why = NodeOrderRefused::NoProvisioner(reg.node.clone(), reg.pool.clone());
+    (!grows).then(|| refused(&why))
+}
+
 fn refused(why: &NodeOrderRefused) -> Refusal {
     let kind = match why {
         NodeOrderRefused::Unknown(..) => RefusalKind::UnknownNode,
-        NodeOrderRefused::Gone(..) | NodeOrderRefused::There(..) => RefusalKind::InvalidArgument,
+        NodeOrderRefused::Gone(..)
+        | NodeOrderRefused::There(..)
+        | NodeOrderRefused::NoProvisioner(..) => RefusalKind::InvalidArgument,
     };
     let text = why.to_string();
     let fields = vec![FieldError::new("node", text.clone())];

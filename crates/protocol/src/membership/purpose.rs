@@ -30,6 +30,8 @@ pub(crate) enum Purpose {
     Verdict,
     /// A node that has been gone for long is forgotten.
     Forget,
+    /// A node that its pool needs no more is drained; and why.
+    EndNode(String),
 }
 
 impl Purpose {
@@ -43,7 +45,8 @@ impl Purpose {
             Purpose::NodeOrder(..)
             | Purpose::Register { .. }
             | Purpose::Verdict
-            | Purpose::Forget => false,
+            | Purpose::Forget
+            | Purpose::EndNode(_) => false,
         }
     }
 }

@@ -64,7 +64,7 @@ impl Manager {
         }
         let expect_revision = before.map_or(0, |it| it.revision);
         // What operators want of the node is not about its boot.
-        let wish = before.filter(|it| !it.is_forgotten()).map(|it| it.wish).unwrap_or_default();
+        let wish = before.map(NodeReg::wish_of_next_boot).unwrap_or_default();
         let to = NodeReg {
             node: register.node.clone(),
             boot: register.boot,
@@ -142,6 +142,22 @@ impl Manager {
             self.ask_view(Purpose::Verdict, change);
         }
         self.forget_nodes();
+        self.end_nodes();
+    }
+
+    /// Drains the next node that its pool needs no more.
+    fn end_nodes(&mut self) {
+        if self.changes.asked.values().any(|it| matches!(it, Purpose::EndNode(_))) {
+            return;
+        }
+        let env = &mut self.env;
+        let next = self.parts.awake_mut().find_map(|part| {
+            let mut led = part.led(env)?;
+            led.residents.pools.next_end(&mut led.at)
+        });
+        if let Some((change, why)) = next {
+            self.ask_view(Purpose::EndNode(why), change);
+        }
     }
 
     /// Forgets the next node that has been gone for so long that [`crate::node_lease::judge`] gives it up.

@@ -56,7 +56,8 @@ impl Manager {
                     | Purpose::Part(..)
                     | Purpose::Release(_)
                     | Purpose::Verdict
-                    | Purpose::Forget => {}
+                    | Purpose::Forget
+                    | Purpose::EndNode(_) => {}
                 }
             }
         }
@@ -109,6 +110,7 @@ impl Manager {
                 self.adopt(state);
                 return self.env.reply_registered(call, state);
             }
+            Purpose::EndNode(why) => self.env.note_text(Transition::NodeEnds, None, why),
             Purpose::Verdict | Purpose::Forget => {}
         }
         self.adopt(state);
@@ -132,7 +134,11 @@ impl Manager {
             }
             Purpose::Order(waiting, _) => self.orders.on_order_conflict(*waiting),
             Purpose::NodeOrder(waiting, _) => self.on_node_order_conflict(*waiting),
-            Purpose::TakeOut(..) | Purpose::Release(_) | Purpose::Verdict | Purpose::Forget => {}
+            Purpose::TakeOut(..)
+            | Purpose::Release(_)
+            | Purpose::Verdict
+            | Purpose::Forget
+            | Purpose::EndNode(_) => {}
         }
     }
 

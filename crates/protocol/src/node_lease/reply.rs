@@ -5,7 +5,7 @@ use crate::nodes::renewals::Waiting;
 use crate::ports::io::{Effect, Reply};
 use rota_model::node_msg::{Grant, Renew, Renewed, ToldLimit};
 use rota_model::{ManagerNumber, NodeId, PoolName};
-use rota_ring::slot_of_node;
+use rota_ring::{NodeReg, slot_of_node};
 
 /// Managers that a node should talk to.
 pub(crate) fn addresses(env: &Env) -> Vec<(ManagerNumber, String)> {
@@ -67,10 +67,11 @@ fn heard(env: &mut Env, waiting: Waiting) {
         let slot = slot_of_node(&renew.node, view.m);
         grants.iter().any(|it| it.range.contains(slot))
     });
-    let pool = env.nodes.reg.get(&renew.node).filter(|_| judges).map(|reg| reg.pool.clone());
-    let load_limit = pool.map_or(ToldLimit::Nothing, |it| told_limit(env, &it));
+    let reg = env.nodes.reg.get(&renew.node).filter(|_| judges);
+    let load_limit = reg.map_or(ToldLimit::Nothing, |it| told_limit(env, &it.pool));
+    let retires = reg.is_some_and(NodeReg::retires);
     let (epoch, managers) = (env.epoch(), addresses(env));
-    answer(env, call, Renewed::Heard { epoch, managers, load_limit, grants, more });
+    answer(env, call, Renewed::Heard { epoch, managers, load_limit, grants, more, retires });
 }
 
 fn answer(env: &mut Env, call: u64, result: Renewed) {

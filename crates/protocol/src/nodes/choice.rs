@@ -2,8 +2,8 @@
 
 use crate::nodes::registry::Nodes;
 use rota_model::{
-    BootId, ClassName, LoadLimit, Needs, NodeId, NodeLoad, NodeState, PoolName, PoolSettings,
-    Resources, SessionSpec,
+    BootId, ClassFacts, ClassName, LoadLimit, Needs, NodeId, NodeLoad, NodeState, PoolName,
+    PoolSettings, Resources, SessionSpec,
 };
 use rota_placement::Candidate;
 use rota_ring::NodeReg;
@@ -152,16 +152,18 @@ impl Nodes {
         kept.or_else(told).map(|it| it.needs.clone()).unwrap_or_default()
     }
 
-    /// Whether a session of a class is opened again when its node is lost: by the text that the node has or had, since
-    /// it ran by that; else by the text that counts in its pool.
-    pub fn reopens(&self, node: &NodeId, spec: &SessionSpec) -> bool {
-        let there = self.reg.get(node).filter(|it| it.classes.contains(&spec.class));
+    /// What the text of a class says of a session that runs on a node: the text that the node has or had, since it ran
+    /// by that; else the text that counts in its pool.
+    pub fn facts_there(
+        &self,
+        node: &NodeId,
+        pool: &PoolName,
+        class: &ClassName,
+    ) -> Option<&ClassFacts> {
+        let there = self.reg.get(node).filter(|it| it.classes.contains(class));
         match there {
-            Some(reg) => reg.facts.get(&spec.class).is_some_and(|it| it.reopens),
-            None => {
-                let texts = self.pools.get(&spec.pool).map(|it| &it.texts);
-                texts.and_then(|it| it.get(&spec.class)).is_some_and(|it| it.facts.reopens)
-            }
+            Some(reg) => reg.facts.get(class),
+            None => self.pools.get(pool)?.texts.get(class).map(|it| &it.facts),
         }
     }
 
@@ -182,5 +184,5 @@ impl Nodes {
 
 /// Whether a node that has so much takes such a session while it is empty.
 fn is_large_enough(offered: Resources, limit: LoadLimit, takes: Resources) -> bool {
-    NodeLoad { used: Resources::default(), offered }.has_room(limit, takes)
+    NodeLoad { used: Resources::default(), offered, kept: 0 }.has_room(limit, takes)
 }

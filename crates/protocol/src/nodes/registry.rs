@@ -4,7 +4,7 @@ use rota_model::{
     BootId, ClassName, LoadLimit, NodeContact, NodeId, NodeLoad, NodeState, OpenOp, PoolName,
     PoolSettings, PoolsByName, Resources, Token,
 };
-use rota_ring::NodeReg;
+use rota_ring::{NodeReg, Spares};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How long a place counts as asked for when the node never says what became of it.
@@ -32,6 +32,8 @@ const UNABLE_MS: u64 = 1_000;
 pub(crate) struct Known {
     pub boot: Option<BootId>,
     pub used: Resources,
+    /// How many of its sessions scale-in must not end.
+    pub kept: u32,
     /// What this manager asked for and has no answer about yet.
     asked: Asked,
     pub silence: Silence,
@@ -210,7 +212,8 @@ impl Nodes {
 
     /// A node's load as far as this manager knows.
     pub fn load(&self, reg: &NodeReg) -> NodeLoad {
-        NodeLoad { used: self.used(&reg.node), offered: reg.offers() }
+        let kept = self.known.get(&reg.node).map_or(0, |it| it.kept);
+        NodeLoad { used: self.used(&reg.node), offered: reg.offers(), kept }
     }
 
     /// How many more sessions of one place the nodes of a pool take. One that is out of reach counts until it is declared
@@ -301,7 +304,7 @@ impl Nodes {
         if known.used.minus(load.used) != Resources::default() {
             self.news += 1;
         }
-        known.used = load.used;
+        (known.used, known.kept) = (load.used, load.kept);
     }
 
     /// A call is sent to a node.
@@ -369,10 +372,10 @@ impl Nodes {
         self.known.get(node).map_or(Resources::default(), |it| it.used.plus(it.asked.sum))
     }
 
-    /// Nodes of which everything that runs there is to be closed.
-    pub fn to_close(&self, wall_ms: u64) -> BTreeSet<NodeId> {
-        let due = self.reg.values().filter(|it| it.is_to_close(wall_ms));
-        due.map(|it| it.node.clone()).collect()
+    /// Nodes of which what runs there is to be closed, and which of it is only waited for.
+    pub fn to_close(&self, wall_ms: u64) -> BTreeMap<NodeId, Spares> {
+        let due = self.reg.values().filter_map(|it| Some((it.node.clone(), it.closes(wall_ms)?)));
+        due.collect()
     }
 
     /// Whether that boot of a node is shut out. Something of it may run for as long as its owners granted.

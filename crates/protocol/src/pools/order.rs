@@ -6,6 +6,7 @@ use crate::log::env::{Env, NameOf};
 use crate::log::lead::Phase;
 use crate::log::resident::{Resident, Turn};
 use crate::nodes::calls::NodesWanted;
+use crate::pools::ending::successors;
 use crate::pools::state::Pools;
 use crate::ports::io::Effect;
 use crate::ports::note::Transition;
@@ -36,15 +37,24 @@ fn prefix(pool: &PoolName, decision: u64) -> String {
 }
 
 /// What was ordered for a pool, as it lies here.
-fn ordered(led: &At<'_>, pool: &PoolName) -> (Option<Arc<Doc>>, Orders) {
+pub(crate) fn ordered(led: &At<'_>, pool: &PoolName) -> (Option<Arc<Doc>>, Orders) {
     let key = DocKey::new(slot_of_pool(pool, led.env.view().m), orders_name(pool));
     let doc = led.log.replica.get(&key).cloned();
     let orders = doc.as_ref().and_then(|doc| doc.orders()).cloned().unwrap_or_default();
     (doc, orders)
 }
 
-fn count(nodes: impl Iterator) -> u32 {
+pub(crate) fn count(nodes: impl Iterator) -> u32 {
     u32::try_from(nodes.count()).unwrap_or(u32::MAX)
+}
+
+/// Pools of this partition whose nodes somebody starts.
+pub(crate) fn growing_here(led: &At<'_>) -> Vec<PoolName> {
+    let (number, m) = (led.log.number, led.env.view().m);
+    let is_here = |pool: &PoolName| led.env.view().home(slot_of_pool(pool, m)) == number;
+    let grows = |it: &KnownPool| it.settings.as_ref().is_some_and(|it| it.provisioner.is_some());
+    let pools = led.env.nodes.pools.iter().filter(|(_, it)| grows(it));
+    pools.map(|(pool, _)| pool).filter(|it| is_here(it)).cloned().collect()
 }
 
 impl Resident for Pools {
@@ -69,14 +79,7 @@ impl Resident for Pools {
         }
         self.forget_wanted(led.env.now.mono_ms);
         self.keep_texts(led);
-        let (number, m) = (led.log.number, led.env.view().m);
-        let is_here = |pool: &PoolName| led.env.view().home(slot_of_pool(pool, m)) == number;
-        let grows =
-            |it: &KnownPool| it.settings.as_ref().is_some_and(|it| it.provisioner.is_some());
-        let pools = led.env.nodes.pools.iter().filter(|(_, it)| grows(it));
-        let here: Vec<PoolName> =
-            pools.map(|(pool, _)| pool).filter(|it| is_here(it)).cloned().collect();
-        for pool in here {
+        for pool in growing_here(led) {
             // Nobody is to wait for what failed a moment ago.
             if led.env.nodes.why_none_started(&pool, led.env.now.mono_ms).is_none() {
                 self.order(led, &pool, Cause::Time);
@@ -125,7 +128,12 @@ impl Pools {
         };
         let offers = led.env.nodes.offers_of_new(pool, &settings);
         let limit = led.env.nodes.limit(pool);
-        let count = nodes_to_start(&settings, limit, offers, nodes, &waiting);
+        let mut successors = successors(led, pool, &orders);
+        let alone: Vec<NodeId> =
+            successors.extract_if(.., |_, it| it.is_none()).map(|it| it.0).collect();
+        // A node that comes for another one takes who waits, too.
+        let count =
+            nodes_to_start(&settings, limit, offers, nodes, &waiting).max(count(alone.iter()));
         if count == 0 {
             return;
         }
@@ -139,13 +147,22 @@ impl Pools {
                 return led.env.note_text(Transition::OrderFailed, Some(led.log.number), text);
             }
         };
+        let known = successors.into_iter().filter_map(|(node, by)| Some((node, by?)));
+        let successors = known.chain(alone.into_iter().zip(new.iter().cloned())).collect();
         let lapses_wall_ms = led.env.now.wall_ms + led.env.config.timing.provision_ms;
         let ordered = [orders.ordered, new].concat();
         let patience_ms = GIVEN_UP_AFTER * led.env.config.timing.provision_ms;
         let given_up_wall_ms = lapses_wall_ms + patience_ms;
         let (overdue, failure) = (orders.overdue, String::new());
-        let orders =
-            Orders { decisions, ordered, lapses_wall_ms, overdue, given_up_wall_ms, failure };
+        let orders = Orders {
+            decisions,
+            ordered,
+            lapses_wall_ms,
+            overdue,
+            given_up_wall_ms,
+            failure,
+            successors,
+        };
         let at = write(led, pool, before.as_deref(), orders);
         self.ordering.insert(pool.clone(), at);
     }

@@ -1,6 +1,6 @@
 //! What a pool's owner has beside its log.
 
-use rota_model::{LogPos, ManagerNumber, PoolName, Resources};
+use rota_model::{LogPos, ManagerNumber, NodeId, PoolName, Resources};
 use std::collections::BTreeMap;
 
 /// How long it counts that an owner of sessions found no room. It asks again every 250 ms. Longer: what has found
@@ -24,6 +24,10 @@ pub(crate) struct Pools {
     pub ordering: BTreeMap<PoolName, LogPos>,
     /// Index of the config store's state whose texts of classes are kept.
     pub texts_index: u64,
+    /// Since when each node of this owner's pools was spare.
+    pub spare_since: BTreeMap<NodeId, u64>,
+    /// When it looks next whether a node is to be ended.
+    pub look_ms: u64,
     /// By pool, which owners found no room.
     wanted: BTreeMap<PoolName, BTreeMap<ManagerNumber, Wanted>>,
 }

@@ -1,4 +1,5 @@
-//! What runs on a node that is to be empty is closed, by the owner of each session.
+//! What runs on a node that is to be empty is closed, by the owner of each session. What its class says is not to be
+//! disturbed is only waited for.
 //!
 //! Nothing is remembered of a drain but the node's entry in the registry: a new owner finds the
 //! sessions in its records, and goes on. An owner looks through them in bounded steps, and only while
@@ -9,7 +10,8 @@
 use crate::log::at::At;
 use crate::log::state::Log;
 use rota_messages::DocKey;
-use rota_model::{NodeId, SessionState};
+use rota_model::{Disturb, NodeId, SessionSpec, SessionState};
+use rota_ring::Spares;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
@@ -42,7 +44,7 @@ impl Draining {
         }
         self.next_ms = now + ROUND_MS;
         let nodes = led.env.nodes.to_close(led.env.now.wall_ms);
-        if !nodes.iter().any(|it| led.log.replica.counts.session_counts.is_on(it)) {
+        if !nodes.keys().any(|it| led.log.replica.counts.session_counts.is_on(it)) {
             *self = Draining { next_ms: now + ROUND_MS, ..Draining::default() };
             return Vec::new();
         }
@@ -72,7 +74,7 @@ impl Draining {
 fn to_close_after(
     led: &At<'_>,
     after: Option<&DocKey>,
-    nodes: &BTreeSet<NodeId>,
+    nodes: &BTreeMap<NodeId, Spares>,
     most: usize,
 ) -> (Vec<DocKey>, Option<DocKey>) {
     let from = after.map_or(Bound::Unbounded, Bound::Excluded);
@@ -83,13 +85,23 @@ fn to_close_after(
             let brief = led.log.replica.get(key).and_then(|doc| doc.brief());
             let runs = brief.filter(|it| it.state == SessionState::Ready);
             let at = runs.and_then(|it| it.at.as_ref());
-            found.extend(at.filter(|(node, _)| nodes.contains(node)).map(|_| key.clone()));
+            let spares = at.and_then(|(node, _)| Some((node, *nodes.get(node)?)));
+            let closes = spares.is_some_and(|(node, it)| !it.spares(disturb(led, key, node)));
+            found.extend(closes.then(|| key.clone()));
         }
         if found.len() >= most || looked_at + 1 >= led.env.config.sizes.drain_docs {
             return (found, Some(key.clone()));
         }
     }
     (found, None)
+}
+
+/// Which orders may end a session that runs on a node.
+fn disturb(led: &At<'_>, key: &DocKey, node: &NodeId) -> Disturb {
+    let Some(record) = led.log.replica.session(key) else { return Disturb::default() };
+    let SessionSpec { pool, class, .. } = &record.spec;
+    let facts = led.env.nodes.facts_there(node, pool, class);
+    facts.map(|it| it.disturb).unwrap_or_default()
 }
 
 /// Sessions that have not ended, by the node where they run or are to run, with everything that was

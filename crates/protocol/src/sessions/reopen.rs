@@ -60,7 +60,9 @@ pub(crate) fn reopens(env: &Env, record: &SessionRecord) -> bool {
     // Who waits for a life that never answered begins the next one, or is told.
     let goes_on = record.state == SessionState::Ready || record.reason == Some(Reason::Reopening);
     let at = record.placement.as_ref().map(|it| &it.node);
-    goes_on && at.is_some_and(|it| env.nodes.reopens(it, &record.spec))
+    let SessionSpec { pool, class, .. } = &record.spec;
+    let facts = at.and_then(|it| env.nodes.facts_there(it, pool, class));
+    goes_on && facts.is_some_and(|it| it.reopens)
 }
 
 /// What a life becomes whose node says that it ended, though no manager closed it. A node that no manager could

@@ -5,7 +5,7 @@ use rota_model::node_msg::{
     Alive, FromNode, Grant, NodeAnswer, NodeLoad, Renew, Renewed, ScanFate, ScanItem, SlotRange,
     ToNode,
 };
-use rota_model::{LogPos, NodeId, Resources, SessionKey, Token};
+use rota_model::{Disturb, LogPos, NodeId, Resources, SessionKey, Token};
 use rota_protocol::Input;
 
 impl Table {
@@ -14,7 +14,7 @@ impl Table {
         self.renewed = None;
         let node = NodeId::parse(node).unwrap();
         let boot = self.config.nodes[&node].boot;
-        let load = NodeLoad::of_places(0, self.places);
+        let load = self.load_of(&node);
         self.calls += 1;
         let call = 1_000_000 + self.calls;
         self.input(n, Input::NodeRenew { call, renew: Renew { node, boot, load } });
@@ -83,13 +83,20 @@ impl Table {
     }
 
     pub fn node_says(&mut self, n: u32, node: &str, call: u64, answer: NodeAnswer) {
-        let here = self.live.values().filter(|(at, ..)| at == node);
         let node = NodeId::parse(node).unwrap();
-        let reg = &self.config.nodes[&node];
-        let taken = here.map(|(_, _, alive)| reg.takes(&alive.spec.class));
-        let used = taken.fold(Resources::default(), Resources::plus);
-        let load = NodeLoad { used, offered: Resources::of_places(self.places) };
-        let boot = reg.boot;
+        let (boot, load) = (self.config.nodes[&node].boot, self.load_of(&node));
         self.queue.push_back((n, Input::Node(FromNode { call, node, boot, load, answer })));
+    }
+
+    /// What a node says of its load.
+    fn load_of(&self, node: &NodeId) -> NodeLoad {
+        let reg = &self.config.nodes[node];
+        let here = || self.live.values().filter(|(at, ..)| at == node.as_str());
+        let taken = here().map(|(_, _, alive)| reg.takes(&alive.spec.class));
+        let used = taken.fold(Resources::default(), Resources::plus);
+        let ends = |class| reg.facts.get(class).is_some_and(|it| it.disturb == Disturb::Always);
+        let kept = here().filter(|(_, _, alive)| !ends(&alive.spec.class)).count();
+        let kept = u32::try_from(kept).unwrap_or(u32::MAX);
+        NodeLoad { used, offered: Resources::of_places(self.places), kept }
     }
 }

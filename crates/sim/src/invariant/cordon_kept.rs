@@ -4,8 +4,8 @@
 use super::{Verdict, Violation};
 use crate::checker::Run;
 use crate::ledger::Ledger;
-use rota_model::{NodeId, SessionRecord, SessionState};
-use rota_ring::ConfigState;
+use rota_model::{NodeId, NodeState, SessionRecord, SessionState};
+use rota_ring::{ConfigState, NodeWish};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Nodes that take nothing, in one state of the registry.
@@ -86,8 +86,13 @@ impl CordonKept {
 /// What operators want of a node changed together with something else.
 pub fn check_written(before: &ConfigState, after: &ConfigState) -> Verdict {
     for (node, now) in &after.nodes {
-        // Who comes back after it was forgotten serves, as one that is new.
-        let other = |it: &&rota_ring::NodeReg| it.wish != now.wish && !it.is_forgotten();
+        // Who comes back after it was forgotten serves, as one that is new. So does a node that was to end and has.
+        let may_serve = |it: &rota_ring::NodeReg| {
+            let ended = it.state == NodeState::Removed;
+            let to_end = matches!(it.wish, NodeWish::Drained { retires: true, .. });
+            now.wish == NodeWish::Serves && (it.is_forgotten() || (ended && to_end))
+        };
+        let other = |it: &&rota_ring::NodeReg| it.wish != now.wish && !may_serve(it);
         let Some(was) = before.nodes.get(node).filter(other) else { continue };
         let same = (was.boot, was.state.is_gone()) == (now.boot, now.state.is_gone());
         if !same {

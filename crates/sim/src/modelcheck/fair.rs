@@ -227,7 +227,8 @@ pub fn missing(room: &Room, state: &State) -> Verdict {
     let disks = disks.map(|it| (it.number, &it.disk)).collect();
     let instances = super::check::instances(room, state);
     let nodes = room.store(state).state.nodes.values();
-    let drained = nodes.filter(|it| it.is_to_close(u64::MAX)).map(|it| it.node.clone()).collect();
+    let drained =
+        nodes.filter(|it| it.closes(u64::MAX).is_some()).map(|it| it.node.clone()).collect();
     converged::check(&Moment { view, managers, disks, instances: &instances, drained })
 }
 

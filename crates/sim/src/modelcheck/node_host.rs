@@ -284,7 +284,10 @@ impl NodeHost {
                     out.push(Out::ToAny(ToAny::Renew(number, sent_mono_ms, renew.clone())));
                 }
             }
-            NodeEffect::Journal { .. } | NodeEffect::Lease { .. } | NodeEffect::Left => {}
+            NodeEffect::Journal { .. }
+            | NodeEffect::Lease { .. }
+            | NodeEffect::Left
+            | NodeEffect::Retire => {}
             NodeEffect::BootAnew => self.boot_anew(bounds, out),
         }
     }

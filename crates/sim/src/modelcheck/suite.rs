@@ -230,6 +230,7 @@ fn found_within(bug: Bug) -> Option<(Bounds, Left)> {
         | Bug::NewsDropped
         | Bug::ListMisses
         | Bug::WatchMisses
+        | Bug::AllDisturbed
         | Bug::LeftEarly
         | Bug::LetGoUnwedged
         | Bug::ClaimStays

@@ -19,7 +19,7 @@ use crate::checker::Run;
 use crate::mutants::contents::{alter_documents, forget_requests, reopen_closed, unless_memory};
 use crate::mutants::nodes::{alter_call, believe_verdicts};
 use crate::mutants::recoveries::lower_epoch;
-use crate::mutants::rules::{hide_cordons, hide_drains, take_for_next, take_for_ours};
+use crate::mutants::rules::{disturb_all, hide_cordons, hide_drains, take_for_next, take_for_ours};
 use crate::mutants::syncs::{hide_tail, settle_sync};
 use crate::world::World;
 use rota_model::node_msg::{FromNode, NodeAnswer, ReportEvent, ReportItem, ToNode};
@@ -161,6 +161,8 @@ bugs!(
     CordonForgotten = "cordon_forgotten",
     /// Managers see of a drain only that nothing more is to be placed there.
     DrainHidden = "drain_hidden",
+    /// A drain closes what is only to be waited for, too.
+    AllDisturbed = "all_disturbed",
     /// Who takes its number again finds everybody running.
     LeftToTheGone = "left_to_the_gone",
     /// Of copies that are all gone only one may take over.
@@ -444,6 +446,7 @@ impl World {
                 Some(
                     Bug::JudgeNotAnew
                     | Bug::DrainHidden
+                    | Bug::AllDisturbed
                     | Bug::CordonUnseen
                     | Bug::OtherRingFollowed
                     | Bug::OldStoreFollowed
@@ -464,6 +467,7 @@ impl World {
                     self.first_revisions(state);
                     match self.bug() {
                         Some(Bug::DrainHidden) => hide_drains(state),
+                        Some(Bug::AllDisturbed) => disturb_all(state),
                         Some(Bug::CordonUnseen) => hide_cordons(state),
                         Some(Bug::OtherRingFollowed) => take_for_ours(state, &self.setup.ring()),
                         Some(Bug::OldStoreFollowed) => take_for_next(state, known),

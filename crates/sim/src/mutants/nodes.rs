@@ -47,7 +47,8 @@ impl World {
             | NodeEffect::Renew { .. }
             | NodeEffect::Lease { .. }
             | NodeEffect::BootAnew
-            | NodeEffect::Left => false,
+            | NodeEffect::Left
+            | NodeEffect::Retire => false,
         });
         if let Some(host) = self.nodes.get_mut(index).filter(|_| full) {
             host.agent = Some(before);

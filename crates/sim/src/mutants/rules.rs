@@ -5,7 +5,7 @@ use crate::mutants::Bug;
 use crate::mutants::peers::leave_one;
 use crate::world::World;
 use rota_model::node_msg::Registered;
-use rota_model::{Epoch, ManagerNumber, NodeState};
+use rota_model::{Disturb, Epoch, ManagerNumber, NodeState};
 use rota_protocol::ManagerConfig;
 use rota_ring::{Change, ConfigState, NodeWish, RingShape, View};
 use std::sync::Arc;
@@ -95,10 +95,16 @@ pub(crate) fn hide_cordons(state: &mut ConfigState) {
 /// Managers see of a drain only that nothing more is to be placed there.
 pub(crate) fn hide_drains(state: &mut ConfigState) {
     for reg in state.nodes.values_mut() {
-        if let NodeWish::Drained { closes_at_ms } = &mut reg.wish {
+        if let NodeWish::Drained { closes_at_ms, .. } = &mut reg.wish {
             *closes_at_ms = None;
         }
     }
+}
+
+/// Managers see of all classes that their sessions may always be disturbed.
+pub(crate) fn disturb_all(state: &mut ConfigState) {
+    let facts = state.nodes.values_mut().flat_map(|it| it.facts.values_mut());
+    facts.for_each(|it| it.disturb = Disturb::Always);
 }
 
 /// A boot that takes another one's place takes sessions, whatever is wished of its node.

@@ -90,7 +90,8 @@ pub fn boot() -> Any<BootId> {
 }
 
 pub fn load() -> Any<NodeLoad> {
-    (resources(), resources()).prop_map(|(used, offered)| NodeLoad { used, offered }).boxed()
+    let all = (resources(), resources(), any::<u32>());
+    all.prop_map(|(used, offered, kept)| NodeLoad { used, offered, kept }).boxed()
 }
 
 pub fn resources() -> Any<Resources> {

@@ -140,7 +140,9 @@ pub fn register() -> Any<Register> {
             let digests = digests.collect();
             let facts = classes.iter().take(1).map(|it| {
                 let reopens = needs.weight.is_multiple_of(2);
-                (it.clone(), ClassFacts { pool: Some(pool.clone()), needs: needs.clone(), reopens })
+                let disturb = Disturb::ALL[needs.weight as usize % 3];
+                let (pool, needs) = (Some(pool.clone()), needs.clone());
+                (it.clone(), ClassFacts { pool, needs, reopens, disturb })
             });
             let facts = facts.collect();
             Register {
@@ -193,7 +195,8 @@ pub fn renewed() -> Any<Renewed> {
                     it => LoadLimit::of_permille(it).map_or(ToldLimit::Nothing, ToldLimit::Of),
                 };
                 let (grants, more) = it;
-                Renewed::Heard { epoch, managers, load_limit, grants, more }
+                let retires = permille.is_multiple_of(2);
+                Renewed::Heard { epoch, managers, load_limit, grants, more, retires }
             }
         ),
         Just(Renewed::Lost),

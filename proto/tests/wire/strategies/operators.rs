@@ -12,7 +12,7 @@ use rota_model::*;
 use rota_ring::view::least_format;
 use rota_ring::{
     IsrMember, Loss, ManagerEntry, NodeReg, NodeWish, PartitionEntry, PartitionState, Recovered,
-    RingTransition, View,
+    RingTransition, Spares, View,
 };
 use std::collections::BTreeMap;
 
@@ -101,15 +101,18 @@ pub fn ring_view() -> Any<View> {
 
 fn node() -> Any<(NodeReg, NodeLoad)> {
     let times = proptest::option::of(any::<u64>());
-    let wish = (0..4, times).prop_map(|(kind, closes_at_ms)| match kind {
+    let spares = select(Spares::ALL.to_vec());
+    let wish = (0..5, times, spares, any::<bool>());
+    let wish = wish.prop_map(|(kind, closes_ms, spares, retires)| match kind {
         0 => NodeWish::Serves,
         1 => NodeWish::Cordoned,
         2 => NodeWish::Forgotten,
-        _ => NodeWish::Drained { closes_at_ms },
+        3 => NodeWish::Replaced { closes_after_ms: closes_ms, spares },
+        _ => NodeWish::Drained { closes_at_ms: closes_ms, spares, retires },
     });
     let node = (register(), select(NodeState::ALL), wish, resources());
     node.prop_map(|(it, state, wish, used)| {
-        let load = NodeLoad { used, offered: it.offers };
+        let load = NodeLoad { used, offered: it.offers, kept: used.places / 2 };
         let Register {
             node,
             boot,

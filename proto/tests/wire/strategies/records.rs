@@ -99,10 +99,19 @@ pub fn doc() -> Any<Doc> {
         ("[a-z ]{0,8}", stamp()),
     )
         .prop_map(|(pool, decisions, ordered, lapses_wall_ms, (failure, now))| {
-            let overdue = ordered.iter().take(1).cloned().collect();
+            let overdue: Vec<NodeId> = ordered.iter().take(1).cloned().collect();
             let given_up_wall_ms = decisions;
-            let orders =
-                Orders { decisions, ordered, lapses_wall_ms, overdue, given_up_wall_ms, failure };
+            let pairs = overdue.iter().cloned().zip(ordered.iter().cloned());
+            let successors = pairs.collect();
+            let orders = Orders {
+                decisions,
+                ordered,
+                lapses_wall_ms,
+                overdue,
+                given_up_wall_ms,
+                failure,
+                successors,
+            };
             Doc::orders_after(None, &pool, orders, now)
         });
     let session = record().prop_map(|it| Doc::session_after(None, it));

@@ -1,0 +1,268 @@
+//! Nodes that a pool ends: those that it needs no more, and those that operators have replaced.
+
+mod table;
+
+use rota_docstore::Request;
+use rota_model::node_msg::{Register, Renewed};
+use rota_model::{
+    ClassDigest, ClassFacts, ClassName, Disturb, NodeId, NodeState, PoolName, Reason, Refusal,
+    SessionState,
+};
+use rota_protocol::operate::{CONFIGURATION, SPACES_DOCID};
+use rota_protocol::{Answer, DocumentAnswer, Input, NodeOrdered, Transition};
+use rota_ring::{DrainTime, NodeOrder, NodeReg, slot_of_node, slot_of_pool};
+use serde_json::json;
+use table::asking::{op, space};
+use table::*;
+
+/// Three managers of a pool without nodes, which may get nine of four places, and ends them after two seconds.
+fn shrinking(more: &serde_json::Value) -> Table {
+    let mut table = Table::laid();
+    table.places = 4;
+    for n in NUMBERS {
+        table.start(n);
+    }
+    table.settle();
+    table.pass(500);
+    let growth = json!({"provisioner": "process", "max_nodes": 9, "places": 4});
+    set(&mut table, &growth);
+    set(&mut table, more);
+    table
+}
+
+/// Operators describe the only pool, and every manager has heard of it.
+fn set(table: &mut Table, settings: &serde_json::Value) {
+    let parameters = json!({"name": "default", "allow_missing": true, "settings": settings});
+    let operation =
+        Request::new(space(CONFIGURATION), "pool.set").with(&parameters).expect("a small document");
+    let call = table.ask(300, op(operation, SPACES_DOCID));
+    let answer = table.wait_for(call, 1_000);
+    let Ok(Answer::Documents(DocumentAnswer::Operated(Ok(_)))) = answer else {
+        panic!("{answer:?}")
+    };
+    table.pass(1_000);
+}
+
+/// Ordered nodes come, with a class whose sessions those orders may end. Gives their names.
+fn nodes_come(table: &mut Table, disturb: Disturb) -> Vec<String> {
+    let ordered: Vec<NodeId> = std::mem::take(&mut table.ordered);
+    for node in &ordered {
+        boots(table, node.as_str(), disturb);
+    }
+    table.pass(300);
+    ordered.iter().map(ToString::to_string).collect()
+}
+
+fn boots(table: &mut Table, node: &str, disturb: Disturb) {
+    let class = ClassName::parse("builtin").expect("a name");
+    table.register_as(node, 1, table.places, &["builtin".to_owned()], |register| {
+        let facts = ClassFacts { disturb, ..ClassFacts::default() };
+        let digests = [(class.clone(), ClassDigest(7))].into();
+        Register { facts: [(class, facts)].into(), digests, ..register }
+    });
+}
+
+/// Opens a session for which a node comes. Gives the node.
+fn open_on_a_new_node(table: &mut Table, id: &str, disturb: Disturb) -> String {
+    let waiting = table.ask(300, open(id, id));
+    table.pass(400);
+    let came = nodes_come(table, disturb);
+    opened(table.wait_for(waiting, 2_000));
+    came.into_iter().next().expect("one was ordered")
+}
+
+fn reg<'a>(table: &'a Table, node: &str) -> &'a NodeReg {
+    &table.config.nodes[&NodeId::parse(node).expect("a short name")]
+}
+
+/// All nodes that are there renew at all managers, for so long.
+fn nodes_renew(table: &mut Table, ms: u64) {
+    let end = table.now_ms + ms;
+    while table.now_ms < end {
+        let there = table.config.nodes.values().filter(|it| !it.state.is_gone());
+        let there: Vec<String> = there.map(|it| it.node.to_string()).collect();
+        for node in there {
+            for n in NUMBERS {
+                table.renews(n, &node);
+            }
+        }
+        table.pass(200);
+    }
+}
+
+/// What its judge tells a node: whether it is to end once it is empty.
+fn is_told_to_end(table: &mut Table, node: &str) -> bool {
+    let judge = table.view().owner_of(slot_of_node(&NodeId::parse(node).unwrap(), 1024)).0;
+    let told = NUMBERS.map(|n| (n, table.renews(n, node)));
+    let ends: Vec<u32> = told
+        .iter()
+        .filter(|(_, it)| matches!(it, Some(Renewed::Heard { retires: true, .. })))
+        .map(|it| it.0)
+        .collect();
+    assert!(ends.iter().all(|n| *n == judge), "{ends:?} beside {judge}");
+    !ends.is_empty()
+}
+
+fn order(table: &mut Table, node: &str, order: NodeOrder) -> Result<NodeOrdered, Refusal> {
+    table.node_ordered_as = None;
+    let node = NodeId::parse(node).expect("a short name");
+    table.input(600, Input::NodeOrder { call: 3, node, order });
+    table.pass_until("the order is answered", 10_000, |table| table.node_ordered_as.is_some());
+    table.node_ordered_as.take().expect("it was waited for")
+}
+
+#[test]
+fn a_node_that_was_empty_for_the_delay_is_drained_and_told_to_end() {
+    let mut table = shrinking(&json!({"scale_in_delay_s": 2}));
+    let node = open_on_a_new_node(&mut table, "a", Disturb::OnUpgrade);
+    nodes_renew(&mut table, 5_000);
+    assert_eq!(reg(&table, &node).state, NodeState::Ready, "something runs there");
+    assert!(!is_told_to_end(&mut table, &node));
+    closed(table.call(300, close("a", "c")));
+    nodes_renew(&mut table, 1_500);
+    assert_eq!(reg(&table, &node).state, NodeState::Ready, "not for long enough");
+    nodes_renew(&mut table, 1_500);
+    assert_eq!(reg(&table, &node).state, NodeState::Draining);
+    assert!(is_told_to_end(&mut table, &node));
+    assert_eq!(table.count(Transition::NodeEnds), 1);
+}
+
+#[test]
+fn what_is_opened_after_the_last_node_ended_waits_for_a_new_one() {
+    let mut table = shrinking(&json!({"scale_in_delay_s": 1}));
+    let node = open_on_a_new_node(&mut table, "a", Disturb::OnUpgrade);
+    closed(table.call(300, close("a", "c")));
+    nodes_renew(&mut table, 2_500);
+    assert!(is_told_to_end(&mut table, &node));
+    let next = open_on_a_new_node(&mut table, "b", Disturb::OnUpgrade);
+    assert_ne!(next, node);
+}
+
+/// Two nodes with a session each, of which a node has four places.
+fn two_lightly_loaded(table: &mut Table, disturb: Disturb) -> [String; 2] {
+    let one = open_on_a_new_node(table, "a", disturb);
+    order(table, &one, NodeOrder::Cordon).unwrap();
+    let two = open_on_a_new_node(table, "b", disturb);
+    order(table, &one, NodeOrder::Uncordon).unwrap();
+    [one, two]
+}
+
+#[test]
+fn a_lightly_loaded_node_is_ended_if_the_others_have_room_for_what_runs_there() {
+    let mut table = shrinking(&json!({"scale_in_delay_s": 1, "scale_in_below": 0.5}));
+    let nodes = two_lightly_loaded(&mut table, Disturb::Always);
+    nodes_renew(&mut table, 4_000);
+    // One of them goes, and the other one has no other left for what it runs.
+    let states = nodes.each_ref().map(|it| reg(&table, it).state);
+    assert_eq!(states, [NodeState::Ready, NodeState::Draining]);
+    assert_eq!(got(table.call(300, get("b"))).record.reason, Some(Reason::Drained));
+    assert_eq!(got(table.call(300, get("a"))).record.state, SessionState::Ready);
+}
+
+#[test]
+fn a_lightly_loaded_node_stays_if_something_there_is_not_to_be_disturbed() {
+    for disturb in [Disturb::OnUpgrade, Disturb::Never] {
+        let mut table = shrinking(&json!({"scale_in_delay_s": 1, "scale_in_below": 0.5}));
+        let nodes = two_lightly_loaded(&mut table, disturb);
+        nodes_renew(&mut table, 4_000);
+        let states = nodes.each_ref().map(|it| reg(&table, it).state);
+        assert_eq!(states, [NodeState::Ready; 2]);
+        assert_eq!(table.count(Transition::SessionDrained), 0);
+    }
+}
+
+#[test]
+fn nodes_that_came_by_themselves_and_the_last_of_the_minimum_are_never_ended() {
+    let mut table = shrinking(&json!({"scale_in_delay_s": 1, "min_nodes": 1}));
+    table.pass(1_000);
+    let kept = nodes_come(&mut table, Disturb::OnUpgrade);
+    assert_eq!(kept.len(), 1);
+    nodes_renew(&mut table, 3_000);
+    assert_eq!(reg(&table, &kept[0]).state, NodeState::Ready);
+    boots(&mut table, "by-hand", Disturb::OnUpgrade);
+    nodes_renew(&mut table, 3_000);
+    assert_eq!(reg(&table, "by-hand").state, NodeState::Ready);
+    // Now there is one more than the minimum, and the pool's own one goes.
+    assert_eq!(reg(&table, &kept[0]).state, NodeState::Draining);
+}
+
+#[test]
+fn the_next_owner_of_the_pool_ends_nodes_too() {
+    let mut table = shrinking(&json!({"scale_in_delay_s": 2}));
+    let node = open_on_a_new_node(&mut table, "a", Disturb::OnUpgrade);
+    closed(table.call(300, close("a", "c")));
+    let owner = table.view().owner_of(slot_of_pool(&PoolName::default_pool(), 1024)).0;
+    table.kill(owner);
+    let end = table.now_ms + 20_000;
+    while reg(&table, &node).state != NodeState::Draining {
+        assert!(table.now_ms < end, "{:?}", reg(&table, &node));
+        for n in NUMBERS.into_iter().filter(|n| *n != owner) {
+            table.renews(n, &node);
+        }
+        table.pass(200);
+    }
+}
+
+#[test]
+fn a_replaced_node_is_drained_when_its_successor_takes_sessions() {
+    let mut table = shrinking(&json!({}));
+    let node = open_on_a_new_node(&mut table, "a", Disturb::OnUpgrade);
+    let replaced = order(&mut table, &node, NodeOrder::Replace(DrainTime::AsBefore)).unwrap();
+    assert!(replaced.changed && replaced.reg.state == NodeState::Cordoned, "{replaced:?}");
+    table.pass(3_000);
+    assert_eq!(table.ordered.len(), 1, "one comes for it");
+    assert_eq!(got(table.call(300, get("a"))).record.state, SessionState::Ready);
+    let again = order(&mut table, &node, NodeOrder::Replace(DrainTime::AsBefore)).unwrap();
+    assert!(!again.changed);
+    let next = nodes_come(&mut table, Disturb::OnUpgrade);
+    nodes_renew(&mut table, 2_000);
+    assert!(is_told_to_end(&mut table, &node));
+    let record = got(table.call(300, get("a"))).record;
+    assert_eq!((record.state, record.reason), (SessionState::Closed, Some(Reason::Drained)));
+    let (_, session) = opened(table.call(300, open("a", "again")));
+    assert_eq!(session.record.placement.as_ref().unwrap().node.as_str(), next[0]);
+    table.pass(2_000);
+    assert_eq!(table.ordered, []);
+}
+
+#[test]
+fn the_next_owner_of_the_pool_goes_on_with_a_replacement_and_orders_no_second_node() {
+    let mut table = shrinking(&json!({}));
+    let node = open_on_a_new_node(&mut table, "a", Disturb::OnUpgrade);
+    order(&mut table, &node, NodeOrder::Replace(DrainTime::AsBefore)).unwrap();
+    table.pass(1_000);
+    assert_eq!(table.ordered.len(), 1);
+    let owner = table.view().owner_of(slot_of_pool(&PoolName::default_pool(), 1024)).0;
+    table.kill(owner);
+    for _ in 0..50 {
+        for n in NUMBERS.into_iter().filter(|n| *n != owner) {
+            table.renews(n, &node);
+        }
+        table.pass(200);
+    }
+    assert_eq!(table.ordered.len(), 1, "the successor is known to the next owner");
+    nodes_come(&mut table, Disturb::OnUpgrade);
+    table.pass(2_000);
+    assert_eq!(reg(&table, &node).state, NodeState::Draining);
+}
+
+#[test]
+fn a_node_that_is_let_serve_again_keeps_what_it_has_although_its_successor_comes() {
+    let mut table = shrinking(&json!({}));
+    let node = open_on_a_new_node(&mut table, "a", Disturb::OnUpgrade);
+    order(&mut table, &node, NodeOrder::Replace(DrainTime::AsBefore)).unwrap();
+    table.pass(500);
+    order(&mut table, &node, NodeOrder::Uncordon).unwrap();
+    nodes_come(&mut table, Disturb::OnUpgrade);
+    nodes_renew(&mut table, 2_000);
+    assert_eq!(reg(&table, &node).state, NodeState::Ready);
+    assert_eq!(got(table.call(300, get("a"))).record.state, SessionState::Ready);
+}
+
+#[test]
+fn a_node_of_a_pool_that_starts_none_is_not_replaced() {
+    let mut table = Table::serving();
+    let refusal = order(&mut table, "n1", NodeOrder::Replace(DrainTime::AsBefore)).unwrap_err();
+    assert!(refusal.message.contains("pool default, which has no provisioner"), "{refusal:?}");
+    assert_eq!(reg(&table, "n1").state, NodeState::Ready);
+}
