@@ -5,7 +5,7 @@ use crate::discovery::Discovery;
 use crate::disk_reserve::DiskReserve;
 use crate::journal::Journal;
 use crate::lease::{Leases, boottime_ms, boottime_us};
-use crate::leaving::Leaving;
+use crate::leaving::{Gone, Leaving};
 use crate::looking;
 use crate::mailbox::{Event, Mailbox};
 use crate::managers::{self, Channels, Hearing, Report, Reporter};
@@ -67,17 +67,6 @@ pub struct Parts {
     pub mailbox: Mailbox,
     /// What sessions leave free of the disk.
     pub disk: DiskReserve,
-}
-
-/// How a leaving node went.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Gone {
-    /// Whether nothing runs any more.
-    pub clean: bool,
-    /// What runs was left to the next agent.
-    pub left_running: bool,
-    /// Why managers do not let this node in, for people.
-    pub refused: Option<String>,
 }
 
 /// The owner of the decisions.

@@ -13,6 +13,17 @@ const LEAVE_GIVE_UP_MS: u64 = 3_000;
 /// How long a leaving node with nothing running waits for its reports to be taken.
 const LEAVE_REPORT_MS: u64 = 2_000;
 
+/// How a leaving node went.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Gone {
+    /// Whether nothing runs any more.
+    pub clean: bool,
+    /// What runs was left to the next agent.
+    pub left_running: bool,
+    /// Why managers do not let this node in, for people.
+    pub refused: Option<String>,
+}
+
 /// A leaving node.
 pub struct Leaving {
     kill_at_ms: u64,

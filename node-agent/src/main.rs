@@ -270,7 +270,7 @@ async fn serve(
     settings: Settings,
     (listener, http): (TcpListener, Option<TcpListener>),
     start: Start<'_>,
-) -> anyhow::Result<agent::Gone> {
+) -> anyhow::Result<leaving::Gone> {
     let Start { folder, hang_up, open_files, limiter, keepers, boots, resumed, address } = start;
     let timing = settings.config.timing;
     let sandboxes = Sandboxes::new(&settings.ability, lease::boottime_us())?;

@@ -4,6 +4,7 @@ use rota_client::{Client, v1};
 use rota_tests::processes::{Process, gone, process};
 use rota_tests::programs::session_folder;
 use rota_tests::sessions::{CALL, becomes, close, open, opened, read};
+use rota_tests::small::ring;
 use rota_tests::{
     Cluster, Launched, PATIENCE, TestFolder, eventually, http_get, shipped_classes_and,
 };
@@ -193,5 +194,61 @@ async fn what_ran_on_a_lost_node_is_opened_again_elsewhere_where_its_class_says_
     assert_eq!(lost.reason(), v1::Reason::NodeLost);
     let shown = cluster.ringctl(&["pool", "show", "default"]).await.expect_success().stdout;
     assert!(shown.contains("(reopens)"), "{shown}");
+    cluster.end().await;
+}
+
+/// Everything of a node but its programs: agent, guardian and keepers.
+fn machinery(cluster: &Cluster, node: usize) -> Vec<Process> {
+    let agent = agent(cluster, node);
+    let folder = format!("/nodes/{}", cluster.document.nodes[node].id);
+    let names = |it: &Process| it.line.iter().any(|word| word.contains(&folder));
+    let is_agents = |it: &Process| it.line.first().is_some_and(|it| it.contains("node-agent"));
+    let all = cluster.processes().into_iter();
+    all.filter(|it| is_agents(it) && (it.pid == agent.pid || it.parent == agent.pid || names(it)))
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_node_that_comes_back_ends_what_it_runs_before_it_takes_anything() {
+    let folder = TestFolder::new();
+    let classes = shipped_classes_and(&folder, &[("map", MAP)]);
+    let cluster = Cluster::start(&folder, &["--nodes", "2", "--classes", &classes]).await;
+    let client = cluster.client();
+    opened(&client, "game", "map").await;
+    let before = becomes(&client, "game", SessionState::Ready).await;
+    let programs: Vec<Process> =
+        cluster.keepers().iter().flat_map(|it| cluster.programs_of(it)).collect();
+    assert!(!programs.is_empty());
+    let node = async || {
+        let ring = ring(&cluster.endpoints()).await?;
+        let nodes = ring["nodes"].as_array().cloned().unwrap_or_default();
+        nodes.into_iter().find(|it| it["id"] == before.node_id).ok_or("no such node".to_owned())
+    };
+    let boot = node().await.expect("it is registered")["boot"].clone();
+    // Nothing of the node runs but the program, which nobody ends now.
+    let index = cluster.document.nodes.iter().position(|it| it.id == before.node_id).unwrap();
+    let stopped = machinery(&cluster, index);
+    stopped.iter().for_each(|it| it.signal(Signal::STOP));
+    eventually("it runs elsewhere", PATIENCE, async || {
+        let now = read(&client, "game").await.map_err(|error| format!("{error:?}"))?;
+        let again = now.life > before.life && now.state() == SessionState::Ready;
+        if again { Ok(()) } else { Err(format!("{now:?}")) }
+    })
+    .await;
+    assert!(programs.iter().any(Process::runs), "it was left running");
+    stopped.iter().for_each(|it| it.signal(Signal::CONT));
+    let back = eventually("the node serves again", PATIENCE, async || {
+        let node = node().await?;
+        let serves = node["state"] == "READY" && node["boot"] != boot;
+        if serves { Ok(node) } else { Err(node.to_string()) }
+    })
+    .await;
+    let left: Vec<u32> = programs.iter().filter(|it| it.runs()).map(|it| it.pid).collect();
+    assert_eq!(left, [0; 0], "{back}");
+    let now = read(&client, "game").await.unwrap();
+    assert_eq!(now.state(), SessionState::Ready);
+    assert_ne!(now.node_id, before.node_id);
+    cluster.ringctl(&["node", "cordon", &now.node_id]).await.expect_success();
+    assert_eq!(opened(&client, "next", "map").await.node_id, before.node_id);
     cluster.end().await;
 }

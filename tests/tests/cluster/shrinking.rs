@@ -16,7 +16,7 @@ fn started_nodes(cluster: &Cluster) -> Vec<Process> {
 }
 
 async fn node(cluster: &Cluster, id: &str) -> Value {
-    let ring = ring(&cluster.endpoints()).await.unwrap();
+    let ring = ring(&cluster.endpoints()).await.expect("a manager answers");
     let nodes = ring["nodes"].as_array().cloned().unwrap_or_default();
     nodes.into_iter().find(|it| it["id"] == id).unwrap_or_default()
 }

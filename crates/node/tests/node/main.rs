@@ -5,4 +5,5 @@ mod journal;
 mod lease;
 mod outbox;
 mod properties;
+mod room;
 mod world;

@@ -152,8 +152,8 @@ impl Manager {
         }
         let env = &mut self.env;
         let next = self.parts.awake_mut().find_map(|part| {
-            let mut led = part.led(env)?;
-            led.residents.pools.next_end(&mut led.at)
+            let led = part.led(env)?;
+            led.residents.pools.next_end(&led.at)
         });
         if let Some((change, why)) = next {
             self.ask_view(Purpose::EndNode(why), change);
