@@ -29,7 +29,7 @@ use calls::{Calls, WAITING_MAX};
 use rota_docstore::Digest;
 use rota_membership::{StoreError, Trouble};
 use rota_model::node_msg::ToNode;
-use rota_model::{ManagerNumber, NewNodes, NodeId, Now, SlotId};
+use rota_model::{ManagerNumber, NewNodes, NodeId, Now, PoolName, ProvisionerName, SlotId};
 use rota_proto::encoded::DocBytes;
 use rota_protocol::operate::Job;
 use rota_protocol::{DiskWrite, EffectHandler, Envelope, Input, Manager, Note, Reply};
@@ -374,6 +374,10 @@ impl EffectHandler for Driver {
 
     fn provision(&mut self, order: u64, nodes: Vec<NodeId>, new: NewNodes) {
         self.outputs.provisioner.order(order, nodes, new, self.manager.view());
+    }
+
+    fn end_node(&mut self, pool: PoolName, provisioner: ProvisionerName, node: NodeId) {
+        self.outputs.provisioner.end(pool, provisioner, node);
     }
 
     fn fetch_bodies(&mut self, part: ManagerNumber, bodies: Vec<Digest>) {

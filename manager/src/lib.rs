@@ -65,9 +65,9 @@ pub use application::Application;
 
 use clap::Parser;
 use options::{Arguments, Options};
-use provisioner::WrongClasses;
 use rota_daemon::private::keep_private;
 use rota_daemon::{HAS_LEFT, USAGE, raise_open_files, refuse, say_fatal};
+use rota_provision::process::WrongClasses;
 use rota_ring::ClaimRefused;
 use std::process::ExitCode;
 use std::time::Duration;

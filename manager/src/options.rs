@@ -1,8 +1,10 @@
 //! The command line: every mistake is found and listed before anything is started.
 
 mod memory;
+mod provisioners;
 
 pub use memory::{MemoryArguments, MemoryOptions};
+pub use provisioners::{ProvisionerArguments, ProvisionerOptions};
 
 use crate::bodies::BODY_BYTES_MAX;
 use clap::Parser;
@@ -95,16 +97,9 @@ pub struct Arguments {
     /// Load at which a node takes no more sessions, above 0 and at most 1.
     #[arg(long, default_value = "0.8", value_name = "T")]
     pub load_limit: String,
-    /// Provisioner `process`, which starts nodes as processes of this machine for pools that name it: the
-    /// node-agent program. Needs the next two.
-    #[arg(long, value_name = "PATH")]
-    pub process_agent: Option<PathBuf>,
-    /// Folder under which each of these nodes gets its own.
-    #[arg(long, value_name = "DIR")]
-    pub process_data: Option<PathBuf>,
-    /// Folder of the class files that these nodes offer.
-    #[arg(long, value_name = "DIR")]
-    pub process_classes: Option<PathBuf>,
+    /// Who starts nodes.
+    #[command(flatten)]
+    pub provisioners: ProvisionerArguments,
     /// The log.
     #[command(flatten)]
     pub log: LogArguments,
@@ -274,17 +269,6 @@ impl RingOptions {
     }
 }
 
-/// The provisioner `process`: it starts nodes as processes of this machine.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ProcessOptions {
-    /// The node-agent program.
-    pub agent: PathBuf,
-    /// Folder under which each node gets its own.
-    pub data: PathBuf,
-    /// Folder of class files.
-    pub classes: PathBuf,
-}
-
 /// A checked command line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
@@ -308,8 +292,8 @@ pub struct Options {
     pub ring: RingOptions,
     /// T of pools that say none.
     pub load_limit: LoadLimit,
-    /// The provisioner `process`, if this manager has it.
-    pub process: Option<ProcessOptions>,
+    /// Who starts nodes.
+    pub provisioners: ProvisionerOptions,
     /// Times.
     pub timing: Timing,
     /// What is decided about documents.
@@ -430,7 +414,7 @@ impl Arguments {
         let managers_max = number_u32("--managers-max", &self.managers_max, 1, 10_000, &mut wrong);
         let numbers = ring_numbers(&self.ring, &mut wrong);
         let load_limit = load_limit(&self.load_limit, &mut wrong);
-        let process = self.check_process(&mut wrong);
+        let provisioners = self.provisioners.check(&mut wrong);
         let timing = self.timing.check(&mut wrong);
         let times = timing.of_cluster();
         let documents = self.check_documents(&mut wrong);
@@ -453,7 +437,7 @@ impl Arguments {
                     config_store,
                     ring: RingOptions { cluster, m, r, managers_max, times, numbers },
                     load_limit,
-                    process,
+                    provisioners,
                     timing,
                     documents,
                     numbers: stable_numbers,
@@ -537,33 +521,6 @@ impl Arguments {
             bodies.reserve_bytes = number("--body-reserve-bytes", text, 0, DISK_BYTES_MAX, wrong);
         }
         bodies
-    }
-
-    fn check_process(&self, wrong: &mut Vec<FieldError>) -> Option<ProcessOptions> {
-        let all = [
-            ("--process-agent", &self.process_agent),
-            ("--process-data", &self.process_data),
-            ("--process-classes", &self.process_classes),
-        ];
-        if all.iter().all(|(_, path)| path.is_none()) {
-            return None;
-        }
-        for (flag, _) in all.iter().filter(|(_, path)| path.is_none()) {
-            let given = all.iter().find(|(_, path)| path.is_some()).map_or("", |(flag, _)| flag);
-            wrong.push(FieldError::new(*flag, format!("is needed with {given}")));
-        }
-        if let Some(agent) = self.process_agent.as_ref().filter(|it| !it.is_file()) {
-            let problem = format!("is {}, which is no file", agent.display());
-            wrong.push(FieldError::new("--process-agent", problem));
-        }
-        if let Some(data) = &self.process_data {
-            wrong.extend(may_hold_data("--process-data", data).err());
-        }
-        Some(ProcessOptions {
-            agent: self.process_agent.clone()?,
-            data: self.process_data.clone()?,
-            classes: self.process_classes.clone()?,
-        })
     }
 }
 

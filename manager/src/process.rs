@@ -18,7 +18,7 @@ use crate::numbers::NumbersCopy;
 use crate::options::Options;
 use crate::outside::{Addresses, Outside};
 use crate::peer::PeerLinks;
-use crate::provisioner::{self, NodeOptions, Provisioner};
+use crate::provisioner::{Provisioner, provisioners};
 use crate::rpc::Shared;
 use crate::rpc::names::FreshNames;
 use crate::rpc::watch::WATCHES_MAX;
@@ -183,8 +183,8 @@ struct Waiting {
 }
 
 async fn start(options: Options, application: Application) -> Result<Started> {
-    if let Some(process) = &options.process {
-        provisioner::check_classes(process).await?;
+    if let Some(process) = &options.provisioners.process {
+        rota_provision::process::check_classes(process).await?;
     }
     let listeners = Listeners::open(&options).await?;
     let begun = match options.number {
@@ -294,17 +294,6 @@ fn manager_config(
 }
 
 /// What every new node is told.
-fn node_options(options: &Options) -> Option<NodeOptions> {
-    let process = options.process.clone()?;
-    Some(NodeOptions {
-        process,
-        cluster: options.ring.cluster.clone(),
-        consul: options.config_store.consul().cloned(),
-        timing: options.timing.clone(),
-        log: options.log.clone(),
-    })
-}
-
 /// Starts everything but the servers.
 fn begin(opened: Opened, application: Application) -> Result<Working> {
     let Opened { options, number, said, listeners, engine, disk, attachments, new_folder } = opened;
@@ -332,7 +321,7 @@ fn begin(opened: Opened, application: Application) -> Result<Working> {
         bodies: bodies.clone(),
         ledger,
         config: ConfigLink::new(store.clone(), mailbox.clone()),
-        provisioner: Provisioner::new(node_options(&options), mailbox.clone()),
+        provisioner: Provisioner::new(provisioners(&options), mailbox.clone()),
         workers: Workers::new(mailbox.clone()),
         metrics,
     };
@@ -435,7 +424,7 @@ fn serve(
         admin_key: options.documents.admin_key.clone(),
         bodies,
         operations,
-        provisioners: options.process.iter().map(|_| provisioner::PROCESS).collect(),
+        provisioners: provisioners(&options).names(),
         stopping: stop.clone(),
     });
     let answers_bytes_max = options.memory.answers_bytes_max;

@@ -65,7 +65,7 @@ pub struct Shared {
     /// What callers are told of each operation. These are counted by name: other names come from anybody.
     pub operations: BTreeMap<&'static str, About>,
     /// Names of the provisioners that this manager was started with.
-    pub provisioners: Vec<&'static str>,
+    pub provisioners: Vec<String>,
     /// Places for watches.
     pub watches: Arc<Semaphore>,
     /// Ends streams when the process stops.

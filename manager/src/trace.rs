@@ -168,7 +168,8 @@ fn is_news(step: Transition) -> bool {
         | Transition::WorkDropped
         | Transition::NodesOrdered
         | Transition::NodeEnds
-        | Transition::OrderFailed => true,
+        | Transition::OrderFailed
+        | Transition::NodeNotCleared => true,
         // Repeated every second while a node waits; the node says it once.
         Transition::NodeUnproven
         | Transition::SuffixReplaced

@@ -266,3 +266,67 @@ fn a_node_of_a_pool_that_starts_none_is_not_replaced() {
     assert!(refusal.message.contains("pool default, which has no provisioner"), "{refusal:?}");
     assert_eq!(reg(&table, "n1").state, NodeState::Ready);
 }
+
+/// The provisioner answers what it was asked about. Gives the nodes.
+fn answers(table: &mut Table, failure: Option<&str>) -> Vec<String> {
+    let asked = std::mem::take(&mut table.to_clear);
+    for (n, pool, node) in &asked {
+        let (pool, node, failure) = (pool.clone(), node.clone(), failure.map(str::to_owned));
+        table.input(*n, Input::NodeEnded { pool, node, failure });
+    }
+    asked.into_iter().map(|it| it.2.to_string()).collect()
+}
+
+/// A node says that it has left.
+fn leaves(table: &mut Table, node: &str) {
+    table.register_as(node, 1, table.places, &["builtin".to_owned()], |register| Register {
+        state: NodeState::Removed,
+        ..register
+    });
+}
+
+#[test]
+fn what_is_left_of_a_node_that_has_left_is_cleared_away_once() {
+    let mut table = shrinking(&json!({}));
+    let node = open_on_a_new_node(&mut table, "a", Disturb::OnUpgrade);
+    table.pass(3_000);
+    assert_eq!(table.to_clear, [], "it is there");
+    leaves(&mut table, &node);
+    table.pass(2_000);
+    assert_eq!(answers(&mut table, Some("no answer")), [node.clone()]);
+    assert_eq!(table.count(Transition::NodeNotCleared), 1);
+    table.pass(20_000);
+    assert_eq!(table.to_clear, [], "not at once");
+    table.pass(15_000);
+    assert_eq!(answers(&mut table, None), [node]);
+    table.pass(60_000);
+    assert_eq!(table.to_clear, []);
+}
+
+#[test]
+fn a_node_that_never_came_is_cleared_away_when_it_is_given_up_and_one_that_is_lost_is_not() {
+    let mut table = shrinking(&json!({}));
+    let lost = open_on_a_new_node(&mut table, "a", Disturb::OnUpgrade);
+    order(&mut table, &lost, NodeOrder::Cordon).unwrap();
+    let waiting = table.ask(300, open("b", "b"));
+    table.pass(2_000);
+    let never: Vec<NodeId> = std::mem::take(&mut table.ordered);
+    assert_eq!(never.len(), 1);
+    let _ = table.wait_for(waiting, 30_000);
+    // By now nobody has heard of the first one for long.
+    table.pass(30_000);
+    assert_eq!(reg(&table, &lost).state, NodeState::Lost);
+    assert_eq!(table.to_clear, [], "both may come");
+    table.pass(40_000);
+    assert_eq!(answers(&mut table, None), [never[0].to_string()]);
+}
+
+#[test]
+fn a_node_of_somebody_else_is_never_cleared_away() {
+    let mut table = shrinking(&json!({}));
+    boots(&mut table, "by-hand", Disturb::OnUpgrade);
+    table.pass(1_000);
+    leaves(&mut table, "by-hand");
+    table.pass(5_000);
+    assert_eq!(table.to_clear, []);
+}

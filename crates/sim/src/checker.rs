@@ -187,6 +187,7 @@ impl Checker {
             | Input::NodeConnected { .. }
             | Input::NodeUnreached { .. }
             | Input::Provisioned { .. }
+            | Input::NodeEnded { .. }
             | Input::BodiesFetched { .. }
             | Input::Worked { .. }
             | Input::Tick => {}
@@ -227,6 +228,7 @@ impl Checker {
             Effect::ReadConfig { .. }
             | Effect::Cas { .. }
             | Effect::Provision { .. }
+            | Effect::EndNode { .. }
             | Effect::FetchBodies { .. }
             | Effect::Work { .. }
             | Effect::Note(_) => {}

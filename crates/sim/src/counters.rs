@@ -238,6 +238,7 @@ impl Corner {
             | Effect::ReadConfig { .. }
             | Effect::Cas { .. }
             | Effect::Provision { .. }
+            | Effect::EndNode { .. }
             | Effect::Note(_) => None,
         }
     }

@@ -8,7 +8,7 @@ use crate::setup::manager_address;
 use crate::world::{Event, StoreCall, World};
 use rota_docstore::Digest;
 use rota_model::node_msg::{Registered, Renewed, ToNode};
-use rota_model::{ManagerNumber, NewNodes, NodeId, Refusal};
+use rota_model::{ManagerNumber, NewNodes, NodeId, PoolName, ProvisionerName, Refusal};
 use rota_protocol::operate::Job;
 use rota_protocol::{DiskWrite, EffectHandler, Envelope, Note, OpResult, Reply, Transition};
 use rota_ring::Change;
@@ -65,6 +65,12 @@ impl EffectHandler for AtManager<'_> {
     fn provision(&mut self, order: u64, nodes: Vec<NodeId>, _: NewNodes) {
         let delay_us = self.world.rng.within(20_000, 800_000);
         let event = Event::Provisioned(self.number, self.run, order, nodes);
+        self.world.queue.after(delay_us, event);
+    }
+
+    fn end_node(&mut self, pool: PoolName, _: ProvisionerName, node: NodeId) {
+        let delay_us = self.world.rng.within(20_000, 800_000);
+        let event = Event::NodeEnded(self.number, self.run, pool, node);
         self.world.queue.after(delay_us, event);
     }
 

@@ -29,7 +29,7 @@ use crate::trace::Trace;
 use crate::watcher::Watcher;
 use crate::writer_host::WriterHost;
 use rota_docstore::Digest;
-use rota_model::{BootId, ManagerId, ManagerNumber, NodeId, SessionKey, Token};
+use rota_model::{BootId, ManagerId, ManagerNumber, NodeId, PoolName, SessionKey, Token};
 use rota_node::NodeInput;
 use rota_protocol::Input;
 use rota_protocol::operate::Job;
@@ -94,6 +94,8 @@ pub enum Event {
     Keeper(usize, u64),
     /// Ordered nodes are there (or not).
     Provisioned(ManagerNumber, u64, u64, Vec<NodeId>),
+    /// What was left of a node is ended (or not).
+    NodeEnded(ManagerNumber, u64, PoolName, NodeId),
     /// Bodies that a manager asked for, for a partition, have come (or not).
     Fetched(ManagerNumber, u64, ManagerNumber, Vec<Digest>),
     /// A manager's worker has done an operation's work.
@@ -327,6 +329,9 @@ impl World {
             Event::Keeper(index, run) => self.on_keeper(index, run),
             Event::Provisioned(number, run, order, nodes) => {
                 self.on_provisioned(number, run, order, nodes);
+            }
+            Event::NodeEnded(number, run, pool, node) => {
+                self.on_node_ended(number, run, pool, node);
             }
             Event::Fetched(number, run, part, bodies) => {
                 self.on_fetched(number, run, part, &bodies);

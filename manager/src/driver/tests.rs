@@ -71,7 +71,7 @@ impl One {
             ledger: Ledger::new(bodies.clone(), &disk.docs).0,
             bodies,
             config: ConfigLink::new(store.clone(), mailbox.clone()),
-            provisioner: Provisioner::new(None, mailbox.clone()),
+            provisioner: Provisioner::new(rota_provision::Provisioners::default(), mailbox.clone()),
             workers: Workers::new(mailbox.clone()),
             metrics,
         };

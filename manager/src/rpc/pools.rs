@@ -106,7 +106,7 @@ async fn state(
     let orders = orders.map_err(|it| Status::from(it).message().to_owned());
     let provisioner = settings.provisioner.as_ref().map(|it| it.as_str());
     let warning = match (provisioner, shared.provisioners.as_slice()) {
-        (Some(it), here) if !here.contains(&it) => format!(
+        (Some(it), here) if !here.iter().any(|name| name == it) => format!(
             "this manager has no provisioner {it:?}, and every manager needs its flags; it has {}",
             if here.is_empty() { "none".to_owned() } else { here.join(", ") }
         ),

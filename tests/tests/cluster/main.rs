@@ -69,6 +69,7 @@ mod program_usage;
 #[cfg(test)]
 mod programs;
 #[cfg(test)]
+mod provisioners;
 mod restarts;
 #[cfg(test)]
 mod restores;

@@ -24,6 +24,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // Its binary is the embedded config store.
     ("rota-membership", &["rota-ring", "rota-daemon"]),
     ("rota-docstore", &[]),
+    // Who starts nodes: files, processes and logs of this machine.
+    ("rota-provision", &["rota-daemon"]),
     // The digest that names an attachment; numbers that a person reads.
     ("rota-storage", &["rota-docstore", "rota-ids"]),
     // The one parser of the wire: it converts messages, documents and the View, so it must know their
@@ -42,6 +44,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             // The readable copy of the numbers.
             "rota-ids",
             "rota-proto",
+            "rota-provision",
             "rota-client",
             "rota-daemon",
             // What protocol, membership and client hand to the driver are Views.

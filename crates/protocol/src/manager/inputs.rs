@@ -108,6 +108,9 @@ impl Manager {
                     self.parts.on_order_failed(&mut self.env, &pool);
                 }
             }
+            Input::NodeEnded { pool, node, failure } => {
+                self.parts.on_node_ended(&mut self.env, &pool, (&node, failure.as_deref()));
+            }
             Input::BodiesFetched { part } => {
                 if let Some(part) = self.parts.get_mut(&part) {
                     part.on_bodies_fetched(&mut self.env);

@@ -109,6 +109,15 @@ impl Partitions {
         self.at_pool(env, pool, |pools, at| pools.on_failure(at, pool));
     }
 
+    pub(crate) fn on_node_ended(
+        &mut self,
+        env: &mut Env,
+        pool: &PoolName,
+        (node, failure): (&NodeId, Option<&str>),
+    ) {
+        self.at_pool(env, pool, |pools, at| pools.on_node_ended(at, node, failure));
+    }
+
     /// At the owner of a pool.
     fn at_pool(
         &mut self,

@@ -39,7 +39,7 @@ pub(crate) fn successors(
 }
 
 /// Whether the pool ordered that node: its name says which decision did.
-fn was_ordered(pool: &PoolName, node: &NodeId, orders: &Orders) -> bool {
+pub(crate) fn was_ordered(pool: &PoolName, node: &NodeId, orders: &Orders) -> bool {
     let rest = node.as_str().strip_prefix(pool.as_str()).and_then(|it| it.strip_prefix('-'));
     let numbers = rest.and_then(|it| it.split_once('-'));
     numbers.is_some_and(|(decision, place)| {

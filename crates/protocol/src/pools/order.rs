@@ -79,6 +79,7 @@ impl Resident for Pools {
         }
         self.forget_wanted(led.env.now.mono_ms);
         self.keep_texts(led);
+        self.clear(led);
         for pool in growing_here(led) {
             // Nobody is to wait for what failed a moment ago.
             if led.env.nodes.why_none_started(&pool, led.env.now.mono_ms).is_none() {

@@ -1,5 +1,6 @@
 //! What a pool's owner has beside its log.
 
+use crate::pools::clearing::Clearing;
 use rota_model::{LogPos, ManagerNumber, NodeId, PoolName, Resources};
 use std::collections::BTreeMap;
 
@@ -28,6 +29,8 @@ pub(crate) struct Pools {
     pub spare_since: BTreeMap<NodeId, u64>,
     /// When it looks next whether a node is to be ended.
     pub look_ms: u64,
+    /// What is done about nodes of which something may be left.
+    pub clearing: Clearing,
     /// By pool, which owners found no room.
     wanted: BTreeMap<PoolName, BTreeMap<ManagerNumber, Wanted>>,
 }

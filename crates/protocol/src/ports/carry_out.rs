@@ -6,7 +6,7 @@ use crate::ports::work::Job;
 use rota_docstore::Digest;
 use rota_messages::{DiskWrite, Envelope};
 use rota_model::node_msg::ToNode;
-use rota_model::{ManagerNumber, NewNodes, NodeId};
+use rota_model::{ManagerNumber, NewNodes, NodeId, PoolName, ProvisionerName};
 use rota_ring::Change;
 
 /// Whoever carries effects out: a process, a simulator, a test. [`Effect`] says what each is for.
@@ -36,6 +36,11 @@ pub trait EffectHandler {
         let _ = (order, nodes, new);
     }
 
+    /// [`Effect::EndNode`]: where no nodes are started.
+    fn end_node(&mut self, pool: PoolName, provisioner: ProvisionerName, node: NodeId) {
+        let _ = (pool, provisioner, node);
+    }
+
     /// [`Effect::FetchBodies`]: where no document names a body.
     fn fetch_bodies(&mut self, part: ManagerNumber, bodies: Vec<Digest>) {
         let _ = (part, bodies);
@@ -61,6 +66,7 @@ pub trait EffectHandler {
             Effect::ReadConfig { read } => self.read_config(read),
             Effect::Cas { cas, change } => self.compare_and_set(cas, change),
             Effect::Provision { order, nodes, new } => self.provision(order, nodes, new),
+            Effect::EndNode { pool, provisioner, node } => self.end_node(pool, provisioner, node),
             Effect::FetchBodies { part, bodies } => self.fetch_bodies(part, bodies),
             Effect::Work { work, job } => self.work(work, job),
             Effect::Note(note) => self.note(note),

@@ -20,7 +20,7 @@ use crate::ports::work::{Job, Worked};
 use rota_docstore::Digest;
 use rota_messages::{DiskWrite, Envelope, NodeOrdered, Op, OpResult, Order, Ordered};
 use rota_model::node_msg::{FromNode, Register, Registered, Renew, Renewed, ToNode};
-use rota_model::{ManagerNumber, MemberId, NewNodes, NodeId, Refusal};
+use rota_model::{ManagerNumber, MemberId, NewNodes, NodeId, PoolName, ProvisionerName, Refusal};
 use rota_ring::{Change, ConfigState, NodeOrder};
 
 /// Something that happened.
@@ -125,6 +125,15 @@ pub enum Input {
         /// What went wrong, for people.
         failure: Option<String>,
     },
+    /// A provisioner has ended what was left of a node, or could not.
+    NodeEnded {
+        /// Its pool.
+        pool: PoolName,
+        /// The node.
+        node: NodeId,
+        /// What went wrong, for people.
+        failure: Option<String>,
+    },
     /// Bodies that [`Effect::FetchBodies`] asked for are held now, and none that was asked for is
     /// still under way.
     BodiesFetched {
@@ -221,6 +230,16 @@ pub enum Effect {
         nodes: Vec<NodeId>,
         /// Of which pool, and how.
         new: NewNodes,
+    },
+    /// End what is left of a node that was started and is gone, or never came; then give [`Input::NodeEnded`]. May be
+    /// asked for again, also by another manager.
+    EndNode {
+        /// Its pool.
+        pool: PoolName,
+        /// Who started it.
+        provisioner: ProvisionerName,
+        /// The node.
+        node: NodeId,
     },
     /// Get these bodies of attachments from managers that hold copies of this partition, its owner
     /// first, and keep them; then give [`Input::BodiesFetched`]. Asked for again as long as they are

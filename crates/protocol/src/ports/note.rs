@@ -200,6 +200,8 @@ transitions!(
     NamespaceRefused = "namespace_refused",
     /// New nodes were ordered.
     NodesOrdered = "nodes_ordered",
+    /// What is left of a node that is gone could not be cleared away.
+    NodeNotCleared = "node_not_cleared",
     /// A node that its pool needs no more is drained, and ends.
     NodeEnds = "node_ends",
     /// Nodes that were to be ordered do not come.

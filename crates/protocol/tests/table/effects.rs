@@ -3,7 +3,7 @@
 use super::Table;
 use rota_docstore::Digest;
 use rota_model::node_msg::ToNode;
-use rota_model::{ManagerNumber, NewNodes, NodeId};
+use rota_model::{ManagerNumber, NewNodes, NodeId, PoolName, ProvisionerName};
 use rota_protocol::operate::Job;
 use rota_protocol::{CasOutcome, DiskWrite, EffectHandler, Envelope, Input, Note, Reply};
 use rota_ring::Change;
@@ -88,6 +88,10 @@ impl EffectHandler for At<'_> {
     fn provision(&mut self, order: u64, nodes: Vec<NodeId>, _: NewNodes) {
         self.table.ordered.extend(nodes);
         self.table.orders.push((self.n, order));
+    }
+
+    fn end_node(&mut self, pool: PoolName, _: ProvisionerName, node: NodeId) {
+        self.table.to_clear.push((self.n, pool, node));
     }
 
     fn fetch_bodies(&mut self, part: ManagerNumber, bodies: Vec<Digest>) {

@@ -83,6 +83,8 @@ pub struct Table {
     pub places: u32,
     /// Nodes that were ordered, in order.
     pub ordered: Vec<NodeId>,
+    /// Nodes of which nothing is to be left, by the manager that asked; nobody has answered yet.
+    pub to_clear: Vec<(u32, PoolName, NodeId)>,
     /// Who ordered them, and the orders' numbers.
     pub orders: Vec<(u32, u64)>,
     /// They hear nothing of the config store.
@@ -248,6 +250,7 @@ impl Table {
             checker: None,
             places: 100,
             ordered: Vec::new(),
+            to_clear: Vec::new(),
             orders: Vec::new(),
             late: BTreeSet::new(),
             unheard: BTreeSet::new(),
