@@ -1,0 +1,145 @@
+//! The tree of resources: which path is which call.
+
+use super::error::Failed;
+use super::{managers, nodes, pools, sessions};
+use crate::rpc::operator::OperatorService;
+use crate::rpc::pools::PoolsService;
+use crate::rpc::{SessionsService, Shared};
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, get};
+use axum::{Json, Router};
+use rota_model::{ClusterName, FieldError, ManagerNumber, Refusal, RefusalKind, Retry};
+use serde_json::{Value, json};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+use tokio_stream::StreamExt as _;
+use tonic::Status;
+
+/// Most lists that are made, or sent and not read yet: each may have some 2 MiB. Too low: lists wait for readers
+/// that are slow. Too high: those fill the memory.
+const LISTS_MAX: usize = 32;
+
+/// How long a list may wait for its place, and what is advised then.
+const PLACE_PATIENCE: Duration = Duration::from_secs(2);
+const FULL_RETRY_MS: u64 = 500;
+
+/// What the calls of the tree need.
+pub struct Tree {
+    /// What the services share.
+    pub shared: Arc<Shared>,
+    /// The services, which carry everything out.
+    pub sessions: SessionsService,
+    /// The same of operators.
+    pub operator: OperatorService,
+    /// The same of pools.
+    pub pools: PoolsService,
+    lists: Arc<Semaphore>,
+}
+
+/// What a call comes to.
+pub type Answer = Result<Response, Failed>;
+
+/// A place of a list. It is free again when the list was read.
+pub struct ListPlace(OwnedSemaphorePermit);
+
+impl ListPlace {
+    /// The answer with that list.
+    pub fn holds(self, list: &Value) -> Response {
+        let mut text = Some(Bytes::from(list.to_string()));
+        // The second look comes when the text was written to the connection.
+        let text = std::iter::from_fn(move || {
+            let _held = &self.0;
+            text.take().map(Ok::<_, Infallible>)
+        });
+        let body = Body::from_stream(tokio_stream::iter(text).fuse());
+        let kind = [(header::CONTENT_TYPE, "application/json")];
+        (kind, body).into_response()
+    }
+}
+
+impl Tree {
+    /// The tree over what the services share.
+    pub fn new(shared: Arc<Shared>, cluster: ClusterName, number: ManagerNumber) -> Self {
+        Self {
+            sessions: SessionsService { shared: shared.clone() },
+            operator: OperatorService { shared: shared.clone(), cluster, number },
+            pools: PoolsService { shared: shared.clone() },
+            lists: Arc::new(Semaphore::new(LISTS_MAX)),
+            shared,
+        }
+    }
+
+    /// Waits for a place of a list.
+    pub async fn place(&self) -> Result<ListPlace, Failed> {
+        let place = timeout(PLACE_PATIENCE, self.lists.clone().acquire_owned()).await;
+        let place = place.ok().and_then(Result::ok).ok_or_else(|| {
+            let text = format!("{LISTS_MAX} lists are made or not read yet, the limit");
+            Refusal::new(RefusalKind::Overloaded, Retry::AfterMs(FULL_RETRY_MS), text)
+        })?;
+        Ok(ListPlace(place))
+    }
+}
+
+/// The refusal of a part of a path that leads to nothing.
+pub fn missing(kind: &str, part: &str, list: &str) -> Failed {
+    let text = format!("there is no {kind} {part:?}; GET {list} shows those that are there");
+    let refused = Refusal::new(RefusalKind::NotFound, Retry::WhenChanged, text);
+    Refusal { fields: vec![FieldError::new(kind, "is not there")], ..refused }.into()
+}
+
+/// `/v1`: where everything is.
+async fn index(State(tree): State<Arc<Tree>>) -> Json<Value> {
+    Json(json!({
+        "cluster": tree.shared.cluster,
+        "links": {
+            "self": "/v1",
+            "managers": "/v1/managers",
+            "pools": "/v1/pools",
+            "sessions": "/v1/sessions",
+            "namespace_sessions": "/v1/namespaces/{namespace}/sessions",
+            "session": "/v1/namespaces/{namespace}/sessions/{id}",
+            "session_by_query": "/v1/session{?namespace,id}",
+        },
+    }))
+}
+
+async fn unknown(uri: Uri) -> Failed {
+    no_resource(&uri)
+}
+
+/// The refusal of a path that no resource has.
+pub fn no_resource(uri: &Uri) -> Failed {
+    let text = format!("there is no resource {:?}; GET /v1 shows where everything is", uri.path());
+    Refusal::new(RefusalKind::NotFound, Retry::Never, text).into()
+}
+
+async fn wrong_method() -> Response {
+    let text = "this resource has no such method; GET /v1/openapi.json tells which it has";
+    Failed::from(Status::unimplemented(text)).as_code(StatusCode::METHOD_NOT_ALLOWED)
+}
+
+/// All of its paths.
+pub fn router(tree: Arc<Tree>) -> Router {
+    Router::new()
+        .route("/v1", get(index))
+        .route("/v1/managers", get(managers::list))
+        .route("/v1/managers/{manager}", get(managers::one))
+        .route("/v1/pools", get(pools::list))
+        .route("/v1/pools/{pool}", get(pools::one))
+        .route("/v1/pools/{pool}/nodes", get(nodes::list))
+        .route("/v1/pools/{pool}/nodes/{node}", get(nodes::one))
+        .route("/v1/pools/{pool}/nodes/{node}/sessions", get(nodes::sessions))
+        .route("/v1/sessions", get(sessions::of_ring))
+        .route("/v1/namespaces/{namespace}/sessions", get(sessions::of_namespace))
+        .route("/v1/namespaces/{namespace}/sessions/{id}", get(sessions::by_path))
+        .route("/v1/session", get(sessions::by_query))
+        .route("/v1/{*rest}", any(unknown))
+        .method_not_allowed_fallback(wrong_method)
+        .with_state(tree)
+}
