@@ -7,6 +7,7 @@
 //! ```
 //! The tree decides nothing: each of its calls is a call of a gRPC service, with its checks, deadline and refusals.
 
+mod body;
 mod call;
 mod error;
 mod links;
@@ -18,6 +19,7 @@ mod pools;
 mod sessions;
 mod shown;
 mod tree;
+mod writes;
 
 pub use pages::Pages;
 

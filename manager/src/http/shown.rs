@@ -316,6 +316,11 @@ impl Session {
     }
 }
 
+/// The printed form of an outcome.
+pub fn outcome(it: v1::Outcome) -> String {
+    without_prefix(it.as_str_name(), "OUTCOME_")
+}
+
 /// The state of that printed form.
 pub fn state(name: &str) -> Option<v1::SessionState> {
     v1::SessionState::from_str_name(&format!("SESSION_STATE_{name}"))

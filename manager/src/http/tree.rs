@@ -1,7 +1,7 @@
 //! The tree of resources: which path is which call.
 
 use super::error::Failed;
-use super::{managers, nodes, pools, sessions};
+use super::{managers, nodes, pools, sessions, writes};
 use crate::rpc::operator::OperatorService;
 use crate::rpc::pools::PoolsService;
 use crate::rpc::{SessionsService, Shared};
@@ -9,7 +9,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{any, get};
+use axum::routing::{any, get, post};
 use axum::{Json, Router};
 use rota_model::{ClusterName, FieldError, ManagerNumber, Refusal, RefusalKind, Retry};
 use serde_json::{Value, json};
@@ -137,8 +137,14 @@ pub fn router(tree: Arc<Tree>) -> Router {
         .route("/v1/pools/{pool}/nodes/{node}/sessions", get(nodes::sessions))
         .route("/v1/sessions", get(sessions::of_ring))
         .route("/v1/namespaces/{namespace}/sessions", get(sessions::of_namespace))
-        .route("/v1/namespaces/{namespace}/sessions/{id}", get(sessions::by_path))
+        .route(
+            "/v1/namespaces/{namespace}/sessions/{id}",
+            get(sessions::by_path).post(writes::by_path),
+        )
         .route("/v1/session", get(sessions::by_query))
+        .route("/v1/session:open", post(writes::open_by_query))
+        .route("/v1/session:close", post(writes::close_by_query))
+        .route("/v1/session:send", post(writes::send_by_query))
         .route("/v1/{*rest}", any(unknown))
         .method_not_allowed_fallback(wrong_method)
         .with_state(tree)
