@@ -19,6 +19,7 @@ mod pools;
 mod sessions;
 mod shown;
 mod tree;
+mod watch;
 mod writes;
 
 pub use pages::Pages;

@@ -98,6 +98,11 @@ impl Failed {
         StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
+    /// The error as JSON, with the code of HTTP for its status.
+    pub fn json(&self) -> Value {
+        self.to_json(self.http())
+    }
+
     /// The error as JSON, with a code of HTTP.
     fn to_json(&self, code: StatusCode) -> Value {
         let (_, name) = row(self.0.code());
@@ -121,14 +126,6 @@ impl Failed {
 impl IntoResponse for Failed {
     fn into_response(self) -> Response {
         self.as_code(self.http())
-    }
-}
-
-#[cfg(test)]
-impl Failed {
-    /// The error as JSON, with the code of HTTP for its status.
-    pub fn json(&self) -> Value {
-        self.to_json(self.http())
     }
 }
 

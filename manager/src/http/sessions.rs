@@ -6,6 +6,7 @@ use super::links::encoded;
 use super::paging::{SIZE, TOKEN, links};
 use super::shown::{Session, state, state_names};
 use super::tree::{Answer, Tree};
+use super::watch;
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
@@ -159,8 +160,11 @@ async fn show(tree: &Tree, headers: &HeaderMap, mut call: Call, which: Which) ->
     Ok(tagged(StatusCode::OK, &tag, Json(json!(shown))))
 }
 
-/// One, by the path.
+/// One, by the path; or the watch of it.
 pub async fn by_path(State(tree): State<Arc<Tree>>, uri: Uri, headers: HeaderMap) -> Answer {
+    if let Some(last) = watch::verb(&uri) {
+        return watch::by_path(&tree, &uri, &headers, &last).await;
+    }
     let call = Call::new(&uri, &headers)?;
     let (last, _) = last_with_verb(&uri, &[]);
     show(&tree, &headers, call, Which::of_path(&uri, &last)?).await

@@ -1,7 +1,7 @@
 //! The tree of resources: which path is which call.
 
 use super::error::Failed;
-use super::{managers, nodes, pools, sessions, writes};
+use super::{managers, nodes, pools, sessions, watch, writes};
 use crate::rpc::operator::OperatorService;
 use crate::rpc::pools::PoolsService;
 use crate::rpc::{SessionsService, Shared};
@@ -40,6 +40,8 @@ pub struct Tree {
     /// The same of pools.
     pub pools: PoolsService,
     lists: Arc<Semaphore>,
+    /// Places of watches.
+    pub watches: Arc<Semaphore>,
 }
 
 /// What a call comes to.
@@ -71,6 +73,7 @@ impl Tree {
             operator: OperatorService { shared: shared.clone(), cluster, number },
             pools: PoolsService { shared: shared.clone() },
             lists: Arc::new(Semaphore::new(LISTS_MAX)),
+            watches: Arc::new(Semaphore::new(watch::WATCHES_MAX)),
             shared,
         }
     }
@@ -102,6 +105,7 @@ async fn index(State(tree): State<Arc<Tree>>) -> Json<Value> {
             "managers": "/v1/managers",
             "pools": "/v1/pools",
             "sessions": "/v1/sessions",
+            "watch": "/v1/sessions:watch",
             "namespace_sessions": "/v1/namespaces/{namespace}/sessions",
             "session": "/v1/namespaces/{namespace}/sessions/{id}",
             "session_by_query": "/v1/session{?namespace,id}",
@@ -136,12 +140,15 @@ pub fn router(tree: Arc<Tree>) -> Router {
         .route("/v1/pools/{pool}/nodes/{node}", get(nodes::one))
         .route("/v1/pools/{pool}/nodes/{node}/sessions", get(nodes::sessions))
         .route("/v1/sessions", get(sessions::of_ring))
+        .route("/v1/sessions:watch", get(watch::of_ring))
         .route("/v1/namespaces/{namespace}/sessions", get(sessions::of_namespace))
+        .route("/v1/namespaces/{namespace}/sessions:watch", get(watch::of_namespace))
         .route(
             "/v1/namespaces/{namespace}/sessions/{id}",
             get(sessions::by_path).post(writes::by_path),
         )
         .route("/v1/session", get(sessions::by_query))
+        .route("/v1/session:watch", get(watch::by_query))
         .route("/v1/session:open", post(writes::open_by_query))
         .route("/v1/session:close", post(writes::close_by_query))
         .route("/v1/session:send", post(writes::send_by_query))
