@@ -13,6 +13,7 @@ mod error;
 mod links;
 mod managers;
 mod nodes;
+mod openapi;
 mod pages;
 mod paging;
 mod pools;

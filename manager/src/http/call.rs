@@ -136,7 +136,7 @@ impl Call {
     pub fn is_set(&mut self, name: &'static str) -> bool {
         match self.given(name).as_deref() {
             None | Some("false") => false,
-            Some("true" | "") => true,
+            Some("true") => true,
             Some(other) => {
                 let problem = format!("is {other:?}; it must be true or false");
                 self.wrong(name, problem);

@@ -4,7 +4,7 @@ use super::call::Call;
 use super::links::encoded;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use rota_model::PAGE_SIZE_MAX;
+use rota_model::{NAME_BYTES_MAX, PAGE_SIZE_MAX};
 use serde_json::{Value, json};
 
 /// The names of its fields.
@@ -36,7 +36,12 @@ impl Paging {
             String::new()
         });
         let size = usize::try_from(size).unwrap_or(usize::MAX).max(1);
-        Self { after, size, id: call.given("id") }
+        let id = call.given("id");
+        if let Some(length) = id.as_ref().map(String::len).filter(|it| *it > NAME_BYTES_MAX) {
+            let problem = format!("is {length} bytes long; the limit is {NAME_BYTES_MAX}");
+            call.wrong("id", problem);
+        }
+        Self { after, size, id }
     }
 
     /// The page of what is there, and the token of the next one; empty: that was all. `name` gives the name of an

@@ -5,8 +5,8 @@ use super::error::Failed;
 use super::links::encoded;
 use super::paging::{SIZE, TOKEN, links};
 use super::shown::{Session, state, state_names};
-use super::tree::{Answer, Tree};
-use super::watch;
+use super::tree::{Answer, Tree, wrong_method};
+use super::{watch, writes};
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
@@ -53,7 +53,7 @@ impl Which {
 pub fn filter(call: &mut Call, within: &Within) -> (v1::Filter, Vec<(&'static str, String)>) {
     let mut names = Vec::new();
     for given in call.all("state") {
-        names.extend(given.split(',').filter(|it| !it.is_empty()).map(str::to_owned));
+        names.extend(given.split(',').map(str::to_owned));
     }
     let mut states = Vec::new();
     for name in &names {
@@ -165,8 +165,12 @@ pub async fn by_path(State(tree): State<Arc<Tree>>, uri: Uri, headers: HeaderMap
     if let Some(last) = watch::verb(&uri) {
         return watch::by_path(&tree, &uri, &headers, &last).await;
     }
+    // A name that ends so is written with %3A.
+    let (last, verb) = last_with_verb(&uri, &writes::VERBS);
+    if verb.is_some() {
+        return Ok(wrong_method(uri).await);
+    }
     let call = Call::new(&uri, &headers)?;
-    let (last, _) = last_with_verb(&uri, &[]);
     show(&tree, &headers, call, Which::of_path(&uri, &last)?).await
 }
 

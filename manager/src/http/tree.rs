@@ -1,15 +1,16 @@
 //! The tree of resources: which path is which call.
 
+use super::call::last_with_verb;
 use super::error::Failed;
-use super::{managers, nodes, pools, sessions, watch, writes};
+use super::{managers, nodes, openapi, pools, sessions, watch, writes};
 use crate::rpc::operator::OperatorService;
 use crate::rpc::pools::PoolsService;
 use crate::rpc::{SessionsService, Shared};
 use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::{StatusCode, Uri, header};
+use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{any, get, post};
+use axum::routing::{MethodRouter, any, get, post};
 use axum::{Json, Router};
 use rota_model::{ClusterName, FieldError, ManagerNumber, Refusal, RefusalKind, Retry};
 use serde_json::{Value, json};
@@ -102,6 +103,7 @@ async fn index(State(tree): State<Arc<Tree>>) -> Json<Value> {
         "cluster": tree.shared.cluster,
         "links": {
             "self": "/v1",
+            "openapi": "/v1/openapi.json",
             "managers": "/v1/managers",
             "pools": "/v1/pools",
             "sessions": "/v1/sessions",
@@ -114,44 +116,58 @@ async fn index(State(tree): State<Arc<Tree>>) -> Json<Value> {
 }
 
 async fn unknown(uri: Uri) -> Failed {
-    no_resource(&uri)
-}
-
-/// The refusal of a path that no resource has.
-pub fn no_resource(uri: &Uri) -> Failed {
     let text = format!("there is no resource {:?}; GET /v1 shows where everything is", uri.path());
     Refusal::new(RefusalKind::NotFound, Retry::Never, text).into()
 }
 
-async fn wrong_method() -> Response {
+/// The refusal of a method that a resource does not have. Those of a verb stand behind the same route as those of the
+/// session.
+pub async fn wrong_method(uri: Uri) -> Response {
     let text = "this resource has no such method; GET /v1/openapi.json tells which it has";
-    Failed::from(Status::unimplemented(text)).as_code(StatusCode::METHOD_NOT_ALLOWED)
+    let failed = Failed::from(Status::unimplemented(text));
+    let mut response = failed.as_code(StatusCode::METHOD_NOT_ALLOWED);
+    let allow = match last_with_verb(&uri, &writes::VERBS) {
+        (_, Some(_)) => "POST",
+        (_, None) => "GET,HEAD",
+    };
+    response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));
+    response
 }
 
-/// All of its paths.
+/// A path, and what answers there.
+type Route = (&'static str, MethodRouter<Arc<Tree>>);
+
+/// All of its paths: each is described in `openapi.json`.
+pub fn routes() -> Vec<Route> {
+    vec![
+        ("/v1", get(index)),
+        ("/v1/openapi.json", get(openapi::show)),
+        ("/v1/managers", get(managers::list)),
+        ("/v1/managers/{manager}", get(managers::one)),
+        ("/v1/pools", get(pools::list)),
+        ("/v1/pools/{pool}", get(pools::one)),
+        ("/v1/pools/{pool}/nodes", get(nodes::list)),
+        ("/v1/pools/{pool}/nodes/{node}", get(nodes::one)),
+        ("/v1/pools/{pool}/nodes/{node}/sessions", get(nodes::sessions)),
+        ("/v1/sessions", get(sessions::of_ring)),
+        ("/v1/sessions:watch", get(watch::of_ring)),
+        ("/v1/namespaces/{namespace}/sessions", get(sessions::of_namespace)),
+        ("/v1/namespaces/{namespace}/sessions:watch", get(watch::of_namespace)),
+        ("/v1/namespaces/{namespace}/sessions/{id}", get(sessions::by_path).post(writes::by_path)),
+        ("/v1/session", get(sessions::by_query)),
+        ("/v1/session:watch", get(watch::by_query)),
+        ("/v1/session:open", post(writes::open_by_query)),
+        ("/v1/session:close", post(writes::close_by_query)),
+        ("/v1/session:send", post(writes::send_by_query)),
+    ]
+}
+
+/// The tree.
 pub fn router(tree: Arc<Tree>) -> Router {
-    Router::new()
-        .route("/v1", get(index))
-        .route("/v1/managers", get(managers::list))
-        .route("/v1/managers/{manager}", get(managers::one))
-        .route("/v1/pools", get(pools::list))
-        .route("/v1/pools/{pool}", get(pools::one))
-        .route("/v1/pools/{pool}/nodes", get(nodes::list))
-        .route("/v1/pools/{pool}/nodes/{node}", get(nodes::one))
-        .route("/v1/pools/{pool}/nodes/{node}/sessions", get(nodes::sessions))
-        .route("/v1/sessions", get(sessions::of_ring))
-        .route("/v1/sessions:watch", get(watch::of_ring))
-        .route("/v1/namespaces/{namespace}/sessions", get(sessions::of_namespace))
-        .route("/v1/namespaces/{namespace}/sessions:watch", get(watch::of_namespace))
-        .route(
-            "/v1/namespaces/{namespace}/sessions/{id}",
-            get(sessions::by_path).post(writes::by_path),
-        )
-        .route("/v1/session", get(sessions::by_query))
-        .route("/v1/session:watch", get(watch::by_query))
-        .route("/v1/session:open", post(writes::open_by_query))
-        .route("/v1/session:close", post(writes::close_by_query))
-        .route("/v1/session:send", post(writes::send_by_query))
+    let router = Router::new();
+    let router = routes().into_iter().fold(router, |router, (path, at)| router.route(path, at));
+    router
+        .route("/v1/", any(unknown))
         .route("/v1/{*rest}", any(unknown))
         .method_not_allowed_fallback(wrong_method)
         .with_state(tree)

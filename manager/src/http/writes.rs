@@ -4,7 +4,7 @@ use super::call::{Call, last_with_verb};
 use super::error::Failed;
 use super::sessions::Which;
 use super::shown::{Session, outcome};
-use super::tree::{Answer, Tree, no_resource};
+use super::tree::{Answer, Tree, wrong_method};
 use crate::link::connect;
 use crate::rpc::deadline::deadline_of;
 use axum::Json;
@@ -13,15 +13,18 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, Uri};
 use axum::response::IntoResponse as _;
 use rota_model::{Refusal, RefusalKind, Retry};
-use rota_proto::v1;
 use rota_proto::v1::machines_client::MachinesClient;
 use rota_proto::v1::sessions_server::Sessions as _;
+use rota_proto::{refusal, v1};
 use serde::Serialize;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 use tonic::{Request, Status};
+
+/// What can be done to a session.
+pub const VERBS: [&str; 3] = ["open", "close", "send"];
 
 /// The header with the request id: the same one gets the same answer.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -116,6 +119,14 @@ fn machine_address(session: &v1::Session) -> Result<String, Refusal> {
     Ok(session.address.clone())
 }
 
+/// What a node refused, or what its silence means: a status of the connection itself has no reason of ours.
+fn told(status: Status) -> Status {
+    if status.details().is_empty() {
+        return refusal::status(&refusal::refusal(&status));
+    }
+    status
+}
+
 /// Gives an event to the node. Never twice: an event moves the machine.
 async fn at_node(
     address: &str,
@@ -129,13 +140,14 @@ async fn at_node(
     };
     let late = |kind: fn(RefusalKind, Retry, String) -> Refusal| {
         let text = format!("the node at {address} did not answer in time");
-        rota_proto::refusal::status(&kind(RefusalKind::DeadlineExceeded, Retry::Now, text))
+        refusal::status(&kind(RefusalKind::DeadlineExceeded, Retry::Now, text))
     };
     let channel = connected.map_err(|_| late(Refusal::new))?;
-    let channel = channel.map_err(|error| rota_proto::refusal::status(&away(error.text)))?;
+    let channel = channel.map_err(|error| refusal::status(&away(error.text)))?;
     let mut machines = MachinesClient::new(channel).max_decoding_message_size(MOVED_BYTES_MAX);
     let sent = timeout_at(deadline, machines.send(event)).await;
-    Ok(sent.map_err(|_| late(Refusal::unknown_outcome))??.into_inner())
+    let sent = sent.map_err(|_| late(Refusal::unknown_outcome))?;
+    Ok(sent.map_err(told)?.into_inner())
 }
 
 async fn send(tree: &Tree, headers: &HeaderMap, mut call: Call, which: Which) -> Answer {
@@ -173,8 +185,8 @@ pub async fn by_path(
     headers: HeaderMap,
     body: Body,
 ) -> Answer {
-    let (last, verb) = last_with_verb(&uri, &["open", "close", "send"]);
-    let Some(verb) = verb else { return Err(no_resource(&uri)) };
+    let (last, verb) = last_with_verb(&uri, &VERBS);
+    let Some(verb) = verb else { return Ok(wrong_method(uri).await) };
     let which = Which::of_path(&uri, &last)?;
     let call = Call::with_body(&uri, &headers, body).await?;
     match verb {

@@ -71,6 +71,8 @@ mod programs;
 #[cfg(test)]
 mod rest;
 #[cfg(test)]
+mod rest_description;
+#[cfg(test)]
 mod rest_watches;
 #[cfg(test)]
 mod rest_writes;

@@ -87,7 +87,7 @@ async fn a_wrong_write_is_refused_by_the_name_of_its_field_and_does_nothing() {
     let large = format!("{{\"class\": \"builtin\", \"x\": \"{}\"}}", "x".repeat(1024 * 1024));
     let page = posted(&cluster, 0, open, &large, 400).await;
     assert!(page.body.contains("1048576 bytes"), "{page:?}");
-    posted(&cluster, 0, "/v1/namespaces/default/sessions/never", "{}", 404).await;
+    posted(&cluster, 0, "/v1/namespaces/default/sessions/never", "{}", 405).await;
     let grace = r#"{"grace_ms": 999999}"#;
     posted(&cluster, 0, "/v1/namespaces/default/sessions/never:close", grace, 400).await;
     let http = &cluster.document.managers[0].http;
