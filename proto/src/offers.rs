@@ -49,6 +49,7 @@ impl From<&ClassFacts> for v1::ClassFacts {
             memory_mib: *memory_mib,
             labels: label_texts(labels),
             reopens: it.reopens,
+            opens_on_demand: it.opens_on_demand,
         }
     }
 }
@@ -65,7 +66,9 @@ impl TryFrom<v1::ClassFacts> for ClassFacts {
         };
         let checked = needs.check().map_err(|mut mistakes| mistakes.swap_remove(0));
         named("ClassFacts", checked)?;
-        Ok(Self { pool: named("ClassFacts.pool", pool)?, needs, reopens: it.reopens })
+        let pool = named("ClassFacts.pool", pool)?;
+        let (reopens, opens_on_demand) = (it.reopens, it.opens_on_demand);
+        Ok(Self { pool, needs, reopens, opens_on_demand })
     }
 }
 

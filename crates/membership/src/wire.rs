@@ -187,6 +187,7 @@ mod tests {
                     pool: Some(PoolName::default_pool()),
                     needs: Needs { weight: 2, memory_mib: 9, ..Needs::default() },
                     reopens: true,
+                    opens_on_demand: true,
                 },
             )]),
             sandbox: Some(Sandbox::Basic),

@@ -18,6 +18,9 @@ pub struct ClassFacts {
     /// A session whose node is lost is opened again, as a new life (`on_node_loss = "reopen"`).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub reopens: bool,
+    /// Whoever is on the way to a session may open it (`open_on_demand = true`): see the route of HTTP.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub opens_on_demand: bool,
 }
 
 impl ClassFacts {

@@ -90,6 +90,7 @@ pub struct PoolClass {
     pub memory_mib: u32,
     pub labels: BTreeMap<String, String>,
     pub on_node_loss: &'static str,
+    pub open_on_demand: bool,
 }
 
 /// A session.
@@ -218,6 +219,7 @@ impl PoolClass {
             memory_mib: facts.memory_mib,
             labels: facts.labels.into_iter().collect(),
             on_node_loss: if facts.reopens { "reopen" } else { "lost" },
+            open_on_demand: facts.opens_on_demand,
         }
     }
 }

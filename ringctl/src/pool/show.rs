@@ -71,6 +71,8 @@ pub struct ShownClass {
     pub labels: BTreeMap<String, String>,
     /// What becomes of a session whose node is lost: `lost` or `reopen`.
     pub on_node_loss: &'static str,
+    /// Whether a gateway that asks for the route of a session may open it.
+    pub open_on_demand: bool,
 }
 
 impl ShownClass {
@@ -85,6 +87,7 @@ impl ShownClass {
             memory_mib: needs.memory_mib,
             labels: texts(&needs.labels),
             on_node_loss: if text.facts.reopens { "reopen" } else { "lost" },
+            open_on_demand: text.facts.opens_on_demand,
         }
     }
 }
@@ -424,7 +427,7 @@ mod tests {
              \"namespaces\":[],\"labels\":{},\"cpu_millis\":0,\"memory_mib\":0,\"version\":101000000001,\"nodes\":3,\"ready_nodes\":2,\"used_places\":7,\
              \"all_places\":30,\"ordered\":[\"small-1-0\",\"small-1-1\"],\"failure\":null,\
              \"warning\":null,\"classes\":{\"big\":{\"digest\":\"00000000000000ff\",\"pool\":\"gpu\",\
-             \"weight\":3,\"cpu_millis\":0,\"memory_mib\":64,\"labels\":{\"zone\":\"a\"},\"on_node_loss\":\"lost\"}},\
+             \"weight\":3,\"cpu_millis\":0,\"memory_mib\":64,\"labels\":{\"zone\":\"a\"},\"on_node_loss\":\"lost\",\"open_on_demand\":false}},\
              \"described\":true}"
         );
         let names: serde_json::Value = serde_json::from_str(&text).unwrap();

@@ -140,7 +140,9 @@ pub fn register() -> Any<Register> {
             let digests = digests.collect();
             let facts = classes.iter().take(1).map(|it| {
                 let reopens = needs.weight.is_multiple_of(2);
-                (it.clone(), ClassFacts { pool: Some(pool.clone()), needs: needs.clone(), reopens })
+                let opens_on_demand = needs.weight.is_multiple_of(3);
+                let (pool, needs) = (Some(pool.clone()), needs.clone());
+                (it.clone(), ClassFacts { pool, needs, reopens, opens_on_demand })
             });
             let facts = facts.collect();
             Register {
