@@ -1,4 +1,4 @@
-//! HTTP: pages for scrapers and browsers, and the tree of resources under `/v1`.
+//! HTTP: pages for scrapers and browsers, and the tree of resources under `/v1`, and `/route` for gateways.
 //!
 //! ```text
 //!  /metrics, /healthz, /web/PATH ── pages
@@ -17,6 +17,7 @@ mod openapi;
 mod pages;
 mod paging;
 mod pools;
+mod route;
 mod sessions;
 mod shown;
 mod tree;

@@ -1,8 +1,10 @@
 //! A plain HTTP client, written by hand: it must owe nothing to the servers that it tests.
 
 use std::time::Duration;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::net::TcpStream;
+use tokio::io::{
+    AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, Lines,
+};
+use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
 const WAIT: Duration = Duration::from_secs(10);
@@ -54,7 +56,9 @@ impl<'a> HttpRequest<'a> {
 
     fn text(&self, address: &str) -> String {
         let named = self.headers.iter().any(|it| it.0.eq_ignore_ascii_case("host"));
-        let host = if named { String::new() } else { format!("Host: {address}\r\n") };
+        // A socket has no name.
+        let own = if address.starts_with("unix:") { "localhost" } else { address };
+        let host = if named { String::new() } else { format!("Host: {own}\r\n") };
         let headers: String =
             self.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         let length = self.body.map(|it| format!("Content-Length: {}\r\n", it.len()));
@@ -67,6 +71,19 @@ impl<'a> HttpRequest<'a> {
             self.body.unwrap_or_default()
         )
     }
+}
+
+/// A connection.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+/// Connects to `host:port`, or to the socket `unix:PATH`.
+async fn connect(address: &str) -> std::io::Result<Box<dyn Stream>> {
+    Ok(match address.strip_prefix("unix:") {
+        Some(path) => Box::new(UnixStream::connect(path).await?),
+        None => Box::new(TcpStream::connect(address).await?),
+    })
 }
 
 /// Asks for a page at `host:port`. An error says what failed.
@@ -97,7 +114,7 @@ pub async fn http_ask(address: &str, request: HttpRequest<'_>) -> Result<Page, S
 }
 
 async fn ask(address: &str, request: &str) -> std::io::Result<Vec<u8>> {
-    let mut stream = TcpStream::connect(address).await?;
+    let mut stream = connect(address).await?;
     stream.write_all(request.as_bytes()).await?;
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).await?;
@@ -105,9 +122,8 @@ async fn ask(address: &str, request: &str) -> std::io::Result<Vec<u8>> {
 }
 
 /// Server-sent events, read one by one.
-#[derive(Debug)]
 pub struct EventStream {
-    lines: Lines<BufReader<TcpStream>>,
+    lines: Lines<BufReader<Box<dyn Stream>>>,
 }
 
 /// One of them.
@@ -125,7 +141,7 @@ impl EventStream {
     /// Begins to read what stands there.
     pub async fn open(address: &str, request: HttpRequest<'_>) -> Result<Self, String> {
         let begin = async {
-            let mut stream = TcpStream::connect(address).await?;
+            let mut stream = connect(address).await?;
             stream.write_all(request.text(address).as_bytes()).await?;
             let mut lines = BufReader::new(stream).lines();
             let mut head = Vec::new();

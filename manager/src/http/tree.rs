@@ -2,7 +2,7 @@
 
 use super::call::last_with_verb;
 use super::error::Failed;
-use super::{managers, nodes, openapi, pools, sessions, watch, writes};
+use super::{managers, nodes, openapi, pools, route, sessions, watch, writes};
 use crate::rpc::operator::OperatorService;
 use crate::rpc::pools::PoolsService;
 use crate::rpc::{SessionsService, Shared};
@@ -110,6 +110,7 @@ async fn index(State(tree): State<Arc<Tree>>) -> Json<Value> {
             "watch": "/v1/sessions:watch",
             "namespace_sessions": "/v1/namespaces/{namespace}/sessions",
             "session": "/v1/namespaces/{namespace}/sessions/{id}",
+            "route": "/route{?session,namespace,class}",
             "session_by_query": "/v1/session{?namespace,id}",
         },
     }))
@@ -159,6 +160,7 @@ pub fn routes() -> Vec<Route> {
         ("/v1/session:open", post(writes::open_by_query)),
         ("/v1/session:close", post(writes::close_by_query)),
         ("/v1/session:send", post(writes::send_by_query)),
+        ("/route", get(route::show)),
     ]
 }
 

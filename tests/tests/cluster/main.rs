@@ -81,6 +81,8 @@ mod restarts;
 #[cfg(test)]
 mod restores;
 #[cfg(test)]
+mod routes;
+#[cfg(test)]
 mod set_up;
 mod signals;
 #[cfg(test)]

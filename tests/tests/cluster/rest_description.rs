@@ -42,9 +42,14 @@ async fn made_up_requests_are_answered_as_the_description_says() {
     let cluster = Cluster::start(&folder, &[]).await;
     let config = checkout().join("tests/foreign/schemathesis.toml");
     schemathesis.arg("--config-file").arg(config).current_dir(folder.path());
-    let description = format!("http://{}/v1/openapi.json", cluster.document.managers[0].http);
+    let http = &cluster.document.managers[0].http;
+    let page = http_get(http, "/v1/openapi.json").await.unwrap().json();
+    // Watches do not end, and the description itself is none of what it tests.
+    let paths = page["paths"].as_object().unwrap().keys();
+    let ends = paths.filter(|it| !it.ends_with(":watch") && !it.ends_with("/openapi.json")).count();
+    let description = format!("http://{http}/v1/openapi.json");
     schemathesis.args(["run", &description, "--seed", SEED]);
     let told = run(schemathesis).await;
-    assert!(told.contains("Tested: 18"), "every operation that ends: {told}");
+    assert!(told.contains(&format!("Tested: {ends}\n")), "{ends} operations end: {told}");
     cluster.end().await;
 }
