@@ -11,8 +11,18 @@ use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
 use axum::response::IntoResponse as _;
 use rota_proto::v1;
-use serde_json::json;
+use serde::Serialize;
+use serde_json::Value;
 use std::sync::Arc;
+
+/// A page of them.
+#[derive(Serialize)]
+struct Managers {
+    managers: Vec<Manager>,
+    epoch: u64,
+    next_page_token: String,
+    links: Value,
+}
 
 /// The ring's View as this manager goes by it.
 async fn view(tree: &Tree, call: Call) -> Result<v1::View, Failed> {
@@ -27,10 +37,8 @@ pub async fn list(State(tree): State<Arc<Tree>>, uri: Uri, headers: HeaderMap) -
     let (managers, next) = paging.page(view.managers, |it| &it.id);
     let managers: Vec<Manager> = managers.into_iter().map(Manager::of).collect();
     let links = paging.links("/v1/managers", &next);
-    let answer = json!({
-        "managers": managers, "epoch": view.epoch, "next_page_token": next, "links": links,
-    });
-    Ok(Json(answer).into_response())
+    let epoch = view.epoch;
+    Ok(Json(Managers { managers, epoch, next_page_token: next, links }).into_response())
 }
 
 /// One, by its stable number or its id.
@@ -42,5 +50,5 @@ pub async fn one(State(tree): State<Arc<Tree>>, uri: Uri, headers: HeaderMap) ->
         false => it.id == part,
     });
     let found = found.ok_or_else(|| missing("manager", &part, "/v1/managers"))?;
-    Ok(Json(json!(Manager::of(found))).into_response())
+    Ok(Json(Manager::of(found)).into_response())
 }

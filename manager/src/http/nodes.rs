@@ -16,8 +16,17 @@ use axum::response::IntoResponse as _;
 use rota_model::PoolName;
 use rota_proto::v1;
 use rota_protocol::stable_numbers::of_pool;
-use serde_json::json;
+use serde::Serialize;
+use serde_json::Value;
 use std::sync::Arc;
+
+/// A page of them.
+#[derive(Serialize)]
+struct Nodes {
+    nodes: Vec<Node>,
+    next_page_token: String,
+    links: Value,
+}
 
 /// A pool and its nodes, as this manager knows them.
 struct OfPool {
@@ -51,7 +60,7 @@ pub async fn list(State(tree): State<Arc<Tree>>, uri: Uri, headers: HeaderMap) -
     let (nodes, next) = paging.page(nodes, |it| &it.id);
     let nodes: Vec<Node> = nodes.into_iter().map(|it| Node::of(it, &list)).collect();
     let links = paging.links(&list, &next);
-    Ok(place.holds(&json!({"nodes": nodes, "next_page_token": next, "links": links})))
+    place.holds(&Nodes { nodes, next_page_token: next, links })
 }
 
 async fn find(tree: &Tree, uri: &Uri, call: Call) -> Result<(String, v1::NodeStats), Failed> {
@@ -70,7 +79,7 @@ async fn find(tree: &Tree, uri: &Uri, call: Call) -> Result<(String, v1::NodeSta
 /// One, by its stable number within its pool, or its id.
 pub async fn one(State(tree): State<Arc<Tree>>, uri: Uri, headers: HeaderMap) -> Answer {
     let (list, node) = find(&tree, &uri, Call::new(&uri, &headers)?).await?;
-    Ok(Json(json!(Node::of(node, &list))).into_response())
+    Ok(Json(Node::of(node, &list)).into_response())
 }
 
 /// The sessions that run, or ran, on a node.

@@ -14,9 +14,18 @@ use rota_model::PoolName;
 use rota_proto::v1;
 use rota_proto::v1::pools_server::Pools as _;
 use rota_protocol::stable_numbers::of_pool;
-use serde_json::json;
+use serde::Serialize;
+use serde_json::Value;
 use std::sync::Arc;
 use tonic::Request;
+
+/// A page of them.
+#[derive(Serialize)]
+struct Pools {
+    pools: Vec<Pool>,
+    next_page_token: String,
+    links: Value,
+}
 
 /// Most answers of the service for one page: each has some 3 MiB of pools.
 const ANSWERS_MAX: usize = 16;
@@ -56,7 +65,7 @@ pub async fn list(State(tree): State<Arc<Tree>>, uri: Uri, headers: HeaderMap) -
     let (pools, next) = paging.page(all(&tree, request, &paging.after).await?, |it| &it.name);
     let pools: Vec<Pool> = pools.into_iter().map(Pool::of).collect();
     let links = paging.links("/v1/pools", &next);
-    Ok(place.holds(&json!({"pools": pools, "next_page_token": next, "links": links})))
+    place.holds(&Pools { pools, next_page_token: next, links })
 }
 
 /// One, by its name or its stable number.
@@ -66,7 +75,7 @@ pub async fn one(State(tree): State<Arc<Tree>>, uri: Uri, headers: HeaderMap) ->
     let name = name_of(&tree, &part).await?;
     let request = call.request(v1::GetPoolRequest { name })?;
     let found = tree.pools.get_pool(request).await?.into_inner();
-    Ok(Json(json!(Pool::of(found))).into_response())
+    Ok(Json(Pool::of(found)).into_response())
 }
 
 impl Tree {

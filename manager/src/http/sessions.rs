@@ -14,8 +14,18 @@ use axum::response::{IntoResponse, Response};
 use rota_model::{FieldError, PAGE_SIZE_MAX};
 use rota_proto::v1;
 use rota_proto::v1::sessions_server::Sessions as _;
-use serde_json::json;
+use serde::Serialize;
+use serde_json::Value;
 use std::sync::Arc;
+
+/// A page of them.
+#[derive(Serialize)]
+struct Sessions {
+    sessions: Vec<Session>,
+    stale: bool,
+    next_page_token: String,
+    links: Value,
+}
 
 /// Where the sessions of a list are.
 pub enum Within {
@@ -108,9 +118,7 @@ pub async fn page(tree: &Tree, uri: &Uri, headers: &HeaderMap, within: Within) -
     let sessions: Vec<Session> = listed.sessions.into_iter().map(Session::of).collect();
     let links = links(&list, &same, &next);
     let stale = listed.stale;
-    Ok(place.holds(&json!({
-        "sessions": sessions, "stale": stale, "next_page_token": next, "links": links,
-    })))
+    place.holds(&Sessions { sessions, stale, next_page_token: next, links })
 }
 
 /// Of the whole ring.
@@ -157,7 +165,7 @@ async fn show(tree: &Tree, headers: &HeaderMap, mut call: Call, which: Which) ->
         return Ok(tagged(StatusCode::NOT_MODIFIED, &tag, ()));
     }
     let shown = Session { stale: Some(got.stale), ..Session::of(session) };
-    Ok(tagged(StatusCode::OK, &tag, Json(json!(shown))))
+    Ok(tagged(StatusCode::OK, &tag, Json(shown)))
 }
 
 /// One, by the path; or the watch of it.

@@ -13,6 +13,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, any, get, post};
 use axum::{Json, Router};
 use rota_model::{ClusterName, FieldError, ManagerNumber, Refusal, RefusalKind, Retry};
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -53,8 +54,12 @@ pub struct ListPlace(OwnedSemaphorePermit);
 
 impl ListPlace {
     /// The answer with that list.
-    pub fn holds(self, list: &Value) -> Response {
-        let mut text = Some(Bytes::from(list.to_string()));
+    pub fn holds(self, list: &impl Serialize) -> Answer {
+        let list = serde_json::to_vec(list).map_err(|error| {
+            let text = format!("the list is no JSON: {error}");
+            Refusal::new(RefusalKind::Internal, Retry::Never, text)
+        })?;
+        let mut text = Some(Bytes::from(list));
         // The second look comes when the text was written to the connection.
         let text = std::iter::from_fn(move || {
             let _held = &self.0;
@@ -62,7 +67,7 @@ impl ListPlace {
         });
         let body = Body::from_stream(tokio_stream::iter(text).fuse());
         let kind = [(header::CONTENT_TYPE, "application/json")];
-        (kind, body).into_response()
+        Ok((kind, body).into_response())
     }
 }
 

@@ -16,7 +16,6 @@ use rota_model::{Refusal, RefusalKind, Retry};
 use rota_proto::v1;
 use rota_proto::v1::sessions_server::Sessions as _;
 use serde::Serialize;
-use serde_json::json;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,7 +68,8 @@ fn event(told: Result<v1::WatchResponse, Status>) -> Event {
         caught_up: told.caught_up,
         position: position.clone(),
     };
-    let event = Event::default().data(json!(line).to_string());
+    // The only error is of what is no JSON, which a line always is.
+    let Ok(event) = Event::default().json_data(&line) else { return Event::default() };
     if position.is_empty() { event } else { event.id(position) }
 }
 

@@ -17,7 +17,6 @@ use rota_proto::v1::machines_client::MachinesClient;
 use rota_proto::v1::sessions_server::Sessions as _;
 use rota_proto::{refusal, v1};
 use serde::Serialize;
-use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
@@ -175,7 +174,7 @@ async fn send(tree: &Tree, headers: &HeaderMap, mut call: Call, which: Which) ->
     );
     let moved = at_node(&address, request, deadline).await?;
     let v1::SendResponse { from, to, changes, r#final } = moved;
-    Ok(Json(json!(Moved { id, from, to, changes, is_final: r#final })).into_response())
+    Ok(Json(Moved { id, from, to, changes, is_final: r#final }).into_response())
 }
 
 /// By the path, whose last part ends with the verb.
