@@ -41,6 +41,8 @@ pub const LIMITS: HttpLimits = HttpLimits {
     connections: 512,
     idle: Duration::from_secs(10),
     lifetime: Some(Duration::from_secs(300)),
+    // The longest call, and a little.
+    last_request: Duration::from_millis(rota_protocol::REQUEST_MS + 5_000),
     drain: Duration::from_secs(5),
 };
 
