@@ -25,6 +25,7 @@ mod watch;
 mod writes;
 
 pub use pages::Pages;
+pub use tree::elsewhere;
 
 use axum::Router;
 use axum::routing::get;

@@ -140,6 +140,13 @@ pub async fn wrong_method(uri: Uri) -> Response {
     response
 }
 
+/// What a manager answers that serves nothing yet: whoever asks goes to another one, and finds the same there.
+pub fn elsewhere(refused: fn() -> Status) -> Router {
+    let refuse = move || async move { Failed::from(refused()) };
+    let paths = ["/v1", "/v1/{*rest}", "/route"];
+    paths.into_iter().fold(Router::new(), |router, path| router.route(path, any(refuse)))
+}
+
 /// A path, and what answers there.
 type Route = (&'static str, MethodRouter<Arc<Tree>>);
 

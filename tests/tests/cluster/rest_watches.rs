@@ -81,6 +81,30 @@ async fn a_watch_of_one_session_tells_nothing_of_others_and_survives_a_take_over
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_manager_that_stops_says_so_and_another_one_goes_on() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    let client = cluster.client();
+    opened(&client, "one", "builtin").await;
+    let path = "/v1/namespaces/default/sessions/one:watch";
+    let mut stream = events(&cluster, 0, path, None).await;
+    let (seen, _) = until(&mut stream, |it| it["caught_up"] == true).await;
+    rota_tests::processes::send(cluster.document.managers[0].pid, rustix::process::Signal::TERM);
+    let mut last = Event::default();
+    while let Some(event) = stream.next().await.unwrap() {
+        last = event;
+    }
+    assert_eq!(last.name, "refused", "{last:?}");
+    let told: Value = serde_json::from_str(&last.data).unwrap();
+    assert_eq!(told["error"]["details"][0]["reason"], "NOT_SERVING", "{told}");
+    let mut stream = events(&cluster, 1, path, Some(&seen.id)).await;
+    client.close(close("one"), CALL).await.unwrap();
+    let (_, before) = until(&mut stream, is_in("one", "CLOSED")).await;
+    assert!(before.iter().all(|it| it["snapshot"] == false), "{before:?}");
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_watch_that_cannot_begin_is_refused_and_one_of_too_many_as_well() {
     let folder = TestFolder::new();
     let cluster = Cluster::start(&folder, &["--managers", "1"]).await;
