@@ -1,5 +1,6 @@
 //! The tree of resources: which path is which call.
 
+use super::body::BODIES_KIB_MAX;
 use super::call::last_with_verb;
 use super::error::Failed;
 use super::{managers, nodes, openapi, pools, route, sessions, watch, writes};
@@ -42,6 +43,8 @@ pub struct Tree {
     /// The same of pools.
     pub pools: PoolsService,
     lists: Arc<Semaphore>,
+    /// Room for bodies that are being read, in KiB.
+    pub bodies: Semaphore,
     /// Places of watches.
     pub watches: Arc<Semaphore>,
 }
@@ -79,6 +82,7 @@ impl Tree {
             operator: OperatorService { shared: shared.clone(), cluster, number },
             pools: PoolsService { shared: shared.clone() },
             lists: Arc::new(Semaphore::new(LISTS_MAX)),
+            bodies: Semaphore::new(BODIES_KIB_MAX),
             watches: Arc::new(Semaphore::new(watch::WATCHES_MAX)),
             shared,
         }
@@ -185,4 +189,27 @@ pub fn router(tree: Arc<Tree>) -> Router {
         .route("/v1/{*rest}", any(unknown))
         .method_not_allowed_fallback(wrong_method)
         .with_state(tree)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::body::to_bytes;
+
+    #[tokio::test]
+    async fn a_list_keeps_its_place_until_it_was_read_or_nobody_reads_it() {
+        let lists = Arc::new(Semaphore::new(1));
+        for is_read in [true, false] {
+            let place = ListPlace(lists.clone().try_acquire_owned().unwrap());
+            let answer = place.holds(&["a", "b"]).unwrap_or_else(|it| panic!("{it:?}"));
+            assert_eq!(lists.available_permits(), 0);
+            if is_read {
+                let read = to_bytes(answer.into_body(), 100).await.unwrap();
+                assert_eq!(read, "[\"a\",\"b\"]");
+            } else {
+                drop(answer);
+            }
+            assert_eq!(lists.available_permits(), 1, "{is_read}");
+        }
+    }
 }

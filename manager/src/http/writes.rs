@@ -187,7 +187,7 @@ pub async fn by_path(
     let (last, verb) = last_with_verb(&uri, &VERBS);
     let Some(verb) = verb else { return Ok(wrong_method(uri).await) };
     let which = Which::of_path(&uri, &last)?;
-    let call = Call::with_body(&uri, &headers, body).await?;
+    let call = Call::with_body(&uri, &headers, &tree.bodies, body).await?;
     match verb {
         "open" => open(&tree, &headers, call, which).await,
         "close" => close(&tree, &headers, call, which).await,
@@ -196,8 +196,13 @@ pub async fn by_path(
 }
 
 /// A call, and which session its query names.
-async fn named(uri: &Uri, headers: &HeaderMap, body: Body) -> Result<(Call, Which), Failed> {
-    let mut call = Call::with_body(uri, headers, body).await?;
+async fn named(
+    tree: &Tree,
+    uri: &Uri,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<(Call, Which), Failed> {
+    let mut call = Call::with_body(uri, headers, &tree.bodies, body).await?;
     let which = Which::of_query(&mut call);
     Ok((call, which))
 }
@@ -209,7 +214,7 @@ pub async fn open_by_query(
     headers: HeaderMap,
     body: Body,
 ) -> Answer {
-    let (call, which) = named(&uri, &headers, body).await?;
+    let (call, which) = named(&tree, &uri, &headers, body).await?;
     open(&tree, &headers, call, which).await
 }
 
@@ -220,7 +225,7 @@ pub async fn close_by_query(
     headers: HeaderMap,
     body: Body,
 ) -> Answer {
-    let (call, which) = named(&uri, &headers, body).await?;
+    let (call, which) = named(&tree, &uri, &headers, body).await?;
     close(&tree, &headers, call, which).await
 }
 
@@ -231,7 +236,7 @@ pub async fn send_by_query(
     headers: HeaderMap,
     body: Body,
 ) -> Answer {
-    let (call, which) = named(&uri, &headers, body).await?;
+    let (call, which) = named(&tree, &uri, &headers, body).await?;
     send(&tree, &headers, call, which).await
 }
 
