@@ -10,6 +10,7 @@ use crate::rpc::{SessionsService, Shared};
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, Uri, header};
+use axum::middleware::map_response;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, any, get, post};
 use axum::{Json, Router};
@@ -151,6 +152,12 @@ pub fn elsewhere(refused: fn() -> Status) -> Router {
     paths.into_iter().fold(Router::new(), |router, path| router.route(path, any(refuse)))
 }
 
+/// Whatever keeps answers asks each time whether they still hold: all of this may change at any moment.
+async fn ask_again(mut response: Response) -> Response {
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    response
+}
+
 /// A path, and what answers there.
 type Route = (&'static str, MethodRouter<Arc<Tree>>);
 
@@ -188,6 +195,7 @@ pub fn router(tree: Arc<Tree>) -> Router {
         .route("/v1/", any(unknown))
         .route("/v1/{*rest}", any(unknown))
         .method_not_allowed_fallback(wrong_method)
+        .layer(map_response(ask_again))
         .with_state(tree)
 }
 

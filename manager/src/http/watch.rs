@@ -1,7 +1,7 @@
 //! `:watch`: changes as server-sent events. Each carries its position as its id, so who comes back with
 //! `Last-Event-ID` goes on from there, at any manager.
 
-use super::call::{Call, last_with_verb, segments};
+use super::call::{Call, TIMEOUT, last_with_verb, segments};
 use super::error::Failed;
 use super::sessions::{Which, Within, filter};
 use super::shown::Session;
@@ -104,6 +104,9 @@ async fn watch(
     request: v1::WatchRequest,
 ) -> Answer {
     let position = position(headers, &mut call);
+    if !call.all(TIMEOUT).is_empty() {
+        call.wrong(TIMEOUT, "is of no use: a watch has no end");
+    }
     let request = call.request(v1::WatchRequest { position: position.into(), ..request })?;
     let place = tree.watch_place()?;
     let changes = tree.sessions.watch(request).await?.into_inner();

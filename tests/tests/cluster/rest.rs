@@ -192,6 +192,7 @@ async fn a_session_that_did_not_change_is_not_sent_again() {
     let page = again(1).await;
     assert_eq!((page.code, page.body.as_str()), (304, ""), "{page:?}");
     assert_eq!(page.header("etag"), Some(tag.as_str()));
+    assert_eq!(page.header("cache-control"), Some("no-cache"));
     client.close(close("same"), CALL).await.unwrap();
     let page = again(2).await;
     assert_eq!((page.code, &page.json()["state"]), (200, &"CLOSED".into()));

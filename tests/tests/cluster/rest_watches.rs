@@ -113,6 +113,7 @@ async fn a_watch_that_cannot_begin_is_refused_and_one_of_too_many_as_well() {
         ("/v1/sessions:watch?position=%21", "position"),
         ("/v1/sessions:watch?state=BLUE", "state"),
         ("/v1/session:watch", "id"),
+        ("/v1/session:watch?id=a&timeout_ms=9", "timeout_ms"),
     ] {
         let page = http_get(http, path).await.unwrap();
         assert_eq!(page.code, 400, "{page:?}");
