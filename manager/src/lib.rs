@@ -22,7 +22,7 @@
 //!  peers ──── peer ────┘    (rota_protocol::Manager)      ├──▶ disk ────────▶ data folder
 //!  Consul ─── discovery ┘                                 ├──▶ config_link ─▶ config store
 //!                                                         ├──▶ bodies ──────▶ attachments
-//!  operators ─ http: /metrics, /healthz                   ├──▶ provisioner ─▶ new nodes
+//!  browsers ── http: /v1, /route, /metrics                ├──▶ provisioner ─▶ new nodes
 //!                                                         └──▶ workers ─────▶ operations of applications
 //! ```
 //!

@@ -13,7 +13,7 @@
 mod checks;
 mod lost;
 
-use crate::http::LIMITS;
+use crate::http::{self, LIMITS};
 use crate::options::Options;
 use crate::server::{no_place, unread};
 use anyhow::{Context, Result};
@@ -190,7 +190,7 @@ async fn serve_pages(
     stop: CancellationToken,
 ) {
     let answer = move || async move { (StatusCode::SERVICE_UNAVAILABLE, Json(health)) };
-    let router = Router::new().route("/healthz", get(answer));
+    let router = Router::new().route("/healthz", get(answer)).merge(http::elsewhere(elsewhere));
     serve_http(listener, router, LIMITS, names, stop.cancelled_owned()).await;
 }
 

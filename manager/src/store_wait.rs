@@ -8,7 +8,7 @@
 //! The servers here begin with the first read that fails, and end before the start goes on: then the
 //! manager's own ones take the same ports over.
 
-use crate::http::LIMITS;
+use crate::http::{self, LIMITS};
 use crate::options::Options;
 use crate::outside::{ELSEWHERE_MS, HAND_OVER, serve_grpc};
 use crate::start::again;
@@ -167,6 +167,7 @@ impl Servers {
                 async move { (StatusCode::SERVICE_UNAVAILABLE, Json(health)) }
             }),
         );
+        let router = router.merge(http::elsewhere(refused));
         let (names, stopped) = (options.http_names.clone(), stop.clone().cancelled_owned());
         let pages = serve_http(again(http)?, router, LIMITS, names, stopped);
         let calls = serve_grpc(again(grpc)?, Routes::default(), refused, stop.clone());

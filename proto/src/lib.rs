@@ -24,6 +24,7 @@
 //! * [`operator`]: what operators see. [`running`]: where sessions are, and what nodes run.
 //! * [`programs`]: output of programs, and what they use.
 //! * [`documents`]: documents, operations and namespaces, and exceptions as gRPC statuses.
+//! * [`status_details`]: what stands in a status, for who does not speak gRPC.
 //! * [`disk`]: keys and values of the storage engine. [`encoded`]: documents as bytes, made once.
 
 pub mod bodies;
@@ -48,6 +49,7 @@ pub mod request;
 pub mod running;
 pub mod serving;
 pub mod session;
+pub mod status_details;
 mod wire;
 
 pub use operator::Inspected;

@@ -51,6 +51,7 @@ impl From<&ClassFacts> for v1::ClassFacts {
             labels: label_texts(labels),
             reopens: it.reopens,
             disturb: disturb_text(it.disturb),
+            opens_on_demand: it.opens_on_demand,
         }
     }
 }
@@ -67,8 +68,10 @@ impl TryFrom<v1::ClassFacts> for ClassFacts {
         };
         let checked = needs.check().map_err(|mut mistakes| mistakes.swap_remove(0));
         named("ClassFacts", checked)?;
+        let pool = named("ClassFacts.pool", pool)?;
+        let (reopens, opens_on_demand) = (it.reopens, it.opens_on_demand);
         let disturb = disturb_from(&it.disturb)?;
-        Ok(Self { pool: named("ClassFacts.pool", pool)?, needs, reopens: it.reopens, disturb })
+        Ok(Self { pool, needs, reopens, disturb, opens_on_demand })
     }
 }
 

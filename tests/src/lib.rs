@@ -40,7 +40,7 @@ pub use cluster::{Cluster, Document, Manager, Node, Store};
 pub use condition::{PATIENCE, eventually};
 pub use folder::TestFolder;
 pub use following::Following;
-pub use http::{Page, http_get};
+pub use http::{Event, EventStream, HttpRequest, Page, http_ask, http_get, http_post};
 pub use launched::{Ended, Launched, run_to_end};
 pub use ringctl::{Ran, ringctl, ringctl_in};
 pub use servers::ConsulServer;

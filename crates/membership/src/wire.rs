@@ -188,6 +188,7 @@ mod tests {
                     needs: Needs { weight: 2, memory_mib: 9, ..Needs::default() },
                     reopens: true,
                     disturb: rota_model::Disturb::Never,
+                    opens_on_demand: true,
                 },
             )]),
             sandbox: Some(Sandbox::Basic),

@@ -60,6 +60,9 @@ pub struct ClassFacts {
     /// Which orders may end a session of it.
     #[serde(skip_serializing_if = "Disturb::is_default")]
     pub disturb: Disturb,
+    /// Whoever is on the way to a session may open it (`open_on_demand = true`): see the route of HTTP.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub opens_on_demand: bool,
 }
 
 impl ClassFacts {

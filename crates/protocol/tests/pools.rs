@@ -430,6 +430,39 @@ fn of_several_texts_of_a_class_the_one_that_most_nodes_have_counts() {
 }
 
 #[test]
+fn a_class_is_opened_on_demand_where_the_text_that_counts_says_so_also_when_no_node_is_left() {
+    let mut table = Table::laid();
+    table.start_all();
+    table.pass(500);
+    let class = ClassName::parse("big").expect("a short name");
+    let register = |table: &mut Table, node: &str, boot: u64, digest: u64, says: bool| {
+        let classes = [class.to_string()];
+        table.register_as(node, boot, 100, &classes, |register| {
+            let facts = ClassFacts { opens_on_demand: says, ..ClassFacts::default() };
+            let digests = [(class.clone(), ClassDigest(digest))].into();
+            Register { digests, facts: [(class.clone(), facts)].into(), ..register }
+        });
+        table.pass(1_500);
+    };
+    let everybody_says = |table: &Table, says: bool| {
+        for (number, manager) in &table.managers {
+            assert_eq!(manager.classes_on_demand().contains(&class), says, "{number}");
+        }
+    };
+    register(&mut table, "g1", 1, 7, true);
+    everybody_says(&table, true);
+    register(&mut table, "g2", 2, 8, false);
+    everybody_says(&table, true);
+    table.register_as("g1", 3, 100, &[], |it| Register { state: NodeState::Removed, ..it });
+    table.pass(1_500);
+    everybody_says(&table, false);
+    register(&mut table, "g2", 4, 7, true);
+    table.register_as("g2", 5, 100, &[], |it| Register { state: NodeState::Removed, ..it });
+    table.pass(1_500);
+    everybody_says(&table, true);
+}
+
+#[test]
 fn nodes_that_never_start_are_ordered_again_when_the_failure_is_some_time_ago() {
     let mut table = growing();
     set(&mut table, json!({"min_nodes": 1, "max_nodes": 1}));

@@ -20,6 +20,7 @@ const LIMITS: HttpLimits = HttpLimits {
     connections: 32,
     idle: Duration::from_secs(10),
     lifetime: Some(Duration::from_secs(60)),
+    last_request: Duration::from_secs(5),
     drain: Duration::from_secs(1),
 };
 

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 const WAIT: Duration = Duration::from_secs(120);
 
 /// Runs a program to its end and gives its stdout; fails with everything that it said.
-async fn run(mut command: Command) -> String {
+pub async fn run(mut command: Command) -> String {
     let output = command.stdin(Stdio::null()).kill_on_drop(true).output();
     let output = timeout(WAIT, output).await.expect("it ends").expect("it starts");
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -20,8 +20,8 @@ async fn run(mut command: Command) -> String {
     stdout
 }
 
-/// The Python that has grpcio: `deploy/test` makes it and names it.
-fn python() -> Option<PathBuf> {
+/// The Python that has what `tests/foreign/requirements.txt` names: `deploy/test` makes it and names it.
+pub fn python() -> Option<PathBuf> {
     let given = std::env::var_os("ROTA_PYTHON").map(PathBuf::from);
     let made = || {
         let test = std::env::current_exe().ok()?;

@@ -70,12 +70,25 @@ mod program_usage;
 mod programs;
 #[cfg(test)]
 mod provisioners;
+#[cfg(test)]
+mod rest;
+#[cfg(test)]
+mod rest_description;
+#[cfg(test)]
+mod rest_watches;
+#[cfg(test)]
+mod rest_writes;
+#[cfg(test)]
 mod restarts;
 #[cfg(test)]
 mod restores;
 #[cfg(test)]
+mod routes;
+#[cfg(test)]
 mod set_up;
+#[cfg(test)]
 mod shrinking;
+#[cfg(test)]
 mod signals;
 #[cfg(test)]
 mod stable_numbers;

@@ -19,8 +19,8 @@ pub(super) const STATES_MAX: usize = 1_000;
 /// How much CPU or memory a class may name.
 const AMOUNT: RangeInclusive<u32> = 1..=1_000_000_000;
 
-const COMMON_FIELDS: [&str; 7] =
-    ["name", "kind", "attributes", "pool", "needs", "on_node_loss", "disturb"];
+const COMMON_FIELDS: [&str; 8] =
+    ["name", "kind", "attributes", "pool", "needs", "on_node_loss", "disturb", "open_on_demand"];
 const MACHINE_FIELDS: [&str; 6] =
     ["states", "initial", "final", "events", "transitions", "report_states"];
 
@@ -134,7 +134,8 @@ fn read_facts(fields: &mut Fields, mistakes: &mut Mistakes) -> ClassFacts {
         known
     });
     let disturb = disturb.unwrap_or_default();
-    ClassFacts { pool, needs: read_needs(fields, mistakes), reopens, disturb }
+    let opens_on_demand = fields.optional_bool("open_on_demand", mistakes).unwrap_or_default();
+    ClassFacts { pool, needs: read_needs(fields, mistakes), reopens, disturb, opens_on_demand }
 }
 
 /// What a session needs of its node.

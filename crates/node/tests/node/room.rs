@@ -3,7 +3,6 @@
 use crate::world::*;
 use rota_model::node_msg::{Blame, DeadToken, NodeAnswer, ToldLimit};
 use rota_model::{ClassDigest, ClassFacts, ClassText, Disturb, LoadLimit, Needs, Resources};
-use rota_node::{NodeEffect, NodeInput, Phase, StopHow};
 
 #[test]
 fn full_is_remembered_when_room_comes() {

@@ -14,9 +14,9 @@ use rota_docstore::Spaces;
 use rota_ids::{Key, Told};
 use rota_messages::placements::{Placements, PlacementsAsk};
 use rota_messages::{Numbered, PartitionStats, Stats};
-use rota_model::{MemberId, NodeId, NodeLoad, Resources};
+use rota_model::{ClassName, MemberId, NodeId, NodeLoad, Resources};
 use rota_ring::{ClaimRefused, NodeReg, View};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -70,6 +70,11 @@ impl Manager {
     /// The nodes that it knows, by which state of the config store: its index.
     pub fn nodes(&self) -> (u64, &BTreeMap<NodeId, NodeReg>) {
         (self.env.nodes.index, &self.env.nodes.reg)
+    }
+
+    /// The classes whose sessions are opened by whoever is on the way to them.
+    pub fn classes_on_demand(&self) -> &Arc<BTreeSet<ClassName>> {
+        &self.env.nodes.on_demand
     }
 
     /// The stable numbers that it knows.

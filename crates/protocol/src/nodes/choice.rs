@@ -147,9 +147,18 @@ impl Nodes {
 
     /// What a class needs by the text that counts in a pool; where none is kept there, by what a node says.
     pub fn needs(&self, pool: &PoolName, class: &ClassName) -> Needs {
+        self.facts(pool, class).map(|it| it.needs.clone()).unwrap_or_default()
+    }
+
+    /// What the text of a class says that counts in a pool, or that of a node.
+    pub(super) fn facts<'a>(
+        &'a self,
+        pool: &'a PoolName,
+        class: &ClassName,
+    ) -> Option<&'a ClassFacts> {
         let kept = self.pools.get(pool).and_then(|it| it.texts.get(class)).map(|it| &it.facts);
         let told = || self.of_pool(pool).find_map(|it| it.facts.get(class));
-        kept.or_else(told).map(|it| it.needs.clone()).unwrap_or_default()
+        kept.or_else(told)
     }
 
     /// What the text of a class says of a session that runs on a node: the text that the node has or had, since it ran

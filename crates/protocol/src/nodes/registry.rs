@@ -6,6 +6,7 @@ use rota_model::{
 };
 use rota_ring::{NodeReg, Spares};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// How long a place counts as asked for when the node never says what became of it.
 const ASKED_MS: u64 = 10_000;
@@ -111,6 +112,8 @@ pub(crate) struct Nodes {
     pub pools: PoolsByName,
     /// Where opens of a class go that name no pool, if its text says so.
     goes: BTreeMap<ClassName, PoolName>,
+    /// Classes whose sessions are opened by whoever is on the way to them.
+    pub on_demand: Arc<BTreeSet<ClassName>>,
     /// T of pools that say none.
     load_limit: LoadLimit,
     pub known: BTreeMap<NodeId, Known>,
@@ -143,6 +146,7 @@ impl Nodes {
             reg: BTreeMap::new(),
             pools: PoolsByName::new(),
             goes: BTreeMap::new(),
+            on_demand: Arc::default(),
             load_limit,
             known: BTreeMap::new(),
             index: 0,
@@ -198,6 +202,25 @@ impl Nodes {
         let goes =
             best.into_iter().filter_map(|(class, (_, pool))| Some((class.clone(), pool?.clone())));
         self.goes = goes.collect();
+        self.find_classes_on_demand();
+    }
+
+    /// Finds out anew which classes are opened on demand: by the text that counts in the pool where such an open
+    /// goes, which names none.
+    fn find_classes_on_demand(&mut self) {
+        let kept = self.pools.values().flat_map(|known| &known.texts);
+        let kept = kept.map(|(class, text)| (class, &text.facts));
+        let told = self.reg.values().filter(|it| !it.state.is_gone()).flat_map(|it| &it.facts);
+        let some = kept.chain(told).filter(|(_, facts)| facts.opens_on_demand);
+        let default = PoolName::default_pool();
+        let counts = |class: &&ClassName| {
+            let pool = self.goes.get(*class).unwrap_or(&default);
+            self.facts(pool, class).is_some_and(|it| it.opens_on_demand)
+        };
+        let classes = some.map(|(class, _)| class).filter(counts).cloned().collect();
+        if *self.on_demand != classes {
+            self.on_demand = Arc::new(classes);
+        }
     }
 
     /// T of a pool.

@@ -142,7 +142,8 @@ pub fn register() -> Any<Register> {
                 let reopens = needs.weight.is_multiple_of(2);
                 let disturb = Disturb::ALL[needs.weight as usize % 3];
                 let (pool, needs) = (Some(pool.clone()), needs.clone());
-                (it.clone(), ClassFacts { pool, needs, reopens, disturb })
+                let opens_on_demand = needs.weight.is_multiple_of(3);
+                (it.clone(), ClassFacts { pool, needs, reopens, disturb, opens_on_demand })
             });
             let facts = facts.collect();
             Register {

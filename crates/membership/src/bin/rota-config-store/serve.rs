@@ -25,6 +25,7 @@ const LIMITS: HttpLimits = HttpLimits {
     idle: Duration::from_secs(60),
     // Cut off in the middle of a change, a manager would not know what became of it.
     lifetime: None,
+    last_request: Duration::from_secs(5),
     drain: Duration::from_secs(5),
 };
 

@@ -1,0 +1,92 @@
+//! `/v1/pools`.
+
+use super::call::{Call, segments};
+use super::error::Failed;
+use super::links::is_number;
+use super::paging::Paging;
+use super::shown::Pool;
+use super::tree::{Answer, Tree, missing};
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, Uri};
+use axum::response::IntoResponse as _;
+use rota_model::PoolName;
+use rota_proto::v1;
+use rota_proto::v1::pools_server::Pools as _;
+use rota_protocol::stable_numbers::of_pool;
+use serde::Serialize;
+use serde_json::Value;
+use std::sync::Arc;
+use tonic::Request;
+
+/// A page of them.
+#[derive(Serialize)]
+struct Pools {
+    pools: Vec<Pool>,
+    next_page_token: String,
+    links: Value,
+}
+
+/// Most answers of the service for one page: each has some 3 MiB of pools.
+const ANSWERS_MAX: usize = 16;
+
+/// The name of the pool that a part of a path means: its stable number, or the name itself.
+pub async fn name_of(tree: &Tree, part: &str) -> Result<String, Failed> {
+    if !is_number(part) {
+        return Ok(part.to_owned());
+    }
+    let found = tree.numbered_pool(part).await?;
+    found.ok_or_else(|| missing("pool", part, "/v1/pools"))
+}
+
+/// All of them, as the service gives them in pieces.
+async fn all(tree: &Tree, request: Request<()>, after: &str) -> Result<Vec<v1::PoolInfo>, Failed> {
+    let (mut pools, mut after) = (Vec::new(), after.to_owned());
+    for _ in 0..ANSWERS_MAX {
+        let mut next = Request::new(v1::ListPoolsRequest { after: after.clone() });
+        next.metadata_mut().clone_from(request.metadata());
+        let mut listed = tree.pools.list_pools(next).await?.into_inner();
+        let last = listed.pools.last().map(|it| it.name.clone());
+        pools.append(&mut listed.pools);
+        match last {
+            Some(last) if listed.more => after = last,
+            Some(_) | None => break,
+        }
+    }
+    Ok(pools)
+}
+
+/// All of them.
+pub async fn list(State(tree): State<Arc<Tree>>, uri: Uri, headers: HeaderMap) -> Answer {
+    let mut call = Call::new(&uri, &headers)?;
+    let paging = Paging::of(&mut call);
+    let request = call.request(())?;
+    let place = tree.place().await?;
+    let (pools, next) = paging.page(all(&tree, request, &paging.after).await?, |it| &it.name);
+    let pools: Vec<Pool> = pools.into_iter().map(Pool::of).collect();
+    let links = paging.links("/v1/pools", &next);
+    place.holds(&Pools { pools, next_page_token: next, links })
+}
+
+/// One, by its name or its stable number.
+pub async fn one(State(tree): State<Arc<Tree>>, uri: Uri, headers: HeaderMap) -> Answer {
+    let call = Call::new(&uri, &headers)?;
+    let part = segments(&uri)?.pop().unwrap_or_default();
+    let name = name_of(&tree, &part).await?;
+    let request = call.request(v1::GetPoolRequest { name })?;
+    let found = tree.pools.get_pool(request).await?.into_inner();
+    Ok(Json(Pool::of(found)).into_response())
+}
+
+impl Tree {
+    /// The pool that has a stable number, if this manager knows one.
+    async fn numbered_pool(&self, number: &str) -> Result<Option<String>, Failed> {
+        let has_it = |name: &str| {
+            let Ok(name) = PoolName::parse(name) else { return false };
+            let told = self.shared.seen.borrow().numbers.number(&of_pool(&name));
+            told.is_some_and(|it| it.to_string() == number)
+        };
+        let pools = all(self, Request::new(()), "").await?;
+        Ok(pools.into_iter().map(|it| it.name).find(|name| has_it(name)))
+    }
+}

@@ -1,0 +1,220 @@
+//! Sessions: lists, and one.
+
+use super::call::{Call, decoded, last_with_verb, segments};
+use super::error::Failed;
+use super::links::encoded;
+use super::paging::{SIZE, TOKEN, links};
+use super::shown::{Session, state, state_names};
+use super::tree::{Answer, Tree, wrong_method};
+use super::{watch, writes};
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use rota_model::{FieldError, PAGE_SIZE_MAX};
+use rota_proto::v1;
+use rota_proto::v1::sessions_server::Sessions as _;
+use serde::Serialize;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// A page of them.
+#[derive(Serialize)]
+struct Sessions {
+    sessions: Vec<Session>,
+    stale: bool,
+    next_page_token: String,
+    links: Value,
+}
+
+/// Where the sessions of a list are.
+pub enum Within {
+    /// Everywhere.
+    Ring,
+    /// In a namespace.
+    Namespace(String),
+    /// On a node; the path of its list.
+    Node { id: String, list: String },
+}
+
+/// Which session a call is about: its namespace and its id.
+pub struct Which {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its id.
+    pub id: String,
+}
+
+impl Which {
+    /// By the path, of which the last part is given.
+    pub fn of_path(uri: &Uri, last: &str) -> Result<Self, FieldError> {
+        let namespace = segments(uri)?.into_iter().nth(1).unwrap_or_default();
+        Ok(Self { namespace, id: decoded(last)? })
+    }
+
+    /// By the query.
+    pub fn of_query(call: &mut Call) -> Self {
+        let namespace = call.given("namespace").unwrap_or_else(|| "default".to_owned());
+        Self { namespace, id: call.text("id") }
+    }
+}
+
+/// The filter that a call and its path say, and the fields of it that the next page has as well.
+pub fn filter(call: &mut Call, within: &Within) -> (v1::Filter, Vec<(&'static str, String)>) {
+    let mut names = Vec::new();
+    for given in call.all("state") {
+        names.extend(given.split(',').map(str::to_owned));
+    }
+    let mut states = Vec::new();
+    for name in &names {
+        match state(name) {
+            Some(state) => states.push(state.into()),
+            None => {
+                let known = state_names().join(", ");
+                call.wrong("state", format!("is {name:?}; it must be one of {known}"));
+            }
+        }
+    }
+    let class = call.text("class");
+    let mut same = vec![("state", names.join(",")), ("class", class.clone())];
+    let (mut node_id, mut namespace) = (String::new(), String::new());
+    if let Within::Node { id, .. } = within {
+        node_id.clone_from(id);
+    } else {
+        node_id = call.text("node");
+        same.push(("node", node_id.clone()));
+    }
+    if let Within::Namespace(name) = within {
+        namespace.clone_from(name);
+    } else {
+        namespace = call.text("namespace");
+        same.push(("namespace", namespace.clone()));
+    }
+    (v1::Filter { states, node_id, class, namespace }, same)
+}
+
+/// A page of a list.
+pub async fn page(tree: &Tree, uri: &Uri, headers: &HeaderMap, within: Within) -> Answer {
+    let mut call = Call::new(uri, headers)?;
+    let (filter, mut same) = filter(&mut call, &within);
+    let page_size = call.number::<u32>(SIZE);
+    if page_size == Some(0) {
+        call.wrong(SIZE, format!("is 0; it must be 1 to {PAGE_SIZE_MAX}"));
+    }
+    let (page_token, stale_ok) = (call.text(TOKEN), call.is_set("stale_ok"));
+    same.push((SIZE, page_size.map(|it| it.to_string()).unwrap_or_default()));
+    same.push(("stale_ok", if stale_ok { "true".to_owned() } else { String::new() }));
+    let list = match within {
+        Within::Ring => "/v1/sessions".to_owned(),
+        Within::Namespace(name) => format!("/v1/namespaces/{}/sessions", encoded(&name)),
+        Within::Node { list, .. } => list,
+    };
+    let page_size = page_size.unwrap_or(0);
+    let request = v1::ListRequest { filter: Some(filter), page_size, page_token, stale_ok };
+    let request = call.request(request)?;
+    let place = tree.place().await?;
+    let listed = tree.sessions.list(request).await?.into_inner();
+    let next = listed.next_page_token;
+    let sessions: Vec<Session> = listed.sessions.into_iter().map(Session::of).collect();
+    let links = links(&list, &same, &next);
+    let stale = listed.stale;
+    place.holds(&Sessions { sessions, stale, next_page_token: next, links })
+}
+
+/// Of the whole ring.
+pub async fn of_ring(State(tree): State<Arc<Tree>>, uri: Uri, headers: HeaderMap) -> Answer {
+    page(&tree, &uri, &headers, Within::Ring).await
+}
+
+/// Of a namespace.
+pub async fn of_namespace(State(tree): State<Arc<Tree>>, uri: Uri, headers: HeaderMap) -> Answer {
+    let namespace = segments(&uri)?.into_iter().nth(1).unwrap_or_default();
+    page(&tree, &uri, &headers, Within::Namespace(namespace)).await
+}
+
+/// The entity tag of a session: it changes with its version, and with the owner that tells it.
+fn tag(session: &v1::Session) -> String {
+    format!("W/\"{}.{}\"", session.version, session.epoch)
+}
+
+/// Whether the caller has that already.
+fn has_it(headers: &HeaderMap, tag: &str) -> bool {
+    let weak = |it: &str| it.trim().trim_start_matches("W/").to_owned();
+    let lists = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|it| it.to_str().ok());
+    let mut tags = lists.flat_map(|it| it.split(','));
+    tags.any(|it| it.trim() == "*" || weak(it) == weak(tag))
+}
+
+/// A session with its tag.
+fn tagged(code: StatusCode, tag: &str, body: impl IntoResponse) -> Response {
+    let mut response = (code, body).into_response();
+    if let Ok(tag) = HeaderValue::from_str(tag) {
+        response.headers_mut().insert(header::ETAG, tag);
+    }
+    response
+}
+
+async fn show(tree: &Tree, headers: &HeaderMap, mut call: Call, which: Which) -> Answer {
+    let Which { namespace, id } = which;
+    let stale_ok = call.is_set("stale_ok");
+    let request = call.request(v1::GetRequest { namespace, id, stale_ok })?;
+    let got = tree.sessions.get(request).await?.into_inner();
+    let session = got.session.unwrap_or_default();
+    let tag = tag(&session);
+    if has_it(headers, &tag) {
+        return Ok(tagged(StatusCode::NOT_MODIFIED, &tag, ()));
+    }
+    let shown = Session { stale: Some(got.stale), ..Session::of(session) };
+    Ok(tagged(StatusCode::OK, &tag, Json(shown)))
+}
+
+/// One, by the path; or the watch of it.
+pub async fn by_path(State(tree): State<Arc<Tree>>, uri: Uri, headers: HeaderMap) -> Answer {
+    if let Some(last) = watch::verb(&uri) {
+        return watch::by_path(&tree, &uri, &headers, &last).await;
+    }
+    // A name that ends so is written with %3A.
+    let (last, verb) = last_with_verb(&uri, &writes::VERBS);
+    if verb.is_some() {
+        return Ok(wrong_method(uri).await);
+    }
+    let call = Call::new(&uri, &headers)?;
+    show(&tree, &headers, call, Which::of_path(&uri, &last)?).await
+}
+
+/// One, by the query.
+pub async fn by_query(State(tree): State<Arc<Tree>>, uri: Uri, headers: HeaderMap) -> Answer {
+    let mut call = Call::new(&uri, &headers)?;
+    let which = Which::of_query(&mut call);
+    show(&tree, &headers, call, which).await
+}
+
+impl Tree {
+    /// What this manager tells operators of the ring.
+    pub async fn inspect(&self, call: Call) -> Result<v1::InspectResponse, Failed> {
+        use rota_proto::v1::operator_server::Operator as _;
+        let request = call.request(v1::InspectRequest {})?;
+        Ok(self.operator.inspect(request).await?.into_inner())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_is_known_in_each_of_its_forms() {
+        let session = v1::Session { version: 7, epoch: 4, ..Default::default() };
+        let tag = tag(&session);
+        assert_eq!(tag, "W/\"7.4\"");
+        let knows = |value: &'static str| {
+            has_it(
+                &HeaderMap::from_iter([(header::IF_NONE_MATCH, HeaderValue::from_static(value))]),
+                &tag,
+            )
+        };
+        assert!(knows("W/\"7.4\"") && knows("\"7.4\"") && knows("\"1\", W/\"7.4\"") && knows("*"));
+        assert!(!knows("\"7.5\""));
+        assert!(!has_it(&HeaderMap::new(), &tag));
+    }
+}

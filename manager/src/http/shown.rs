@@ -1,0 +1,364 @@
+//! Resources as JSON. Each field is called as `ringctl -o json` calls it; `links` is added.
+
+use super::links;
+use rota_proto::v1;
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// A reserved number of the ring, and who has it.
+#[derive(Serialize, Debug)]
+pub struct Manager {
+    pub number: u32,
+    pub id: String,
+    /// `null` while the manager that answers knows none.
+    pub stable_number: Option<u64>,
+    pub uuid: Option<String>,
+    pub status: String,
+    pub grpc: String,
+    pub http: String,
+    pub incarnation: u64,
+    pub links: Value,
+}
+
+/// A node.
+#[derive(Serialize, Debug)]
+pub struct Node {
+    pub id: String,
+    pub stable_number: Option<u64>,
+    pub uuid: Option<String>,
+    pub address: String,
+    pub pool: String,
+    pub state: String,
+    pub wish: String,
+    pub closes_at_ms: Option<u64>,
+    pub retires: bool,
+    pub kept: u32,
+    /// As text since it has 64 bits.
+    pub boot: String,
+    pub used: u32,
+    pub places: u32,
+    pub used_cpu_millis: u32,
+    pub cpu_millis: u32,
+    pub used_memory_mib: u32,
+    pub memory_mib: u32,
+    pub load: f64,
+    pub labels: BTreeMap<String, String>,
+    pub classes: Vec<String>,
+    pub digests: BTreeMap<String, String>,
+    pub sandbox: String,
+    pub links: Value,
+}
+
+/// A pool.
+#[derive(Serialize, Debug)]
+pub struct Pool {
+    pub name: String,
+    pub stable_number: Option<u64>,
+    pub uuid: Option<String>,
+    pub description: String,
+    pub provisioner: Option<String>,
+    pub places: u32,
+    pub load_limit: Option<f64>,
+    pub policy: String,
+    pub min_nodes: u32,
+    pub max_nodes: u32,
+    pub warm_places: u32,
+    pub warm_nodes: u32,
+    pub scale_in_delay_s: u32,
+    pub scale_in_below: Option<f64>,
+    pub namespaces: Vec<String>,
+    pub labels: BTreeMap<String, String>,
+    pub cpu_millis: u32,
+    pub memory_mib: u32,
+    pub version: Option<u64>,
+    pub nodes: u32,
+    pub ready_nodes: u32,
+    pub used_places: u64,
+    pub all_places: u64,
+    /// `null` while its owner cannot be asked.
+    pub ordered: Option<Vec<String>>,
+    pub failure: Option<String>,
+    pub warning: Option<String>,
+    pub classes: BTreeMap<String, PoolClass>,
+    pub described: bool,
+    pub links: Value,
+}
+
+/// What counts of a class in a pool.
+#[derive(Serialize, Debug)]
+pub struct PoolClass {
+    pub digest: String,
+    pub pool: Option<String>,
+    pub weight: u32,
+    pub cpu_millis: u32,
+    pub memory_mib: u32,
+    pub labels: BTreeMap<String, String>,
+    pub on_node_loss: &'static str,
+    pub disturb: String,
+    pub open_on_demand: bool,
+}
+
+/// A session.
+#[derive(Serialize, Debug)]
+pub struct Session {
+    pub id: String,
+    pub namespace: String,
+    pub class: String,
+    pub attributes: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub attributes_digest: String,
+    pub pool: String,
+    pub state: String,
+    pub reason: String,
+    pub detail: String,
+    pub exit: Option<Value>,
+    pub address: String,
+    pub node: SessionNode,
+    pub owner: u32,
+    pub epoch: u64,
+    pub life: u64,
+    pub version: u64,
+    pub machine_state: String,
+    /// Only in the answer to a get.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stale: Option<bool>,
+    pub links: Value,
+}
+
+/// The node of a session.
+#[derive(Serialize, Debug)]
+pub struct SessionNode {
+    pub id: String,
+    pub address: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub state: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unheard_ms: Option<u64>,
+}
+
+fn number(it: u64) -> Option<u64> {
+    (it > 0).then_some(it)
+}
+
+fn text(it: String) -> Option<String> {
+    (!it.is_empty()).then_some(it)
+}
+
+/// The printed form of an enum of the wire; empty for the one that stands for nothing.
+fn without_prefix(name: &str, prefix: &str) -> String {
+    match name.strip_prefix(prefix).unwrap_or(name) {
+        "UNSPECIFIED" => String::new(),
+        rest => rest.to_owned(),
+    }
+}
+
+impl Manager {
+    /// As an answer of `Inspect` names it.
+    pub fn of(it: v1::ManagerEntry) -> Self {
+        Self {
+            links: json!({"self": links::manager(&it.id, it.stable_number)}),
+            number: it.number,
+            id: it.id,
+            stable_number: number(it.stable_number),
+            uuid: text(it.uuid),
+            status: it.status,
+            grpc: it.grpc,
+            http: it.http,
+            incarnation: it.incarnation,
+        }
+    }
+}
+
+/// The largest part that is in use.
+fn load(it: &v1::NodeStats) -> f64 {
+    let part = |used: u32, of: u32| f64::from(used) / f64::from(of.max(1));
+    let counted = |used, of| if of > 0 { part(used, of) } else { 0.0 };
+    part(it.used, it.places)
+        .max(counted(it.used_cpu_millis, it.cpu_millis))
+        .max(counted(it.used_memory_mib, it.memory_mib))
+}
+
+impl Node {
+    /// As an answer of `Inspect` shows it. `nodes`: the path of the list that has it.
+    pub fn of(it: v1::NodeStats, nodes: &str) -> Self {
+        let own = links::node(nodes, &it.id, it.stable_number);
+        let mut links = json!({"self": own, "pool": nodes.trim_end_matches("/nodes")});
+        if !own.contains('?') {
+            links["sessions"] = format!("{own}/sessions").into();
+        }
+        Self {
+            load: load(&it),
+            links,
+            id: it.id,
+            stable_number: number(it.stable_number),
+            uuid: text(it.uuid),
+            address: it.address,
+            pool: it.pool,
+            state: it.state,
+            wish: it.wish,
+            closes_at_ms: it.closes_at_ms,
+            retires: it.retires,
+            kept: it.kept,
+            boot: it.boot.to_string(),
+            used: it.used,
+            places: it.places,
+            used_cpu_millis: it.used_cpu_millis,
+            cpu_millis: it.cpu_millis,
+            used_memory_mib: it.used_memory_mib,
+            memory_mib: it.memory_mib,
+            labels: it.labels.into_iter().collect(),
+            classes: it.classes,
+            digests: it.class_digests.into_iter().collect(),
+            sandbox: it.sandbox,
+        }
+    }
+}
+
+impl PoolClass {
+    fn of(digest: String, facts: Option<&v1::ClassFacts>) -> Self {
+        let facts = facts.cloned().unwrap_or_default();
+        Self {
+            digest,
+            pool: text(facts.pool),
+            // A class that says nothing takes one place.
+            weight: facts.weight.max(1),
+            cpu_millis: facts.cpu_millis,
+            memory_mib: facts.memory_mib,
+            labels: facts.labels.into_iter().collect(),
+            disturb: text(facts.disturb).unwrap_or_else(|| "on_upgrade".to_owned()),
+            on_node_loss: if facts.reopens { "reopen" } else { "lost" },
+            open_on_demand: facts.opens_on_demand,
+        }
+    }
+}
+
+impl Pool {
+    /// As the service of pools shows it.
+    pub fn of(it: v1::PoolInfo) -> Self {
+        let settings = it.settings.unwrap_or_default();
+        let own = links::pool(&it.name, it.stable_number);
+        let mut links = json!({"self": own});
+        if let Some(nodes) = links::nodes(&it.name, it.stable_number) {
+            links["nodes"] = nodes.into();
+        }
+        let facts = it.class_facts;
+        let classes = it.class_digests.into_iter();
+        let classes = classes.map(|(name, digest)| {
+            let class = PoolClass::of(digest, facts.get(&name));
+            (name, class)
+        });
+        Self {
+            links,
+            name: it.name,
+            stable_number: number(it.stable_number),
+            uuid: text(it.uuid),
+            description: settings.description,
+            provisioner: text(settings.provisioner),
+            places: settings.places,
+            load_limit: settings.load_limit,
+            policy: settings.policy,
+            min_nodes: settings.min_nodes,
+            max_nodes: settings.max_nodes,
+            warm_places: settings.warm_places,
+            warm_nodes: settings.warm_nodes,
+            scale_in_delay_s: settings.scale_in_delay_s,
+            scale_in_below: settings.scale_in_below,
+            namespaces: settings.namespaces,
+            labels: settings.labels.into_iter().collect(),
+            cpu_millis: settings.cpu_millis,
+            memory_mib: settings.memory_mib,
+            version: number(it.version),
+            nodes: it.nodes,
+            ready_nodes: it.ready_nodes,
+            used_places: it.used_places,
+            all_places: it.places,
+            ordered: it.orders_unknown.is_none().then_some(it.ordered),
+            failure: text(it.failure),
+            warning: text(it.warning),
+            classes: classes.collect(),
+            described: it.version > 0,
+        }
+    }
+}
+
+fn exit(exit: v1::Exit) -> Option<Value> {
+    Some(match exit.how? {
+        v1::exit::How::Code(code) => json!({"code": code}),
+        v1::exit::How::Signal(signal) => json!({"signal": signal}),
+        v1::exit::How::FinalState(state) => json!({"final_state": state}),
+    })
+}
+
+impl Session {
+    /// As the service of sessions shows it.
+    pub fn of(it: v1::Session) -> Self {
+        let (state, reason) = (it.state().as_str_name(), it.reason().as_str_name());
+        let link = |verb| links::session(&it.namespace, &it.id, verb);
+        Self {
+            links: json!({
+                "self": link(""),
+                "open": link(":open"),
+                "close": link(":close"),
+                "send": link(":send"),
+                "watch": link(":watch"),
+            }),
+            state: without_prefix(state, "SESSION_STATE_"),
+            reason: without_prefix(reason, "REASON_"),
+            id: it.id,
+            namespace: it.namespace,
+            class: it.class,
+            attributes: it.attributes.into_iter().collect(),
+            attributes_digest: it.attributes_digest,
+            pool: it.pool,
+            detail: it.detail,
+            exit: it.exit.and_then(exit),
+            address: it.address,
+            node: SessionNode {
+                id: it.node_id,
+                address: it.node_address,
+                state: it.node_state,
+                unheard_ms: it.node_unheard_ms,
+            },
+            owner: it.owner,
+            epoch: it.epoch,
+            life: it.life,
+            version: it.version,
+            machine_state: it.machine_state,
+            stale: None,
+        }
+    }
+}
+
+/// The printed form of an outcome.
+pub fn outcome(it: v1::Outcome) -> String {
+    without_prefix(it.as_str_name(), "OUTCOME_")
+}
+
+/// The state of that printed form.
+pub fn state(name: &str) -> Option<v1::SessionState> {
+    v1::SessionState::from_str_name(&format!("SESSION_STATE_{name}"))
+        .filter(|it| *it != v1::SessionState::Unspecified)
+}
+
+/// The printed forms of all states.
+pub fn state_names() -> Vec<String> {
+    let states = (0..).map_while(|number| v1::SessionState::try_from(number).ok());
+    let names = states.map(|it| without_prefix(it.as_str_name(), "SESSION_STATE_"));
+    names.filter(|it| !it.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_state_is_read_as_it_is_printed() {
+        let names = state_names();
+        assert_eq!((names.len(), &*names[0], &*names[6]), (7, "PENDING", "LOST"));
+        for name in names {
+            assert_eq!(without_prefix(state(&name).unwrap().as_str_name(), "SESSION_STATE_"), name);
+        }
+        assert_eq!((state("UNSPECIFIED"), state("ready")), (None, None));
+    }
+}
