@@ -92,7 +92,7 @@ fn nodes_renew(table: &mut Table, ms: u64) {
 
 /// What its judge tells a node: whether it is to end once it is empty.
 fn is_told_to_end(table: &mut Table, node: &str) -> bool {
-    let judge = table.view().owner_of(slot_of_node(&NodeId::parse(node).unwrap(), 1024)).0;
+    let judge = table.view().owner_of(slot_of_node(&reg(table, node).node, 1024)).0;
     let told = NUMBERS.map(|n| (n, table.renews(n, node)));
     let ends: Vec<u32> = told
         .iter()
@@ -141,9 +141,9 @@ fn what_is_opened_after_the_last_node_ended_waits_for_a_new_one() {
 /// Two nodes with a session each, of which a node has four places.
 fn two_lightly_loaded(table: &mut Table, disturb: Disturb) -> [String; 2] {
     let one = open_on_a_new_node(table, "a", disturb);
-    order(table, &one, NodeOrder::Cordon).unwrap();
+    order(table, &one, NodeOrder::Cordon).expect("it is there");
     let two = open_on_a_new_node(table, "b", disturb);
-    order(table, &one, NodeOrder::Uncordon).unwrap();
+    order(table, &one, NodeOrder::Uncordon).expect("it is there");
     [one, two]
 }
 
@@ -293,7 +293,7 @@ fn what_is_left_of_a_node_that_has_left_is_cleared_away_once() {
     assert_eq!(table.to_clear, [], "it is there");
     leaves(&mut table, &node);
     table.pass(2_000);
-    assert_eq!(answers(&mut table, Some("no answer")), [node.clone()]);
+    assert_eq!(answers(&mut table, Some("no answer")), std::slice::from_ref(&node));
     assert_eq!(table.count(Transition::NodeNotCleared), 1);
     table.pass(20_000);
     assert_eq!(table.to_clear, [], "not at once");
