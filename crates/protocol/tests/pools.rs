@@ -95,6 +95,43 @@ fn opens_that_wait_at_many_owners_order_no_more_nodes_than_have_room_for_them() 
 }
 
 #[test]
+fn an_owner_whose_opens_have_found_room_says_so_and_no_node_is_ordered_for_them() {
+    let mut table = growing();
+    table.register("n1", 1);
+    let slot = rota_ring::slot_of_pool(&PoolName::default_pool(), 1024);
+    let pools_owner = table.view().owner_of(slot).0;
+    let at = |owner: u32, table: &Table| -> Vec<String> {
+        (0..200).map(|it| format!("s{it}")).filter(|id| table.owner(id) == owner).collect()
+    };
+    let other = NUMBERS.into_iter().find(|n| *n != pools_owner).expect("there are three");
+    let (own, others) = (at(pools_owner, &table), at(other, &table));
+    for id in &others[..ROOM] {
+        opened(table.call(300, open(id, id)));
+    }
+    // Three opens more than there is room for, until as many sessions end.
+    let ask = |table: &mut Table, ids: &[String]| -> Vec<u64> {
+        ids.iter().map(|id| table.ask(300, open(id, "w"))).collect()
+    };
+    let waiting = ask(&mut table, &others[ROOM..ROOM + 3]);
+    table.pass(300);
+    assert_eq!(table.ordered.len(), 1);
+    for id in &others[..3] {
+        closed(table.call(300, close(id, "c")));
+    }
+    for call in waiting {
+        opened(table.wait_for(call, 300));
+    }
+    // Three that wait at the pool's owner right after that find room in the node that was ordered.
+    let next = ask(&mut table, &own[..3]);
+    table.pass(300);
+    assert_eq!(table.ordered.len(), 1, "one node has room for those that wait now");
+    nodes_come(&mut table);
+    for call in next {
+        opened(table.wait_for(call, 2_000));
+    }
+}
+
+#[test]
 fn an_open_that_waits_for_something_else_than_room_orders_no_node() {
     let mut table = growing();
     table.register("n1", 1);

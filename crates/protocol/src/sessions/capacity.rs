@@ -262,6 +262,8 @@ pub(crate) struct AwaitingCapacity {
     /// The news of nodes under which they were tried last, and when they are tried again.
     pub news: u64,
     pub next_ms: u64,
+    /// Pools whose owners were told last that somebody waits there.
+    pub told: BTreeSet<PoolName>,
 }
 
 impl AwaitingCapacity {
@@ -302,16 +304,17 @@ fn kinds(waiting: BTreeMap<Resources, u32>) -> Vec<(Resources, u32)> {
     kinds
 }
 
-/// Tells the owners of pools how many opens wait there for a node, and lost sessions that are opened again.
+/// Tells the owners of pools how many opens wait there for a node, and lost sessions that are opened again. Those that
+/// were told so before hear when nobody waits any more: who has found room would count for a while otherwise.
 pub(crate) fn tell_pool_owners(
     led: &mut At<'_>,
-    waiting: &VecDeque<Origin>,
+    capacity: &mut AwaitingCapacity,
     reopening: Vec<SessionSpec>,
 ) {
     // What waits for anything else than room is nothing that a new node would end.
     let mut lacks = BTreeMap::new();
     let mut missing: BTreeMap<PoolName, BTreeMap<Resources, u32>> = BTreeMap::new();
-    let waiting = waiting.iter().filter_map(|it| led.inbox.live.get(it));
+    let waiting = capacity.waiting.iter().filter_map(|it| led.inbox.live.get(it));
     let opens = waiting.filter_map(|it| open_in(&it.op)).map(|it| spec_of(led.env, it));
     for spec in opens.chain(reopening) {
         let nodes = &led.env.nodes;
@@ -327,6 +330,10 @@ pub(crate) fn tell_pool_owners(
     }
     // Whoever has not seen the newest nodes is not heard.
     led.env.store.refresh |= !missing.is_empty();
+    let told = missing.keys().cloned().collect();
+    for pool in std::mem::replace(&mut capacity.told, told) {
+        missing.entry(pool).or_default();
+    }
     for (pool, waiting) in missing {
         let waiting = kinds(waiting);
         let index = led.env.nodes.index;

@@ -211,7 +211,7 @@ impl Sessions {
         for origin in due {
             self.run(led, origin);
         }
-        tell_pool_owners(led, &self.capacity.waiting, reopening);
+        tell_pool_owners(led, &mut self.capacity, reopening);
     }
 
     /// Answers once the newest write of a document is committed.
