@@ -379,7 +379,7 @@ impl EffectHandler for Driver {
         self.outputs.provisioner.order(order, nodes, new, self.manager.view());
     }
 
-    fn end_node(&mut self, pool: PoolName, provisioner: ProvisionerName, node: NodeId) {
+    fn clear_node(&mut self, pool: PoolName, provisioner: ProvisionerName, node: NodeId) {
         self.outputs.provisioner.end(pool, provisioner, node);
     }
 

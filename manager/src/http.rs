@@ -42,8 +42,9 @@ pub const LIMITS: HttpLimits = HttpLimits {
     connections: 512,
     idle: Duration::from_secs(10),
     lifetime: Some(Duration::from_secs(300)),
-    // The longest call, and a little.
-    last_request: Duration::from_millis(rota_protocol::REQUEST_MS + 5_000),
+    // The longest call. A body may wait 10 s for room before it, and take 10 s to come. The rest is for a place of a
+    // list, and for the answer.
+    last_request: Duration::from_millis(rota_protocol::REQUEST_MS + 25_000),
     drain: Duration::from_secs(5),
 };
 

@@ -293,7 +293,6 @@ fn manager_config(
     }
 }
 
-/// What every new node is told.
 /// Starts everything but the servers.
 fn begin(opened: Opened, application: Application) -> Result<Working> {
     let Opened { options, number, said, listeners, engine, disk, attachments, new_folder } = opened;

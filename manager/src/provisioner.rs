@@ -53,16 +53,17 @@ impl Provisioner {
         let (mailbox, all) = (self.mailbox.clone(), self.all.clone());
         tokio::spawn(async move {
             let pool = new.pool.clone();
-            let failure = all.start(nodes, new, managers).await;
+            let (failed, failure) = all.start(nodes, new, managers).await.unzip();
             if let Some(failure) = &failure {
                 tracing::warn!(order, %pool, failure, "nodes were not started");
             }
+            let failed = failed.unwrap_or_default();
             // A driver that has ended needs no answer.
-            let _ = mailbox.input(Input::Provisioned { order, failure }).await;
+            let _ = mailbox.input(Input::Provisioned { order, failed, failure }).await;
         });
     }
 
-    /// Ends what is left of a node, then gives [`Input::NodeEnded`].
+    /// Ends what is left of a node, then gives [`Input::NodeCleared`].
     pub fn end(&self, pool: PoolName, provisioner: ProvisionerName, node: NodeId) {
         let (mailbox, all) = (self.mailbox.clone(), self.all.clone());
         tokio::spawn(async move {
@@ -72,7 +73,7 @@ impl Provisioner {
                 tracing::warn!(%node, %pool, failure, "what is left of a node was not ended");
             }
             // A driver that has ended needs no answer.
-            let _ = mailbox.input(Input::NodeEnded { pool, node, failure }).await;
+            let _ = mailbox.input(Input::NodeCleared { pool, node, failure }).await;
         });
     }
 }

@@ -63,8 +63,9 @@ fn check(names: &HttpNames, method: &Method, headers: &HeaderMap) -> Result<(), 
         return Err((StatusCode::FORBIDDEN, format!("a page of {origin:?} may not ask here")));
     }
     let fetch = |name: &'static str| told(HeaderName::from_static(name));
-    // A link that is followed shows its page to nobody but the reader.
-    let is_link = *method == Method::GET && fetch("sec-fetch-mode") == Some("navigate");
+    // A link that is followed shows its page to nobody but the reader. A frame would be part of the foreign page.
+    let is_page = matches!(fetch("sec-fetch-dest"), None | Some("document"));
+    let is_link = *method == Method::GET && fetch("sec-fetch-mode") == Some("navigate") && is_page;
     if fetch("sec-fetch-site") == Some("cross-site") && !is_link {
         return Err((StatusCode::FORBIDDEN, "a page of another site may not ask here".to_owned()));
     }
@@ -135,6 +136,16 @@ mod tests {
         let link = [host, ("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")];
         assert_eq!(asked(Method::GET, &link), 200);
         assert_eq!(asked(Method::POST, &link), 403);
+    }
+
+    #[test]
+    fn a_link_of_a_foreign_page_leads_here_and_a_frame_does_not() {
+        let link = [("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")];
+        let to = |kind| asked(Method::GET, &[link[0], link[1], ("sec-fetch-dest", kind)]);
+        assert_eq!((asked(Method::GET, &link), to("document")), (200, 200));
+        for kind in ["iframe", "frame", "embed", "object", ""] {
+            assert_eq!(to(kind), 403, "{kind:?}");
+        }
     }
 
     #[test]

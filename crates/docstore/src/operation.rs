@@ -146,7 +146,7 @@ struct Registered {
 const NAMED_MAX: usize = 10;
 
 /// Most characters of what is wrong with parameters: it may repeat them.
-const PROBLEM_MAX: usize = 200;
+const PROBLEM_MAX: usize = 400;
 
 /// The operations that callers may ask for, by name. Made once at start; clones share them.
 #[derive(Clone, Default)]

@@ -165,27 +165,35 @@ pub struct Orders {
     /// Why the last order started nothing, for people; empty while all is well.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub failure: String,
+    /// Those of the last order that did not start. They may have left something behind.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed: Vec<NodeId>,
+    /// Nodes that are expected no more, and of which something may be left.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub to_clear: Vec<NodeId>,
     /// By node that is replaced, which other one was ordered for it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub successors: BTreeMap<NodeId, NodeId>,
 }
 
 impl Orders {
-    /// What may still come at that moment: who is late is overdue, and at last given up. What certainly
-    /// started nothing is expected no more. `has_come`: whether a node is there.
+    /// What may still come at that moment: who is late is overdue, and at last given up. Who did not start is given
+    /// up when the order lapses. `has_come`: whether a node is there.
     #[must_use]
     pub fn as_of(mut self, wall_ms: u64, has_come: impl Fn(&NodeId) -> bool) -> Self {
         if wall_ms >= self.lapses_wall_ms {
-            let late = std::mem::take(&mut self.ordered);
-            if self.failure.is_empty() {
-                self.overdue.extend(late);
-            }
+            let failed = std::mem::take(&mut self.failed);
+            let late = std::mem::take(&mut self.ordered).into_iter();
+            let (never, late): (Vec<_>, Vec<_>) = late.partition(|it| failed.contains(it));
+            self.to_clear.extend(never);
+            self.overdue.extend(late);
         }
         if wall_ms >= self.given_up_wall_ms {
-            self.overdue.clear();
+            self.to_clear.append(&mut self.overdue);
         }
-        self.ordered.retain(|node| !has_come(node));
-        self.overdue.retain(|node| !has_come(node));
+        for nodes in [&mut self.ordered, &mut self.overdue, &mut self.to_clear] {
+            nodes.retain(|node| !has_come(node));
+        }
         self
     }
 }
@@ -207,7 +215,8 @@ mod tests {
         let names =
             |nodes: &[NodeId]| nodes.iter().map(|it| it.as_str().to_owned()).collect::<String>();
         let at = |wall_ms: u64, failure: &str| {
-            let orders = Orders { failure: failure.to_owned(), ..orders.clone() };
+            let failed = if failure.is_empty() { Vec::new() } else { vec![node("a")] };
+            let orders = Orders { failure: failure.to_owned(), failed, ..orders.clone() };
             let now = orders.as_of(wall_ms, |it| it.as_str() == "b");
             (names(&now.ordered), names(&now.overdue))
         };

@@ -108,24 +108,29 @@ pub fn is_spare(pool: &PoolSettings, load: NodeLoad) -> bool {
 }
 
 /// Which of the nodes that were spare for long enough is ended: the least loaded one. None while the pool would then
-/// have less than its minimum, or less room than it keeps free and what runs there takes. `nodes` counts those that
-/// take sessions.
-pub fn node_to_end<N>(
+/// have less than its minimum, or less room than it keeps free and what comes back takes; nor where no other node has
+/// room for all that runs there. `serving`: those that take sessions, these among them; and how many sessions of one
+/// place come back to them already.
+pub fn node_to_end<N: PartialEq>(
     pool: &PoolSettings,
     limit: LoadLimit,
     offers: Resources,
-    nodes: PoolNodes,
+    (serving, coming_back): (&[(N, NodeLoad)], u32),
     spare: impl IntoIterator<Item = (N, NodeLoad)>,
 ) -> Option<N> {
-    if nodes.ordered > 0 || nodes.there <= pool.min_nodes {
+    if u32::try_from(serving.len()).unwrap_or(u32::MAX) <= pool.min_nodes {
         return None;
     }
     let limit = pool.load_limit.unwrap_or(limit);
     let one_place = Resources::of_places(1);
     let (node, load) = spare.into_iter().min_by_key(|(_, load)| load.permille())?;
-    let rest = nodes.free.saturating_sub(load.room(limit, one_place));
-    let kept_free = warm_places(pool, limit, offers).saturating_add(load.used.places);
-    (rest >= kept_free).then_some(node)
+    let others = || serving.iter().filter(|(it, _)| *it != node).map(|(_, load)| load);
+    let free = others().map(|it| it.room(limit, one_place)).fold(0, u32::saturating_add);
+    let comes = coming_back.saturating_add(load.used.places);
+    let kept_free = warm_places(pool, limit, offers).saturating_add(comes);
+    let is_empty = load.used == Resources::default();
+    let has_room = is_empty || others().any(|it| it.has_room(limit, load.used));
+    (free >= kept_free && has_room).then_some(node)
 }
 
 /// How many empty nodes take these sessions, at most so many: each node is filled with the largest first. What fits
@@ -219,23 +224,41 @@ mod tests {
     #[test]
     fn the_least_loaded_spare_node_is_ended_while_enough_is_left() {
         let ends = PoolSettings { min_nodes: 1, scale_in_delay_s: 60, ..pool(10, 100) };
-        let ended = |pool: &PoolSettings, nodes: PoolNodes, spare: &[(u32, u32)]| {
-            let load = |used| NodeLoad::of_places(used, 10);
-            let spare = spare.iter().map(|(node, used)| (*node, load(*used)));
-            node_to_end(pool, limit(800), Resources::of_places(10), nodes, spare)
+        let load = |(node, used): &(u32, u32)| (*node, NodeLoad::of_places(*used, 10));
+        let ended = |pool: &PoolSettings, serving: &[(u32, u32)], spare: &[(u32, u32)]| {
+            let serving: Vec<_> = serving.iter().map(load).collect();
+            let offers = Resources::of_places(10);
+            node_to_end(pool, limit(800), offers, (&serving, 0), spare.iter().map(load))
         };
-        let two = PoolNodes { there: 2, free: 13, ..PoolNodes::default() };
-        assert_eq!(ended(&ends, two, &[(1, 2), (2, 1)]), Some(2));
-        assert_eq!(ended(&ends, two, &[]), None);
-        assert_eq!(ended(&ends, PoolNodes { there: 1, ..two }, &[(1, 0)]), None, "the minimum");
-        assert_eq!(ended(&ends, PoolNodes { ordered: 1, ..two }, &[(2, 1)]), None);
+        let two = [(1, 2), (2, 1)];
+        assert_eq!(ended(&ends, &two, &two), Some(2));
+        assert_eq!(ended(&ends, &two, &[]), None);
+        assert_eq!(ended(&ends, &two[1..], &two[1..]), None, "the minimum");
         let warm = PoolSettings { warm_places: 6, ..ends.clone() };
         // What is left takes six, and one of them is for what runs there.
-        assert_eq!(ended(&warm, two, &[(2, 1)]), None);
-        assert_eq!(ended(&warm, PoolNodes { free: 14, ..two }, &[(2, 1)]), Some(2));
+        assert_eq!(ended(&warm, &two, &two[1..]), None);
+        assert_eq!(ended(&warm, &[(1, 1), (2, 1)], &two[1..]), Some(2));
         let warm = PoolSettings { warm_nodes: 1, ..ends };
-        assert_eq!(ended(&warm, PoolNodes { free: 15, ..two }, &[(2, 0)]), None);
-        assert_eq!(ended(&warm, PoolNodes { free: 16, ..two }, &[(2, 0)]), Some(2));
+        assert_eq!(ended(&warm, &[(1, 1), (2, 0)], &[(2, 0)]), None);
+        assert_eq!(ended(&warm, &[(1, 0), (2, 0)], &[(2, 0)]), Some(2));
+    }
+
+    #[test]
+    fn a_node_stays_whose_sessions_would_fit_nowhere_or_that_have_to_share_with_others() {
+        let ends = PoolSettings { scale_in_delay_s: 60, ..pool(10, 100) };
+        let takes = |memory_mib, places| Resources { places, cpu_millis: 0, memory_mib };
+        let load = |used| NodeLoad { used, offered: takes(1_000, 10), kept: 0 };
+        let serving = |coming_back| {
+            let both = [(1, load(takes(600, 1))), (2, load(takes(600, 1)))];
+            let spare = [both[1]];
+            node_to_end(&ends, limit(800), takes(1_000, 10), (&both, coming_back), spare)
+        };
+        assert_eq!(serving(0), None, "the other one has no memory for it");
+        let both = |coming_back| {
+            let both = [(1, load(takes(100, 1))), (2, load(takes(100, 1)))];
+            node_to_end(&ends, limit(800), takes(1_000, 10), (&both, coming_back), [both[1]])
+        };
+        assert_eq!((both(6), both(7)), (Some(2), None), "seven are free");
     }
 
     #[test]

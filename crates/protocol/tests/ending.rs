@@ -272,7 +272,7 @@ fn answers(table: &mut Table, failure: Option<&str>) -> Vec<String> {
     let asked = std::mem::take(&mut table.to_clear);
     for (n, pool, node) in &asked {
         let (pool, node, failure) = (pool.clone(), node.clone(), failure.map(str::to_owned));
-        table.input(*n, Input::NodeEnded { pool, node, failure });
+        table.input(*n, Input::NodeCleared { pool, node, failure });
     }
     asked.into_iter().map(|it| it.2.to_string()).collect()
 }
@@ -312,12 +312,17 @@ fn a_node_that_never_came_is_cleared_away_when_it_is_given_up_and_one_that_is_lo
     table.pass(2_000);
     let never: Vec<NodeId> = std::mem::take(&mut table.ordered);
     assert_eq!(never.len(), 1);
+    table.pass(60_000);
+    assert_eq!(table.to_clear, [], "the provisioner is at it still");
+    for (by, order) in std::mem::take(&mut table.orders) {
+        table.input(by, Input::Provisioned { order, failed: Vec::new(), failure: None });
+    }
     let _ = table.wait_for(waiting, 30_000);
     // By now nobody has heard of the first one for long.
     table.pass(30_000);
     assert_eq!(reg(&table, &lost).state, NodeState::Lost);
     assert_eq!(table.to_clear, [], "both may come");
-    table.pass(40_000);
+    table.pass(50_000);
     assert_eq!(answers(&mut table, None), [never[0].to_string()]);
 }
 
@@ -329,4 +334,59 @@ fn a_node_of_somebody_else_is_never_cleared_away() {
     leaves(&mut table, "by-hand");
     table.pass(5_000);
     assert_eq!(table.to_clear, []);
+}
+
+#[test]
+fn what_did_not_start_is_cleared_away_although_other_nodes_were_ordered_since() {
+    let mut table = shrinking(&json!({}));
+    let waiting = table.ask(300, open("a", "a"));
+    table.pass(400);
+    let never: Vec<NodeId> = std::mem::take(&mut table.ordered);
+    for (by, order) in std::mem::take(&mut table.orders) {
+        let (failed, failure) = (never.clone(), Some("no quota".to_owned()));
+        table.input(by, Input::Provisioned { order, failed, failure });
+    }
+    // It asks again as long as it waits, and another one is ordered when the order has lapsed.
+    let _ = table.wait_for(waiting, 30_000);
+    let again = table.ask(300, open("b", "b"));
+    table.pass(4_000);
+    assert_eq!(table.ordered.len(), 1, "{:?}", table.ordered);
+    table.pass(2_000);
+    assert_eq!(answers(&mut table, None), [never[0].to_string()]);
+    nodes_come(&mut table, Disturb::OnUpgrade);
+    opened(table.wait_for(again, 2_000));
+    table.pass(5_000);
+    assert_eq!(table.to_clear, []);
+}
+
+#[test]
+fn a_node_out_of_reach_is_not_ended_by_what_was_known_of_it_before() {
+    let mut table = shrinking(&json!({"scale_in_delay_s": 8}));
+    let node = open_on_a_new_node(&mut table, "a", Disturb::OnUpgrade);
+    closed(table.call(300, close("a", "c")));
+    nodes_renew(&mut table, 500);
+    // Nothing is heard of it, and it is not lost yet.
+    table.pass(15_000);
+    assert_eq!(reg(&table, &node).state, NodeState::Ready);
+    nodes_renew(&mut table, 10_000);
+    assert_eq!(reg(&table, &node).state, NodeState::Draining);
+}
+
+#[test]
+fn a_session_whose_class_nobody_knows_any_more_is_only_waited_for() {
+    let mut table = shrinking(&json!({}));
+    let node = open_on_a_new_node(&mut table, "a", Disturb::OnUpgrade);
+    table.pass(500);
+    // Its agent reads its class files again, and this one is gone.
+    let live = table.live.clone();
+    let places = table.places;
+    table.register_as(&node, 1, places, &["other".to_owned()], |register| register);
+    table.live = live;
+    table.pass(2_000);
+    order(&mut table, &node, NodeOrder::Drain(DrainTime::AsBefore)).unwrap();
+    table.pass(2_000);
+    assert_eq!(got(table.call(300, get("a"))).record.state, SessionState::Ready);
+    order(&mut table, &node, NodeOrder::Drain(DrainTime::Force)).unwrap();
+    table.pass(2_000);
+    assert_eq!(got(table.call(300, get("a"))).record.reason, Some(Reason::Drained));
 }

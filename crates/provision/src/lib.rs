@@ -115,34 +115,40 @@ impl Provisioners {
         })
     }
 
-    /// Starts all nodes. Gives what went wrong with those that did not start.
+    /// Starts all nodes. Gives those that did not start, and what went wrong.
     pub async fn start(
         &self,
         nodes: Vec<NodeId>,
         new: NewNodes,
         managers: Vec<String>,
-    ) -> Option<String> {
+    ) -> Option<(Vec<NodeId>, String)> {
         let entry = match self.find(&new.provisioner) {
             Ok(entry) => entry,
-            Err(why) => return Some(why),
+            Err(why) => return Some((nodes, why)),
         };
         let mut starting = Vec::new();
         for node in nodes {
             let (entry, new, managers) = (entry.clone(), new.clone(), managers.clone());
-            starting.push(tokio::spawn(async move {
-                let _place = entry.places.acquire().await;
-                entry.does.start(NewNode { node, new, managers }).await
-            }));
+            let task = tokio::spawn({
+                let node = node.clone();
+                async move {
+                    let _place = entry.places.acquire().await;
+                    entry.does.start(NewNode { node, new, managers }).await
+                }
+            });
+            starting.push((node, task));
         }
-        let mut failures = Vec::new();
-        for started in starting {
-            match started.await {
-                Ok(Ok(())) => {}
-                Ok(Err(failure)) => failures.push(failure),
-                Err(error) => failures.push(format!("the task that starts a node failed: {error}")),
-            }
+        let (mut failed, mut failures) = (Vec::new(), Vec::new());
+        for (node, started) in starting {
+            let failure = match started.await {
+                Ok(Ok(())) => continue,
+                Ok(Err(failure)) => failure,
+                Err(error) => format!("the task that starts a node failed: {error}"),
+            };
+            failed.push(node);
+            failures.push(failure);
         }
-        (!failures.is_empty()).then(|| told(&failures))
+        (!failed.is_empty()).then(|| (failed, told(&failures)))
     }
 
     /// Ends what is left of a node. Gives what went wrong.

@@ -20,8 +20,12 @@ const EARLY_END: Duration = Duration::from_millis(500);
 /// How long the agent may take to look at the class files.
 const CHECK_WAIT: Duration = Duration::from_secs(10);
 
-/// How long an agent that is told to end may take: it gives its programs their grace.
+/// How long an agent that is told to end may take: it gives its programs their grace. Then it is killed; its guardian
+/// ends what it ran.
 const END_WAIT: Duration = Duration::from_secs(60);
+
+/// How long one that was killed may take.
+const KILL_WAIT: Duration = Duration::from_secs(10);
 
 /// Between two looks whether it has ended.
 const END_LOOK: Duration = Duration::from_millis(200);
@@ -122,21 +126,21 @@ impl Processes {
     /// its sessions printed.
     async fn end_one(&self, node: &NodeId) -> Result<(), String> {
         let data = self.folder(node)?.join("data");
-        let until = Instant::now() + END_WAIT;
         let agents = agents_of(&data);
-        for agent in &agents {
-            tracing::info!(%node, pid = agent.pid, "what is left of a node is told to end");
-            agent.signal(Signal::TERM);
-        }
-        for agent in agents {
-            while agent.runs() {
-                if Instant::now() >= until {
-                    return Err(format!("its agent (pid {}) does not end", agent.pid));
-                }
+        for (signal, wait) in [(Signal::TERM, END_WAIT), (Signal::KILL, KILL_WAIT)] {
+            for agent in agents.iter().filter(|it| it.runs()) {
+                tracing::info!(%node, pid = agent.pid, ?signal, "what is left of a node is told to end");
+                agent.signal(signal);
+            }
+            let until = Instant::now() + wait;
+            while agents.iter().any(|it| it.runs()) && Instant::now() < until {
                 tokio::time::sleep(END_LOOK).await;
             }
         }
-        Ok(())
+        match agents.iter().find(|it| it.runs()) {
+            Some(agent) => Err(format!("its agent (pid {}) does not end", agent.pid)),
+            None => Ok(()),
+        }
     }
 
     /// The node's folder under that of all. A node's name must not lead out of it.
@@ -267,7 +271,7 @@ mod tests {
             memory_mib: 64,
             load_limit: LoadLimit::parse(0.8).unwrap(),
         };
-        provisioners(process).start(nodes, new, Vec::new()).await
+        provisioners(process).start(nodes, new, Vec::new()).await.map(|it| it.1)
     }
 
     async fn end(process: Processes, node: &str) -> Option<String> {

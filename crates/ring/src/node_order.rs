@@ -186,6 +186,21 @@ pub enum NodeOrderRefused {
     NoProvisioner(NodeId, PoolName),
 }
 
+fn drained(time: DrainTime, wall_ms: u64, retires: bool) -> NodeWish {
+    let (after_ms, spares) = time.closes();
+    NodeWish::Drained { closes_at_ms: closes_at(after_ms, wall_ms), spares, retires }
+}
+
+/// Whether the successor of a replaced node has come.
+fn is_succeeded(wish: NodeWish) -> bool {
+    match wish {
+        NodeWish::Drained { spares, retires, .. } => retires && spares != Spares::AllButAlways,
+        NodeWish::Serves | NodeWish::Cordoned | NodeWish::Replaced { .. } | NodeWish::Forgotten => {
+            false
+        }
+    }
+}
+
 impl NodeReg {
     /// The entry as it is after an order at that wall clock; `None` when it says so already.
     ///
@@ -220,14 +235,12 @@ impl NodeReg {
             {
                 self.wish
             }
-            (NodeOrder::Drain(time), _) => {
-                let (after_ms, spares) = time.closes();
-                let closes_at_ms = closes_at(after_ms, wall_ms);
-                NodeWish::Drained { closes_at_ms, spares, retires: false }
-            }
+            // One that is replaced ends all the same.
+            (NodeOrder::Drain(time), wish) => drained(time, wall_ms, is_succeeded(wish)),
             // It is replaced already.
-            (NodeOrder::Replace(DrainTime::AsBefore), NodeWish::Replaced { .. })
-            | (NodeOrder::Replace(_), NodeWish::Drained { retires: true, .. }) => self.wish,
+            (NodeOrder::Replace(DrainTime::AsBefore), NodeWish::Replaced { .. }) => self.wish,
+            (NodeOrder::Replace(DrainTime::AsBefore), wish) if is_succeeded(wish) => wish,
+            (NodeOrder::Replace(time), wish) if is_succeeded(wish) => drained(time, wall_ms, true),
             (NodeOrder::Replace(time), _) => {
                 let (closes_after_ms, spares) = time.closes();
                 NodeWish::Replaced { closes_after_ms, spares }
@@ -402,6 +415,8 @@ mod tests {
             let wanted = shrunk.ordered(wish, 5).unwrap().unwrap();
             assert!(!wanted.retires());
         }
+        let replaced = shrunk.ordered(NodeOrder::Replace(DrainTime::AsBefore), 5).unwrap().unwrap();
+        assert_eq!(replaced.state, NodeState::Cordoned, "another one comes first");
         let lost = NodeReg { state: NodeState::Lost, ..shrunk.clone() };
         assert!(!lost.retires() && lost.wish_of_next_boot() == shrunk.wish);
         let ended = NodeReg { state: NodeState::Removed, ..shrunk };
@@ -421,6 +436,11 @@ mod tests {
         assert!(drained.retires() && drained.state == NodeState::Draining);
         assert_eq!((drained.closes(29), drained.closes(30)), (None, Some(Spares::Nobody)));
         assert_eq!(drained.ordered(again, 30), Ok(None));
+        // A new deadline is a new deadline, and it ends all the same.
+        for order in [NodeOrder::Replace(DrainTime::Force), NodeOrder::Drain(DrainTime::Force)] {
+            let forced = drained.ordered(order, 21).unwrap().unwrap();
+            assert_eq!((forced.closes(21), forced.retires()), (Some(Spares::Nobody), true));
+        }
         let kept = replaced.ordered(NodeOrder::Uncordon, 20).unwrap().unwrap();
         assert_eq!(kept.ordered(NodeOrder::Succeeded, 30), Ok(None));
     }

@@ -188,7 +188,7 @@ impl Checker {
             | Input::NodeConnected { .. }
             | Input::NodeUnreached { .. }
             | Input::Provisioned { .. }
-            | Input::NodeEnded { .. }
+            | Input::NodeCleared { .. }
             | Input::BodiesFetched { .. }
             | Input::Worked { .. }
             | Input::Tick => {}
@@ -229,7 +229,7 @@ impl Checker {
             Effect::ReadConfig { .. }
             | Effect::Cas { .. }
             | Effect::Provision { .. }
-            | Effect::EndNode { .. }
+            | Effect::ClearNode { .. }
             | Effect::FetchBodies { .. }
             | Effect::Work { .. }
             | Effect::Note(_) => {}

@@ -238,7 +238,7 @@ impl Corner {
             | Effect::ReadConfig { .. }
             | Effect::Cas { .. }
             | Effect::Provision { .. }
-            | Effect::EndNode { .. }
+            | Effect::ClearNode { .. }
             | Effect::Note(_) => None,
         }
     }

@@ -68,9 +68,9 @@ impl EffectHandler for AtManager<'_> {
         self.world.queue.after(delay_us, event);
     }
 
-    fn end_node(&mut self, pool: PoolName, _: ProvisionerName, node: NodeId) {
+    fn clear_node(&mut self, pool: PoolName, _: ProvisionerName, node: NodeId) {
         let delay_us = self.world.rng.within(20_000, 800_000);
-        let event = Event::NodeEnded(self.number, self.run, pool, node);
+        let event = Event::NodeCleared(self.number, self.run, pool, node);
         self.world.queue.after(delay_us, event);
     }
 

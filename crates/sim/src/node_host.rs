@@ -467,13 +467,19 @@ impl World {
             }
         }
         let failure = fails.then(|| String::from("the simulator lets it fail"));
-        self.tell_manager(number, run, Input::Provisioned { order, failure });
+        self.tell_manager(number, run, Input::Provisioned { order, failed: Vec::new(), failure });
     }
 
     /// What was left of a node is ended, or could not be. Nodes of the simulator leave nothing behind.
-    pub fn on_node_ended(&mut self, number: ManagerNumber, run: u64, pool: PoolName, node: NodeId) {
+    pub fn on_node_cleared(
+        &mut self,
+        number: ManagerNumber,
+        run: u64,
+        pool: PoolName,
+        node: NodeId,
+    ) {
         let fails = self.phase == Phase::Chaos && self.rng.permille(150);
         let failure = fails.then(|| String::from("the simulator lets it fail"));
-        self.tell_manager(number, run, Input::NodeEnded { pool, node, failure });
+        self.tell_manager(number, run, Input::NodeCleared { pool, node, failure });
     }
 }

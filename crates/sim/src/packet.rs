@@ -243,7 +243,7 @@ pub fn told(input: &Input) -> Option<String> {
         | Input::NodeConnected { .. }
         | Input::NodeUnreached { .. }
         | Input::Provisioned { .. }
-        | Input::NodeEnded { .. }
+        | Input::NodeCleared { .. }
         | Input::Tick => Some(format!("is told {input:?}")),
         Input::Persisted { lsn } => Some(format!("has on disk: lsn {lsn}")),
         Input::ConfigRead { state: None, read } => Some(format!("gives up read {read}")),

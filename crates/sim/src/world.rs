@@ -95,7 +95,7 @@ pub enum Event {
     /// Ordered nodes are there (or not).
     Provisioned(ManagerNumber, u64, u64, Vec<NodeId>),
     /// What was left of a node is ended (or not).
-    NodeEnded(ManagerNumber, u64, PoolName, NodeId),
+    NodeCleared(ManagerNumber, u64, PoolName, NodeId),
     /// Bodies that a manager asked for, for a partition, have come (or not).
     Fetched(ManagerNumber, u64, ManagerNumber, Vec<Digest>),
     /// A manager's worker has done an operation's work.
@@ -330,8 +330,8 @@ impl World {
             Event::Provisioned(number, run, order, nodes) => {
                 self.on_provisioned(number, run, order, nodes);
             }
-            Event::NodeEnded(number, run, pool, node) => {
-                self.on_node_ended(number, run, pool, node);
+            Event::NodeCleared(number, run, pool, node) => {
+                self.on_node_cleared(number, run, pool, node);
             }
             Event::Fetched(number, run, part, bodies) => {
                 self.on_fetched(number, run, part, &bodies);

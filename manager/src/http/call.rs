@@ -2,12 +2,14 @@
 //! together, and a name that nobody knows is one.
 
 use super::error::Failed;
+use crate::rpc::deadline::deadline_of;
 use axum::http::{HeaderMap, Uri, header::HeaderName};
 use percent_encoding::percent_decode_str;
 use rota_model::{FieldError, Refusal};
 use rota_proto::documents::ADMIN_KEY_METADATA;
 use serde_json::{Map, Value};
 use std::str::FromStr;
+use tokio::time::Instant;
 use tonic::Request;
 use tonic::metadata::{MetadataMap, MetadataValue};
 
@@ -34,7 +36,9 @@ pub struct Call {
 
 /// The parts of a path below `/v1`, decoded.
 pub fn segments(uri: &Uri) -> Result<Vec<String>, FieldError> {
-    let below = uri.path().trim_start_matches("/v1").trim_start_matches('/');
+    let path = uri.path();
+    let below = path.strip_prefix("/v1").unwrap_or(path);
+    let below = below.strip_prefix('/').unwrap_or(below);
     below.split('/').map(decoded).collect()
 }
 
@@ -76,6 +80,27 @@ fn query_of(uri: &Uri) -> Result<Vec<(String, String)>, FieldError> {
     Ok(query)
 }
 
+/// What the calls of one request have in common: who asks, and one deadline for all of them.
+pub struct Asked {
+    metadata: MetadataMap,
+    deadline: Instant,
+}
+
+impl Asked {
+    /// By the metadata of the request. Its time begins now.
+    pub fn begin(metadata: &MetadataMap) -> Self {
+        Self { metadata: metadata.clone(), deadline: deadline_of(metadata) }
+    }
+
+    /// The next of these calls.
+    pub fn with<T>(&self, message: T) -> Request<T> {
+        let mut request = Request::new(message);
+        request.metadata_mut().clone_from(&self.metadata);
+        request.set_timeout(self.deadline.saturating_duration_since(Instant::now()));
+        request
+    }
+}
+
 impl Call {
     /// Of a request without a body.
     pub fn new(uri: &Uri, headers: &HeaderMap) -> Result<Self, Failed> {
@@ -93,6 +118,11 @@ impl Call {
             call.metadata.insert(ADMIN_KEY_METADATA, key);
         }
         Ok(call)
+    }
+
+    /// What goes along with each call. Mistakes are told by `request`.
+    pub fn metadata(&self) -> &MetadataMap {
+        &self.metadata
     }
 
     /// Notes a mistake.
@@ -193,6 +223,14 @@ pub(super) mod tests {
         assert!(call("/v1/x").request(()).unwrap().metadata().is_empty());
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn all_calls_of_a_request_have_one_deadline() {
+        let asked = Asked::begin(call("/v1/x?timeout_ms=250").metadata());
+        tokio::time::advance(std::time::Duration::from_millis(100)).await;
+        let left = deadline_of(asked.with(()).metadata()) - Instant::now();
+        assert_eq!(left.as_millis(), 150);
+    }
+
     #[test]
     fn a_verb_stands_after_the_last_colon_that_is_not_encoded() {
         let parted = |path: &str| last_with_verb(&path.parse().unwrap(), &["open", "watch"]);
@@ -200,6 +238,7 @@ pub(super) mod tests {
         assert_eq!(parted("/v1/s/a%3Aopen"), ("a%3Aopen".to_owned(), None));
         assert_eq!(parted("/v1/s/a:b"), ("a:b".to_owned(), None));
         assert_eq!(segments(&"/v1/a%2Fb/c".parse().unwrap()).unwrap(), ["a/b", "c"]);
+        assert_eq!(segments(&"/v1/v1".parse().unwrap()).unwrap(), ["v1"]);
         assert!(segments(&"/v1/%FF".parse().unwrap()).is_err());
     }
 }

@@ -44,6 +44,11 @@ impl Paging {
         Self { after, size, id }
     }
 
+    /// So many after the token tell the whole page, and that there is another one.
+    pub fn enough(&self) -> usize {
+        self.size.saturating_add(1)
+    }
+
     /// The page of what is there, and the token of the next one; empty: that was all. `name` gives the name of an
     /// item.
     pub fn page<T>(&self, mut all: Vec<T>, name: impl Fn(&T) -> &str) -> (Vec<T>, String) {

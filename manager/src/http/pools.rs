@@ -1,6 +1,6 @@
 //! `/v1/pools`.
 
-use super::call::{Call, segments};
+use super::call::{Asked, Call, segments};
 use super::error::Failed;
 use super::links::is_number;
 use super::paging::Paging;
@@ -17,7 +17,7 @@ use rota_protocol::stable_numbers::of_pool;
 use serde::Serialize;
 use serde_json::Value;
 use std::sync::Arc;
-use tonic::Request;
+use tonic::Code;
 
 /// A page of them.
 #[derive(Serialize)]
@@ -30,30 +30,49 @@ struct Pools {
 /// Most answers of the service for one page: each has some 3 MiB of pools.
 const ANSWERS_MAX: usize = 16;
 
-/// The name of the pool that a part of a path means: its stable number, or the name itself.
-pub async fn name_of(tree: &Tree, part: &str) -> Result<String, Failed> {
+/// The name of the pool that a part of a path means: its stable number, or the name itself. A list is made for a
+/// number, so whoever has a place of one asks before.
+pub async fn name_of(tree: &Tree, part: &str, asked: &Asked) -> Result<String, Failed> {
     if !is_number(part) {
         return Ok(part.to_owned());
     }
-    let found = tree.numbered_pool(part).await?;
+    let found = tree.numbered_pool(part, asked).await?;
     found.ok_or_else(|| missing("pool", part, "/v1/pools"))
 }
 
-/// All of them, as the service gives them in pieces.
-async fn all(tree: &Tree, request: Request<()>, after: &str) -> Result<Vec<v1::PoolInfo>, Failed> {
+/// Those after a name, as the service gives them in pieces: at least `enough` of them, or all.
+async fn all(
+    tree: &Tree,
+    asked: &Asked,
+    after: &str,
+    enough: usize,
+) -> Result<Vec<v1::PoolInfo>, Failed> {
     let (mut pools, mut after) = (Vec::new(), after.to_owned());
     for _ in 0..ANSWERS_MAX {
-        let mut next = Request::new(v1::ListPoolsRequest { after: after.clone() });
-        next.metadata_mut().clone_from(request.metadata());
+        let next = asked.with(v1::ListPoolsRequest { after: after.clone() });
         let mut listed = tree.pools.list_pools(next).await?.into_inner();
         let last = listed.pools.last().map(|it| it.name.clone());
         pools.append(&mut listed.pools);
         match last {
-            Some(last) if listed.more => after = last,
+            Some(last) if listed.more && pools.len() < enough => after = last,
             Some(_) | None => break,
         }
     }
     Ok(pools)
+}
+
+/// The one of that name, if it is there.
+async fn named(tree: &Tree, asked: &Asked, name: &str) -> Result<Vec<v1::PoolInfo>, Failed> {
+    // No pool has a name that is none.
+    if PoolName::parse(name).is_err() {
+        return Ok(Vec::new());
+    }
+    let request = asked.with(v1::GetPoolRequest { name: name.to_owned() });
+    match tree.pools.get_pool(request).await {
+        Ok(found) => Ok(vec![found.into_inner()]),
+        Err(status) if status.code() == Code::NotFound => Ok(Vec::new()),
+        Err(status) => Err(status.into()),
+    }
 }
 
 /// All of them.
@@ -62,7 +81,12 @@ pub async fn list(State(tree): State<Arc<Tree>>, uri: Uri, headers: HeaderMap) -
     let paging = Paging::of(&mut call);
     let request = call.request(())?;
     let place = tree.place().await?;
-    let (pools, next) = paging.page(all(&tree, request, &paging.after).await?, |it| &it.name);
+    let asked = Asked::begin(request.metadata());
+    let pools = match &paging.id {
+        Some(id) => named(&tree, &asked, id).await?,
+        None => all(&tree, &asked, &paging.after, paging.enough()).await?,
+    };
+    let (pools, next) = paging.page(pools, |it| &it.name);
     let pools: Vec<Pool> = pools.into_iter().map(Pool::of).collect();
     let links = paging.links("/v1/pools", &next);
     place.holds(&Pools { pools, next_page_token: next, links })
@@ -70,23 +94,26 @@ pub async fn list(State(tree): State<Arc<Tree>>, uri: Uri, headers: HeaderMap) -
 
 /// One, by its name or its stable number.
 pub async fn one(State(tree): State<Arc<Tree>>, uri: Uri, headers: HeaderMap) -> Answer {
-    let call = Call::new(&uri, &headers)?;
+    let request = Call::new(&uri, &headers)?.request(())?;
     let part = segments(&uri)?.pop().unwrap_or_default();
-    let name = name_of(&tree, &part).await?;
-    let request = call.request(v1::GetPoolRequest { name })?;
+    let asked = Asked::begin(request.metadata());
+    let name = name_of(&tree, &part, &asked).await?;
+    let request = asked.with(v1::GetPoolRequest { name });
     let found = tree.pools.get_pool(request).await?.into_inner();
     Ok(Json(Pool::of(found)).into_response())
 }
 
 impl Tree {
     /// The pool that has a stable number, if this manager knows one.
-    async fn numbered_pool(&self, number: &str) -> Result<Option<String>, Failed> {
+    async fn numbered_pool(&self, number: &str, asked: &Asked) -> Result<Option<String>, Failed> {
+        // The list is not sent, but it is made.
+        let _place = self.place().await?;
         let has_it = |name: &str| {
             let Ok(name) = PoolName::parse(name) else { return false };
             let told = self.shared.seen.borrow().numbers.number(&of_pool(&name));
             told.is_some_and(|it| it.to_string() == number)
         };
-        let pools = all(self, Request::new(()), "").await?;
+        let pools = all(self, asked, "", usize::MAX).await?;
         Ok(pools.into_iter().map(|it| it.name).find(|name| has_it(name)))
     }
 }

@@ -6,6 +6,7 @@
 //!                                  └─ Open ──▶ 204 as well
 //! ```
 //! A page cannot set that header without being asked about it first, so no link of a foreign page opens anything.
+//! A lost session that its class has opened again comes back by itself, with its attributes: it is never opened here.
 
 use super::call::Call;
 use super::error::Failed;
@@ -70,11 +71,43 @@ fn not_opened(tree: &Tree, wanted: &Wanted, class: &str) -> Option<String> {
 enum Found {
     /// It answers, or is about to.
     Lives(Box<v1::Session>),
+    /// It comes back by itself. An open could begin another life, without its attributes.
+    ComesBack(Refusal),
     /// Nothing lives. The class that it had, if it is known, and the refusal of who does not open it.
     Nothing { class: String, why: Refusal },
 }
 
+/// Whether a session is not there yet, and comes without being opened again.
+pub fn is_coming(session: &v1::Session) -> bool {
+    match session.state() {
+        SessionState::Pending | SessionState::Starting => true,
+        SessionState::Lost => is_reopened(session),
+        SessionState::Unspecified
+        | SessionState::Ready
+        | SessionState::Closing
+        | SessionState::Closed
+        | SessionState::Failed => false,
+    }
+}
+
+/// Whether it was lost and its class has it opened again: its next life has that reason until it is READY.
+fn is_reopened(session: &v1::Session) -> bool {
+    session.reason() == v1::Reason::Reopening
+}
+
+/// The refusal of who asks for a session that is coming.
+pub fn not_yet(session: &v1::Session) -> Refusal {
+    let (id, named) = (&session.id, Session::of(session.clone()));
+    let reason =
+        if named.reason.is_empty() { String::new() } else { format!(" ({})", named.reason) };
+    let text = format!("session {id:?} is {}{reason}", named.state);
+    Refusal::new(RefusalKind::InProgress, Retry::AfterMs(SOON_MS), text)
+}
+
 fn found(session: v1::Session) -> Found {
+    if is_coming(&session) && is_reopened(&session) {
+        return Found::ComesBack(not_yet(&session));
+    }
     let (id, state) = (&session.id, session.state());
     let named = Session::of(session.clone());
     let refused = |kind, retry, text: String| Found::Nothing {
@@ -84,8 +117,7 @@ fn found(session: v1::Session) -> Found {
     match state {
         SessionState::Ready => Found::Lives(Box::new(session)),
         SessionState::Pending | SessionState::Starting => {
-            let text = format!("session {id:?} is {}", named.state);
-            refused(RefusalKind::InProgress, Retry::AfterMs(SOON_MS), text)
+            Found::Nothing { class: session.class.clone(), why: not_yet(&session) }
         }
         SessionState::Closing => {
             let text = format!("session {id:?} is being closed");
@@ -148,6 +180,7 @@ pub async fn show(State(tree): State<Arc<Tree>>, uri: Uri, headers: HeaderMap) -
     };
     let (class, why) = match found {
         Found::Lives(session) => return route(&session),
+        Found::ComesBack(why) => return Err(why.into()),
         Found::Nothing { class, why } => (class, why),
     };
     let class = if wanted.class.is_empty() { class } else { wanted.class.clone() };
@@ -162,4 +195,30 @@ pub async fn show(State(tree): State<Arc<Tree>>, uri: Uri, headers: HeaderMap) -
     request.set_timeout(deadline.saturating_duration_since(Instant::now()));
     let opened = tree.sessions.open(request).await?.into_inner();
     route(&opened.session.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session(state: SessionState, reason: v1::Reason) -> v1::Session {
+        v1::Session { state: state.into(), reason: reason.into(), ..Default::default() }
+    }
+
+    #[test]
+    fn a_session_that_comes_back_is_never_opened() {
+        for state in [SessionState::Lost, SessionState::Pending, SessionState::Starting] {
+            let it = session(state, v1::Reason::Reopening);
+            assert!(is_coming(&it));
+            let Found::ComesBack(why) = found(it) else { panic!("{state:?} may be opened") };
+            assert_eq!((why.kind, why.retry), (RefusalKind::InProgress, Retry::AfterMs(SOON_MS)));
+            assert!(why.message.ends_with("(REOPENING)"), "{}", why.message);
+        }
+        let lost = session(SessionState::Lost, v1::Reason::NodeLost);
+        assert!(!is_coming(&lost));
+        let Found::Nothing { why, .. } = found(lost) else { panic!("it is lost") };
+        assert_eq!(why.kind, RefusalKind::NotFound);
+        let ready = found(session(SessionState::Ready, v1::Reason::Unspecified));
+        assert!(matches!(ready, Found::Lives(_)));
+    }
 }

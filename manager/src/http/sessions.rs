@@ -11,12 +11,14 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use rota_model::{FieldError, PAGE_SIZE_MAX};
+use rota_model::{FieldError, PAGE_SIZE_MAX, Refusal};
+use rota_proto::refusal::refusal;
 use rota_proto::v1;
 use rota_proto::v1::sessions_server::Sessions as _;
 use serde::Serialize;
 use serde_json::Value;
 use std::sync::Arc;
+use tonic::Status;
 
 /// A page of them.
 #[derive(Serialize)]
@@ -93,6 +95,23 @@ pub fn filter(call: &mut Call, within: &Within) -> (v1::Filter, Vec<(&'static st
     (v1::Filter { states, node_id, class, namespace }, same)
 }
 
+/// A refusal of who asked with a filter: its fields have the names of the query.
+pub fn refused(status: Status) -> Failed {
+    let told = refusal(&status);
+    if !told.fields.iter().any(|it| it.field.starts_with("filter.")) {
+        return status.into();
+    }
+    let by_query = |it: FieldError| {
+        let field = match it.field.as_str() {
+            "filter.node_id" => "node",
+            "filter.states" => "state",
+            other => other.strip_prefix("filter.").unwrap_or(other),
+        };
+        FieldError::new(field, it.problem)
+    };
+    Refusal::invalid(told.fields.into_iter().map(by_query).collect()).into()
+}
+
 /// A page of a list.
 pub async fn page(tree: &Tree, uri: &Uri, headers: &HeaderMap, within: Within) -> Answer {
     let mut call = Call::new(uri, headers)?;
@@ -113,7 +132,7 @@ pub async fn page(tree: &Tree, uri: &Uri, headers: &HeaderMap, within: Within) -
     let request = v1::ListRequest { filter: Some(filter), page_size, page_token, stale_ok };
     let request = call.request(request)?;
     let place = tree.place().await?;
-    let listed = tree.sessions.list(request).await?.into_inner();
+    let listed = tree.sessions.list(request).await.map_err(refused)?.into_inner();
     let next = listed.next_page_token;
     let sessions: Vec<Session> = listed.sessions.into_iter().map(Session::of).collect();
     let links = links(&list, &same, &next);
@@ -200,7 +219,19 @@ impl Tree {
 
 #[cfg(test)]
 mod tests {
+    use super::super::call::tests::fields as fields_of;
     use super::*;
+
+    #[test]
+    fn mistakes_of_a_filter_have_the_names_of_the_query() {
+        let fields = ["filter.node_id", "filter.class", "filter.states", "page_token"];
+        let fields = fields.map(|it| FieldError::new(it, "is wrong")).to_vec();
+        let failed = refused(rota_proto::refusal::status(&Refusal::invalid(fields)));
+        assert!(!failed.json()["error"]["message"].as_str().unwrap().contains("filter"));
+        assert_eq!(fields_of(failed), ["node", "class", "state", "page_token"]);
+        let plain = refused(Status::unavailable("filter.node_id"));
+        assert_eq!(plain.json()["error"]["message"], "filter.node_id");
+    }
 
     #[test]
     fn a_tag_is_known_in_each_of_its_forms() {

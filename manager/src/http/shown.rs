@@ -183,7 +183,8 @@ impl Node {
     /// As an answer of `Inspect` shows it. `nodes`: the path of the list that has it.
     pub fn of(it: v1::NodeStats, nodes: &str) -> Self {
         let own = links::node(nodes, &it.id, it.stable_number);
-        let mut links = json!({"self": own, "pool": nodes.trim_end_matches("/nodes")});
+        let pool = nodes.strip_suffix("/nodes").unwrap_or(nodes);
+        let mut links = json!({"self": own, "pool": pool});
         if !own.contains('?') {
             links["sessions"] = format!("{own}/sessions").into();
         }

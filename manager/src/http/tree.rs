@@ -17,12 +17,10 @@ use axum::{Json, Router};
 use rota_model::{ClusterName, FieldError, ManagerNumber, Refusal, RefusalKind, Retry};
 use serde::Serialize;
 use serde_json::{Value, json};
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
-use tokio_stream::StreamExt as _;
 use tonic::Status;
 
 /// Most lists that are made, or sent and not read yet: each may have some 2 MiB. Too low: lists wait for readers
@@ -53,23 +51,30 @@ pub struct Tree {
 /// What a call comes to.
 pub type Answer = Result<Response, Failed>;
 
-/// A place of a list. It is free again when the list was read.
+/// A place of a list. It is free again when the list was written to its connection, or nobody reads it any more.
 pub struct ListPlace(OwnedSemaphorePermit);
+
+/// A list on its way, with its place.
+struct Held {
+    text: Vec<u8>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.text
+    }
+}
 
 impl ListPlace {
     /// The answer with that list.
     pub fn holds(self, list: &impl Serialize) -> Answer {
-        let list = serde_json::to_vec(list).map_err(|error| {
+        let text = serde_json::to_vec(list).map_err(|error| {
             let text = format!("the list is no JSON: {error}");
             Refusal::new(RefusalKind::Internal, Retry::Never, text)
         })?;
-        let mut text = Some(Bytes::from(list));
-        // The second look comes when the text was written to the connection.
-        let text = std::iter::from_fn(move || {
-            let _held = &self.0;
-            text.take().map(Ok::<_, Infallible>)
-        });
-        let body = Body::from_stream(tokio_stream::iter(text).fuse());
+        // Whoever writes it to the connection drops it then.
+        let body = Body::from(Bytes::from_owner(Held { text, _place: self.0 }));
         let kind = [(header::CONTENT_TYPE, "application/json")];
         Ok((kind, body).into_response())
     }
@@ -145,11 +150,15 @@ pub async fn wrong_method(uri: Uri) -> Response {
     response
 }
 
-/// What a manager answers that serves nothing yet: whoever asks goes to another one, and finds the same there.
+/// What a manager answers that serves nothing yet: whoever asks goes to another one, and finds the same there. To a
+/// gateway it is a bad one (502): by that it is told from a manager that serves, but one session not (503).
 pub fn elsewhere(refused: fn() -> Status) -> Router {
     let refuse = move || async move { Failed::from(refused()) };
-    let paths = ["/v1", "/v1/{*rest}", "/route"];
-    paths.into_iter().fold(Router::new(), |router, path| router.route(path, any(refuse)))
+    let no_route = move || async move { Failed::from(refused()).as_code(StatusCode::BAD_GATEWAY) };
+    Router::new()
+        .route("/v1", any(refuse))
+        .route("/v1/{*rest}", any(refuse))
+        .route("/route", any(no_route))
 }
 
 /// Whatever keeps answers asks each time whether they still hold: all of this may change at any moment.

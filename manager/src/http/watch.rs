@@ -3,7 +3,7 @@
 
 use super::call::{Call, TIMEOUT, last_with_verb, segments};
 use super::error::Failed;
-use super::sessions::{Which, Within, filter};
+use super::sessions::{Which, Within, filter, refused};
 use super::shown::Session;
 use super::tree::{Answer, Tree};
 use axum::extract::State;
@@ -109,7 +109,7 @@ async fn watch(
     }
     let request = call.request(v1::WatchRequest { position: position.into(), ..request })?;
     let place = tree.watch_place()?;
-    let changes = tree.sessions.watch(request).await?.into_inner();
+    let changes = tree.sessions.watch(request).await.map_err(refused)?.into_inner();
     let first = tokio_stream::once(Event::default().retry(BACK_AFTER));
     let events = first.chain(changes.map(move |told| {
         let _held = &place;

@@ -2,6 +2,7 @@
 
 use super::call::{Call, last_with_verb};
 use super::error::Failed;
+use super::route::{is_coming, not_yet};
 use super::sessions::Which;
 use super::shown::{Session, outcome};
 use super::tree::{Answer, Tree, wrong_method};
@@ -104,6 +105,9 @@ async fn close(tree: &Tree, headers: &HeaderMap, mut call: Call, which: Which) -
 
 /// Where the machine of a session answers.
 fn machine_address(session: &v1::Session) -> Result<String, Refusal> {
+    if is_coming(session) {
+        return Err(not_yet(session));
+    }
     let (id, class) = (&session.id, &session.class);
     if session.address.is_empty() {
         let state = Session::of(session.clone()).state;
@@ -269,5 +273,15 @@ mod tests {
         assert_eq!(machine_address(&machine).unwrap(), program.address);
         let ended = v1::Session { address: String::new(), ..program };
         assert_eq!(machine_address(&ended).unwrap_err().kind, RefusalKind::NotFound);
+        let coming = |state: v1::SessionState, reason: v1::Reason| {
+            let it = v1::Session { state: state.into(), reason: reason.into(), ..ended.clone() };
+            machine_address(&it).unwrap_err().kind
+        };
+        let none = v1::Reason::Unspecified;
+        assert_eq!(coming(v1::SessionState::Pending, none), RefusalKind::InProgress);
+        assert_eq!(coming(v1::SessionState::Starting, none), RefusalKind::InProgress);
+        let (lost, reopened) = (v1::SessionState::Lost, v1::Reason::Reopening);
+        assert_eq!(coming(lost, reopened), RefusalKind::InProgress);
+        assert_eq!(coming(lost, v1::Reason::NodeLost), RefusalKind::NotFound);
     }
 }

@@ -31,7 +31,7 @@ pub fn count(answers: &Answers, node: &str) -> Result<u64, String> {
 }
 
 /// Classes of a node whose sessions a drain does not close.
-fn waits_for(node: &v1::NodeStats) -> Vec<String> {
+pub fn waits_for(node: &v1::NodeStats) -> Vec<String> {
     let spared = |it: &v1::ClassFacts| node.spares == "never" && it.disturb == "never";
     let classes = node.class_facts.iter().filter(|(_, it)| spared(it));
     classes.map(|(name, _)| name.clone()).collect()

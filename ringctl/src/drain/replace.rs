@@ -5,7 +5,7 @@
 //! ```
 //! Managers do so by themselves: whoever waits here only watches, and may go.
 
-use super::{Closing, LOOK_EVERY, LOOK_WAIT, NodeArguments, Shown, give, left};
+use super::{Closing, LOOK_EVERY, LOOK_WAIT, NodeArguments, Shown, give, left, spared};
 use crate::connect;
 use crate::inspect::{self, Answers};
 use crate::length_of_time::length_of_time;
@@ -49,10 +49,14 @@ struct Replaced {
 enum Progress {
     /// Its pool starts another node.
     Awaits(String),
-    /// It is drained; how many sessions are left, if all owners can tell.
-    Drains(Option<u64>),
-    /// It is gone. Its state.
+    /// It is drained; how many sessions are left, if all owners can tell, and the classes that are waited for.
+    Drains(Option<u64>, Vec<String>),
+    /// It has ended. Its state.
     Gone(String),
+    /// It was lost while it waited for another one.
+    LostBefore,
+    /// No manager that answers knows it.
+    Unknown,
     /// Something else is wanted of it. Its state.
     TakenBack(String),
 }
@@ -103,15 +107,21 @@ async fn follow(client: &Client, node: &str, until: Instant, out: &Out) -> anyho
                 "node {node} waits for another node of pool {pool} (`ringctl pool show {pool}` tells why \
                  none comes)"
             ),
-            Some(Progress::Drains(None)) => format!("node {node} is DRAINING"),
-            Some(Progress::Drains(Some(count))) => {
+            Some(Progress::Drains(None, _)) => format!("node {node} is DRAINING"),
+            Some(Progress::Drains(Some(count), waits_for)) => {
                 shown.count(count);
-                format!("node {node} is DRAINING, and has {} left", counted(count, "session"))
+                let (count, spared) = (counted(count, "session"), spared(&waits_for, node));
+                format!("node {node} is DRAINING, and has {count} left{spared}")
             }
             Some(Progress::Gone(state)) => {
                 shown.end();
                 return Ok(state);
             }
+            Some(Progress::LostBefore) => {
+                shown.end();
+                bail!("node {node} is LOST, and no other one has come for it");
+            }
+            Some(Progress::Unknown) => format!("no manager that answers knows node {node}"),
             Some(Progress::TakenBack(state)) => {
                 shown.end();
                 bail!("node {node} is {state}: it is not replaced any more");
@@ -136,12 +146,14 @@ fn progress(answers: &Answers, node: &str) -> Progress {
     let drains = find(|it| it.wish == "drained" && it.retires);
     let waits = find(|it| it.wish == "replaced");
     match (gone, drains, waits, known.first()) {
+        (Some(it), None, ..) if it.state == "LOST" => Progress::LostBefore,
         (Some(it), ..) => Progress::Gone(it.state.clone()),
-        (None, Some(_), ..) => Progress::Drains(left::count(answers, node).ok()),
+        (None, Some(it), ..) => {
+            Progress::Drains(left::count(answers, node).ok(), left::waits_for(it))
+        }
         (None, None, Some(it), _) => Progress::Awaits(it.pool.clone()),
         (None, None, None, Some(other)) => Progress::TakenBack(other.state.clone()),
-        // It was forgotten since.
-        (None, None, None, None) => Progress::Gone("REMOVED".to_owned()),
+        (None, None, None, None) => Progress::Unknown,
     }
 }
 
@@ -168,11 +180,13 @@ mod tests {
         };
         let (waits, drains) = (("CORDONED", "replaced"), ("DRAINING", "drained"));
         assert_eq!(seen(waits, ("READY", "")), Progress::Awaits("small".to_owned()));
-        assert_eq!(seen(waits, drains), Progress::Drains(None));
+        assert_eq!(seen(waits, drains), Progress::Drains(None, Vec::new()));
         assert_eq!(seen(("REMOVED", "drained"), drains), Progress::Gone("REMOVED".to_owned()));
         let back = Progress::TakenBack("READY".to_owned());
         assert_eq!(seen(("READY", ""), ("READY", "")), back);
-        assert_eq!(progress(&Answers::new(), "n"), Progress::Gone("REMOVED".to_owned()));
+        assert_eq!(seen(("LOST", "replaced"), waits), Progress::LostBefore);
+        assert_eq!(seen(("LOST", "drained"), drains), Progress::Gone("LOST".to_owned()));
+        assert_eq!(progress(&Answers::new(), "n"), Progress::Unknown);
     }
 
     #[test]

@@ -52,10 +52,10 @@ async fn a_newcomer_joins_under_load_and_no_call_fails() {
     busy.more(100).await;
     let newcomer = cluster.newcomer(&folder, "m4").await;
     let health = http_get(newcomer.told("http"), "/healthz").await.unwrap();
-    for path in ["/v1", "/v1/pools/default", "/route?session=a"] {
+    for (path, code) in [("/v1", 503), ("/v1/pools/default", 503), ("/route?session=a", 502)] {
         let refused = http_get(newcomer.told("http"), path).await.unwrap();
         let reason = refused.json()["error"]["details"][0]["reason"].clone();
-        assert_eq!((refused.code, reason), (503, "NOT_SERVING".into()), "{path}");
+        assert_eq!((refused.code, reason), (code, "NOT_SERVING".into()), "{path}");
     }
     assert_eq!(health.code, 503, "{health:?}");
     assert!(health.body.contains("\"outside\":true"), "{health:?}");

@@ -187,13 +187,13 @@ async fn the_program_for_nomad_runs_a_job_that_is_never_restarted_and_stops_it()
     assert_eq!(answer["ok"], true, "{answer}");
     assert!(given.starts_with("job run -detach -json -\n"), "{given}");
     let job = &manifest(&given)["Job"];
-    assert_eq!((&job["ID"], &job["Type"]), (&json!("rota-c-small-1-0"), &json!("batch")));
+    assert_eq!((&job["ID"], &job["Type"]), (&json!("rota-c-small-1-0-node"), &json!("batch")));
     let group = &job["TaskGroups"][0];
     assert_eq!(group["RestartPolicy"]["Attempts"], 0);
     understood(&group["Tasks"][0]["Config"]["args"]).await;
     let (answer, given) = asked("nomad", "nomad", &variables, &ask("end")).await;
     assert_eq!(answer["ok"], true, "{answer}");
-    assert!(given.starts_with("job stop -detach -purge -yes rota-c-small-1-0\n"), "{given}");
+    assert!(given.starts_with("job stop -detach -purge -yes rota-c-small-1-0-node\n"), "{given}");
 }
 
 /// The node-agent knows each of these flags, and has nothing against them but that there is no such folder.

@@ -136,6 +136,28 @@ async fn a_list_comes_in_pages_with_the_same_filter() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_new_pool_has_a_list_of_nodes_and_a_deleted_one_has_none() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    printed(&cluster, &["pool", "create", "fresh", "--policy", "spread"]).await;
+    let pool = shown(&cluster, 1, "/v1/pools/fresh").await;
+    let nodes = pool["links"]["nodes"].as_str().unwrap();
+    for manager in 0..3 {
+        let listed = shown(&cluster, manager, nodes).await;
+        assert_eq!(listed["nodes"].as_array().map(Vec::len), Some(0), "{listed}");
+    }
+    let by_id = shown(&cluster, 0, "/v1/pools?id=fresh").await;
+    assert_eq!(by_id["pools"].as_array().map(Vec::len), Some(1), "{by_id}");
+    printed(&cluster, &["pool", "delete", "fresh"]).await;
+    asked(&cluster, 0, nodes, 404).await;
+    let by_id = shown(&cluster, 0, "/v1/pools?id=fresh").await;
+    assert_eq!(by_id["pools"].as_array().map(Vec::len), Some(0), "{by_id}");
+    let first = shown(&cluster, 0, "/v1/pools?page_size=1").await;
+    assert_eq!(first["pools"][0]["name"], "default", "{first}");
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_refusal_is_the_status_of_grpc_as_json() {
     let folder = TestFolder::new();
     let cluster = Cluster::start(&folder, &[]).await;
@@ -149,7 +171,8 @@ async fn a_refusal_is_the_status_of_grpc_as_json() {
     refused("/v1/managers/77", 404, "NOT_FOUND").await;
     refused("/v1/managers/nobody", 404, "NOT_FOUND").await;
     refused("/v1/pools/none", 404, "N-DOCUMENT").await;
-    refused("/v1/pools/none/nodes", 404, "NOT_FOUND").await;
+    refused("/v1/pools/none/nodes", 404, "N-DOCUMENT").await;
+    refused("/v1/pools/77/nodes", 404, "NOT_FOUND").await;
     refused("/v1/pools/default/nodes/none", 404, "NOT_FOUND").await;
     refused("/v1/pools/default/nodes/none/sessions", 404, "NOT_FOUND").await;
     refused("/v1/colours", 404, "NOT_FOUND").await;

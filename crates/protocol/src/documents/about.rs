@@ -210,7 +210,7 @@ pub(crate) const POOL_CREATE: About = About {
     ),
     example: r#"{"name": "small", "settings": {"description": "For shops", "provisioner": "process",
   "places": 10, "load_limit": 0.8, "policy": "pack", "min_nodes": 1, "max_nodes": 5, "warm_places": 4, "namespaces": ["shop"],
-  "scale_in_delay_s": 600, "scale_in_below": 0.2, "labels": {"zone": "a"}, "cpu_millis": 2000, "memory_mib": 512}}"#,
+  "warm_nodes": 0, "scale_in_delay_s": 600, "scale_in_below": 0.2, "labels": {"zone": "a"}, "cpu_millis": 2000, "memory_mib": 512}}"#,
 };
 
 pub(crate) const POOL_SET: About = About {
@@ -231,7 +231,7 @@ pub(crate) const POOL_SET: About = About {
     ),
     example: r#"{"name": "small", "allow_missing": true, "settings": {"description": null, "provisioner": "process",
   "places": 10, "load_limit": 0.8, "policy": "spread", "min_nodes": 1, "max_nodes": 5, "warm_places": 4, "namespaces": ["shop"],
-  "scale_in_delay_s": 600, "scale_in_below": 0.2, "labels": {"zone": "a"}, "cpu_millis": 2000, "memory_mib": 512}}"#,
+  "warm_nodes": 0, "scale_in_delay_s": 600, "scale_in_below": 0.2, "labels": {"zone": "a"}, "cpu_millis": 2000, "memory_mib": 512}}"#,
 };
 
 pub(crate) const POOL_REMOVE: About = About {

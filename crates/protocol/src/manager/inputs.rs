@@ -103,13 +103,13 @@ impl Manager {
             Input::NodeUnreached { node, address, unsent } => {
                 self.parts.on_node_unreached(&mut self.env, &node, &address, unsent);
             }
-            Input::Provisioned { order, failure } => {
+            Input::Provisioned { order, failed, failure } => {
                 if let Some(pool) = self.env.on_provisioned(order, failure) {
-                    self.parts.on_order_failed(&mut self.env, &pool);
+                    self.parts.on_provisioned(&mut self.env, &pool, &failed);
                 }
             }
-            Input::NodeEnded { pool, node, failure } => {
-                self.parts.on_node_ended(&mut self.env, &pool, (&node, failure.as_deref()));
+            Input::NodeCleared { pool, node, failure } => {
+                self.parts.on_node_cleared(&mut self.env, &pool, (&node, failure.as_deref()));
             }
             Input::BodiesFetched { part } => {
                 if let Some(part) = self.parts.get_mut(&part) {

@@ -14,7 +14,7 @@ use rota_docstore::Spaces;
 use rota_ids::{Key, Told};
 use rota_messages::placements::{Placements, PlacementsAsk};
 use rota_messages::{Numbered, PartitionStats, Stats};
-use rota_model::{ClassName, MemberId, NodeId, NodeLoad, Resources};
+use rota_model::{ClassName, MemberId, NodeId, NodeLoad};
 use rota_ring::{ClaimRefused, NodeReg, View};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
@@ -35,9 +35,9 @@ impl Manager {
             // What was last heard of a boot that is over says nothing.
             let load = self.env.nodes.load(reg);
             let is_gone = reg.state.is_gone();
-            let used = if is_gone { Resources::default() } else { load.used };
+            let (used, kept) = if is_gone { Default::default() } else { (load.used, load.kept) };
             let state = self.env.nodes.state(reg, self.env.now.mono_ms);
-            (NodeReg { state, ..reg.clone() }, NodeLoad { used, ..load })
+            (NodeReg { state, ..reg.clone() }, NodeLoad { used, kept, ..load })
         });
         let mut parts: Vec<_> = self.parts.all().map(|part| of_part(&self.env, part)).collect();
         parts.sort_by_key(|it| it.part);

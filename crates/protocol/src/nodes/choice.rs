@@ -176,6 +176,12 @@ impl Nodes {
         }
     }
 
+    /// Whether a text of a class is known by which a session on a node may run.
+    pub fn knows_class(&self, node: &NodeId, pool: &PoolName, class: &ClassName) -> bool {
+        let there = self.reg.get(node).is_some_and(|it| it.classes.contains(class));
+        there || self.pools.get(pool).is_some_and(|it| it.texts.contains_key(class))
+    }
+
     /// What a new node of a pool has: as the pool says. Where that says nothing of CPU or memory, as the least of
     /// the nodes that the pool ordered; as long as there is none, these are not counted.
     pub fn offers_of_new(&self, pool: &PoolName, settings: &PoolSettings) -> Resources {

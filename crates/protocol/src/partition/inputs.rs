@@ -105,17 +105,17 @@ impl Partitions {
         self.at_pool(env, &wanted.pool, |pools, at| pools.on_node_wanted(at, wanted));
     }
 
-    pub(crate) fn on_order_failed(&mut self, env: &mut Env, pool: &PoolName) {
-        self.at_pool(env, pool, |pools, at| pools.on_failure(at, pool));
+    pub(crate) fn on_provisioned(&mut self, env: &mut Env, pool: &PoolName, failed: &[NodeId]) {
+        self.at_pool(env, pool, |pools, at| pools.on_provisioned(at, pool, failed));
     }
 
-    pub(crate) fn on_node_ended(
+    pub(crate) fn on_node_cleared(
         &mut self,
         env: &mut Env,
         pool: &PoolName,
         (node, failure): (&NodeId, Option<&str>),
     ) {
-        self.at_pool(env, pool, |pools, at| pools.on_node_ended(at, node, failure));
+        self.at_pool(env, pool, |pools, at| pools.on_node_cleared(at, node, failure));
     }
 
     /// At the owner of a pool.

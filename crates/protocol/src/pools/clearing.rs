@@ -1,11 +1,11 @@
 //! What is left of nodes that a pool started: those that have left or were forgotten, and those that never came.
 //!
-//! The provisioner is told to end it: a process that hangs, a container, a machine. Nothing of that is remembered but
-//! here: the next owner of the pool asks once more, and whoever is asked twice does it once.
+//! The provisioner is told to end it: a process that hangs, a container, a machine. That it did so is remembered here
+//! alone: the next owner of the pool asks once more, and whoever is asked twice does it once.
 
 use crate::log::at::At;
 use crate::pools::ending::was_ordered;
-use crate::pools::order::{growing_here, ordered};
+use crate::pools::order::{expected, growing_here};
 use crate::pools::state::Pools;
 use crate::ports::io::Effect;
 use crate::ports::note::Transition;
@@ -20,7 +20,7 @@ const LOOK_MS: u64 = 1_000;
 const AGAIN_MS: u64 = 30_000;
 
 /// Most nodes that a provisioner is asked about at a time.
-const ASKED_MAX: usize = 16;
+const ASKED_MAX: usize = 8;
 
 /// How far one node is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -41,31 +41,43 @@ pub(crate) struct Clearing {
 }
 
 /// Nodes of a pool of which something may be left.
-fn left_over(led: &At<'_>, pool: &PoolName) -> Vec<NodeId> {
-    let (_, orders) = ordered(led, pool);
-    let reg = &led.env.nodes.reg;
-    // One that is LOST may come back, until it is forgotten.
-    let has_ended = |it: &&NodeReg| it.state == NodeState::Removed || it.is_forgotten();
-    let ended = reg.values().filter(|it| it.pool == *pool).filter(has_ended);
+fn left_over(led: &At<'_>, pools: &Pools, pool: &PoolName) -> Vec<NodeId> {
+    let (_, orders) = expected(led, pools, pool);
+    // One that is LOST may come back, until it is forgotten. One that has left was cleared away before that.
+    let has_ended = |it: &&NodeReg| match it.state {
+        NodeState::Removed => !it.is_forgotten(),
+        NodeState::Lost => it.is_forgotten(),
+        NodeState::Joining
+        | NodeState::Ready
+        | NodeState::Cordoned
+        | NodeState::Draining
+        | NodeState::Unreachable => false,
+    };
+    let ended = led.env.nodes.reg.values().filter(|it| it.pool == *pool).filter(has_ended);
     let ended = ended.map(|it| &it.node).filter(|it| was_ordered(pool, it, &orders));
-    let given_up = led.env.now.wall_ms >= orders.given_up_wall_ms;
-    let never_came = orders.ordered.iter().chain(&orders.overdue);
-    let never_came = never_came.filter(|it| given_up && !reg.contains_key(*it));
-    ended.chain(never_came).cloned().collect()
+    ended.chain(&orders.to_clear).cloned().collect()
+}
+
+impl Clearing {
+    /// Whether nothing is left of a node.
+    pub fn has_cleared(&self, node: &NodeId) -> bool {
+        self.steps.get(node) == Some(&Step::Cleared)
+    }
 }
 
 impl Pools {
     /// Has what is left of nodes ended.
     pub fn clear(&mut self, led: &mut At<'_>) {
-        let (now, clearing) = (led.env.now.mono_ms, &mut self.clearing);
-        if now < clearing.look_ms {
+        let now = led.env.now.mono_ms;
+        if now < self.clearing.look_ms {
             return;
         }
-        clearing.look_ms = now + LOOK_MS;
         let mut left = BTreeMap::new();
         for pool in growing_here(led) {
-            left.extend(left_over(led, &pool).into_iter().map(|node| (node, pool.clone())));
+            left.extend(left_over(led, self, &pool).into_iter().map(|node| (node, pool.clone())));
         }
+        let clearing = &mut self.clearing;
+        clearing.look_ms = now + LOOK_MS;
         clearing.steps.retain(|node, _| left.contains_key(node));
         let asked = clearing.steps.values().filter(|it| **it == Step::Asked).count();
         let is_due = |node: &NodeId| match clearing.steps.get(node) {
@@ -81,12 +93,12 @@ impl Pools {
                 continue;
             };
             clearing.steps.insert(node.clone(), Step::Asked);
-            led.env.effects.push(Effect::EndNode { pool, provisioner, node });
+            led.env.effects.push(Effect::ClearNode { pool, provisioner, node });
         }
     }
 
     /// A provisioner has ended what was left of a node, or could not.
-    pub fn on_node_ended(&mut self, led: &mut At<'_>, node: &NodeId, failure: Option<&str>) {
+    pub fn on_node_cleared(&mut self, led: &mut At<'_>, node: &NodeId, failure: Option<&str>) {
         let Some(step) = self.clearing.steps.get_mut(node) else { return };
         *step = match failure {
             None => Step::Cleared,

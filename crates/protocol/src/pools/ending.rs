@@ -10,11 +10,11 @@
 //! How long they were spare is counted anew by each owner.
 
 use crate::log::at::At;
-use crate::pools::order::{count, growing_here, ordered};
+use crate::pools::order::{expected, pools_here};
 use crate::pools::state::Pools;
 use rota_model::items::Orders;
 use rota_model::{NodeId, NodeLoad, NodeState, PoolName, PoolSettings};
-use rota_placement::{PoolNodes, is_spare, node_to_end};
+use rota_placement::{is_spare, node_to_end};
 use rota_ring::{Change, NodeChange, NodeOrder, NodeReg, NodeWish};
 use std::collections::BTreeMap;
 
@@ -32,20 +32,31 @@ pub(crate) fn successors(
     let by = |node: &NodeId| {
         let by = orders.successors.get(node)?;
         let comes = orders.ordered.contains(by) || orders.overdue.contains(by);
-        let is_there = led.env.nodes.reg.get(by).is_some_and(|it| !it.state.is_gone());
+        // Of one of which something else is wanted another one comes.
+        let is_there = led.env.nodes.reg.get(by);
+        let is_there = is_there.is_some_and(|it| !it.state.is_gone() && it.wish.is_none());
         (comes || is_there).then(|| by.clone())
     };
     replaced.map(|it| (it.node.clone(), by(&it.node))).collect()
 }
 
+/// Which decision of a pool has given a node its name, if one has.
+fn decision_of(pool: &PoolName, node: &NodeId) -> Option<u64> {
+    let rest = node.as_str().strip_prefix(pool.as_str())?.strip_prefix('-')?;
+    let (decision, place) = rest.split_once('-')?;
+    place.parse::<u32>().ok()?;
+    decision.parse().ok()
+}
+
+/// The newest decision of a pool of which a node was registered; 0: none.
+pub(crate) fn newest_decision(led: &At<'_>, pool: &PoolName) -> u64 {
+    let nodes = led.env.nodes.reg.values().filter(|it| it.pool == *pool);
+    nodes.filter_map(|it| decision_of(pool, &it.node)).max().unwrap_or(0)
+}
+
 /// Whether the pool ordered that node: its name says which decision did.
 pub(crate) fn was_ordered(pool: &PoolName, node: &NodeId, orders: &Orders) -> bool {
-    let rest = node.as_str().strip_prefix(pool.as_str()).and_then(|it| it.strip_prefix('-'));
-    let numbers = rest.and_then(|it| it.split_once('-'));
-    numbers.is_some_and(|(decision, place)| {
-        let decision: Result<u64, _> = decision.parse();
-        decision.is_ok_and(|it| it <= orders.decisions) && place.parse::<u32>().is_ok()
-    })
+    decision_of(pool, node).is_some_and(|it| it <= orders.decisions)
 }
 
 impl Pools {
@@ -56,15 +67,14 @@ impl Pools {
             return None;
         }
         self.look_ms = now + LOOK_MS;
-        let pools = growing_here(led);
+        // A pool that grows no more may have replaced a node before.
+        let pools = pools_here(led);
         let is_known =
             |node: &NodeId| led.env.nodes.reg.get(node).is_some_and(|it| pools.contains(&it.pool));
         self.spare_since.retain(|node, _| is_known(node));
         let found = pools.iter().find_map(|pool| {
             let settings = led.env.nodes.settings(pool)?.clone();
-            let (_, orders) = ordered(led, pool);
-            let reg = &led.env.nodes.reg;
-            let orders = orders.as_of(led.env.now.wall_ms, |it| reg.contains_key(it));
+            let (_, orders) = expected(led, self, pool);
             let succeeded = succeeded(led, pool, &orders);
             let succeeded = succeeded.map(|node| (node, NodeOrder::Succeeded));
             succeeded.or_else(|| {
@@ -87,11 +97,11 @@ impl Pools {
         };
         let text = format!("node {node} of pool {} {why}: it is drained and ends", reg.pool);
         let node = Some(NodeChange { expect_revision, to });
+        self.spare_since.remove(&reg.node);
         Some((Change { expect_epoch: Some(led.env.epoch()), view: None, node }, text))
     }
 
-    /// The node that is ended because it was spare for long enough. One after the other: each of them counts what is
-    /// left.
+    /// The node that is ended because it was spare for long enough.
     fn spare(
         &mut self,
         led: &At<'_>,
@@ -100,39 +110,41 @@ impl Pools {
         orders: &Orders,
     ) -> Option<NodeId> {
         let (now, nodes) = (led.env.now.mono_ms, &led.env.nodes);
-        let serve = || {
-            let ready = nodes.of_pool(pool).filter(|it| it.state == NodeState::Ready);
-            ready.filter(|it| it.wish.is_none())
+        // What is known of one that is out of reach is old.
+        let is_heard = |it: &&NodeReg| {
+            let known = nodes.known.get(&it.node).is_some_and(|known| known.boot == Some(it.boot));
+            known && !nodes.is_unreachable(&it.node, now)
         };
-        let mut long: Vec<(NodeId, NodeLoad)> = Vec::new();
+        let ready = nodes.of_pool(pool).filter(|it| it.state == NodeState::Ready);
+        let serve: Vec<&NodeReg> = ready.filter(|it| it.wish.is_none()).filter(is_heard).collect();
+        let is_spare = |it: &&&NodeReg| {
+            was_ordered(pool, &it.node, orders) && is_spare(settings, nodes.load(it))
+        };
+        let spare: Vec<&NodeReg> = serve.iter().filter(is_spare).copied().collect();
+        let of_pool = |node: &NodeId| nodes.reg.get(node).is_some_and(|it| it.pool == *pool);
+        let still = |node: &NodeId| spare.iter().any(|it| it.node == *node);
+        self.spare_since.retain(|node, _| !of_pool(node) || still(node));
         let delay_ms = u64::from(settings.scale_in_delay_s) * 1_000;
-        for reg in nodes.of_pool(pool) {
-            let load = nodes.load(reg);
-            let is_heard = nodes.known.get(&reg.node).is_some_and(|it| it.boot == Some(reg.boot));
-            let serves = reg.state == NodeState::Ready && reg.wish.is_none() && is_heard;
-            if !serves || !was_ordered(pool, &reg.node, orders) || !is_spare(settings, load) {
-                self.spare_since.remove(&reg.node);
-                continue;
-            }
+        let mut long: Vec<(NodeId, NodeLoad)> = Vec::new();
+        for reg in spare {
             let since = *self.spare_since.entry(reg.node.clone()).or_insert(now);
             if now >= since + delay_ms {
-                long.push((reg.node.clone(), load));
+                long.push((reg.node.clone(), nodes.load(reg)));
             }
         }
-        let is_ending = nodes.of_pool(pool).any(NodeReg::retires);
         let waits = !self.waiting(pool, nodes.seen_all(pool), now).is_empty();
-        if is_ending || waits || self.ordering.contains_key(pool) {
+        let comes = !orders.ordered.is_empty() || !orders.overdue.is_empty();
+        if long.is_empty() || waits || comes || self.ordering.contains_key(pool) {
             return None;
         }
-        let coming = orders.ordered.iter().chain(&orders.overdue);
-        let pool_nodes = PoolNodes {
-            there: count(serve()),
-            ordered: count(coming),
-            overdue: 0,
-            free: nodes.free(pool),
-        };
+        let loads: Vec<(NodeId, NodeLoad)> =
+            serve.iter().map(|it| (it.node.clone(), nodes.load(it))).collect();
+        // What runs on nodes that end already comes back to these.
+        let retiring = nodes.of_pool(pool).filter(|it| it.retires());
+        let coming_back = retiring.map(|it| nodes.load(it).used.places);
+        let coming_back = coming_back.fold(0, u32::saturating_add);
         let offers = nodes.offers_of_new(pool, settings);
-        node_to_end(settings, nodes.limit(pool), offers, pool_nodes, long)
+        node_to_end(settings, nodes.limit(pool), offers, (&loads, coming_back), long)
     }
 }
 

@@ -6,14 +6,14 @@ use crate::log::env::{Env, NameOf};
 use crate::log::lead::Phase;
 use crate::log::resident::{Resident, Turn};
 use crate::nodes::calls::NodesWanted;
-use crate::pools::ending::successors;
+use crate::pools::ending::{newest_decision, successors};
 use crate::pools::state::Pools;
 use crate::ports::io::Effect;
 use crate::ports::note::Transition;
 use rota_messages::documents::orders_name;
 use rota_messages::{Doc, DocKey, Message, Write};
 use rota_model::items::{Orders, POOL_CLASS};
-use rota_model::{KnownPool, NewNodes, NodeId, PoolName, PoolSettings, Stamp};
+use rota_model::{NewNodes, NodeId, PoolName, PoolSettings, Stamp};
 use rota_placement::{PoolNodes, nodes_to_start};
 use rota_ring::slot_of_pool;
 use std::sync::Arc;
@@ -21,6 +21,9 @@ use std::sync::Arc;
 /// How many times `provision_ms` after an order has lapsed its nodes are given up. Until then one that
 /// comes all the same has its place in the pool's maximum.
 const GIVEN_UP_AFTER: u64 = 6;
+
+/// Most names of nodes that are still to be cleared away; of more, the oldest are forgotten.
+const TO_CLEAR_MAX: usize = 1_000;
 
 /// Why a pool is looked at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,6 +39,21 @@ fn prefix(pool: &PoolName, decision: u64) -> String {
     format!("{pool}-{decision}-")
 }
 
+/// What may still come for a pool. Its time counts from when a provisioner was done with it, if that was later than
+/// the decision and here: a program may take long, and a long queue longer.
+pub(crate) fn expected(led: &At<'_>, pools: &Pools, pool: &PoolName) -> (Option<Arc<Doc>>, Orders) {
+    let (doc, orders) = ordered(led, pool);
+    let (now, reg) = (led.env.now.wall_ms, &led.env.nodes.reg);
+    let done_ms = match led.env.fleet.orders.values().any(|it| it == pool) {
+        true => now,
+        false => pools.provisioned_ms.get(pool).copied().unwrap_or(0),
+    };
+    let lapses_ms = done_ms.saturating_add(led.env.config.timing.provision_ms);
+    let late_ms = lapses_ms.saturating_sub(orders.lapses_wall_ms);
+    let orders = orders.as_of(now.saturating_sub(late_ms), |it| reg.contains_key(it));
+    (doc, orders)
+}
+
 /// What was ordered for a pool, as it lies here.
 pub(crate) fn ordered(led: &At<'_>, pool: &PoolName) -> (Option<Arc<Doc>>, Orders) {
     let key = DocKey::new(slot_of_pool(pool, led.env.view().m), orders_name(pool));
@@ -48,12 +66,21 @@ pub(crate) fn count(nodes: impl Iterator) -> u32 {
     u32::try_from(nodes.count()).unwrap_or(u32::MAX)
 }
 
-/// Pools of this partition whose nodes somebody starts.
+/// Pools of this partition that are described.
+pub(crate) fn pools_here(led: &At<'_>) -> Vec<PoolName> {
+    here(led, |_| true)
+}
+
+/// Those of them whose nodes somebody starts.
 pub(crate) fn growing_here(led: &At<'_>) -> Vec<PoolName> {
+    here(led, |it| it.provisioner.is_some())
+}
+
+fn here(led: &At<'_>, which: impl Fn(&PoolSettings) -> bool) -> Vec<PoolName> {
     let (number, m) = (led.log.number, led.env.view().m);
     let is_here = |pool: &PoolName| led.env.view().home(slot_of_pool(pool, m)) == number;
-    let grows = |it: &KnownPool| it.settings.as_ref().is_some_and(|it| it.provisioner.is_some());
-    let pools = led.env.nodes.pools.iter().filter(|(_, it)| grows(it));
+    let pools = led.env.nodes.pools.iter();
+    let pools = pools.filter(|(_, it)| it.settings.as_ref().is_some_and(&which));
     pools.map(|(pool, _)| pool).filter(|it| is_here(it)).cloned().collect()
 }
 
@@ -113,9 +140,7 @@ impl Pools {
         if self.ordering.contains_key(pool) {
             return;
         }
-        let (before, orders) = ordered(led, pool);
-        let reg = &led.env.nodes.reg;
-        let orders = orders.as_of(led.env.now.wall_ms, |it| reg.contains_key(it));
+        let (before, orders) = expected(led, self, pool);
         let seen_all = led.env.nodes.seen_all(pool);
         let nodes = PoolNodes {
             there: count(led.env.nodes.of_pool(pool)),
@@ -138,7 +163,8 @@ impl Pools {
         if count == 0 {
             return;
         }
-        let decisions = orders.decisions + 1;
+        // A name is given once, also when the orders were lost.
+        let decisions = orders.decisions.max(newest_decision(led, pool)) + 1;
         let name = |it| NodeId::parse(&format!("{}{it}", prefix(pool, decisions)));
         let new: Result<Vec<NodeId>, _> = (0..count).map(name).collect();
         let new = match new {
@@ -155,6 +181,9 @@ impl Pools {
         let patience_ms = GIVEN_UP_AFTER * led.env.config.timing.provision_ms;
         let given_up_wall_ms = lapses_wall_ms + patience_ms;
         let (overdue, failure) = (orders.overdue, String::new());
+        let mut to_clear = orders.to_clear;
+        to_clear.retain(|it| !self.clearing.has_cleared(it));
+        to_clear.drain(..to_clear.len().saturating_sub(TO_CLEAR_MAX));
         let orders = Orders {
             decisions,
             ordered,
@@ -162,6 +191,8 @@ impl Pools {
             overdue,
             given_up_wall_ms,
             failure,
+            failed: Vec::new(),
+            to_clear,
             successors,
         };
         let at = write(led, pool, before.as_deref(), orders);
@@ -192,12 +223,14 @@ impl Pools {
         led.env.effects.push(Effect::Provision { order, nodes, new });
     }
 
-    /// At the pool's owner: what it ordered last started nothing. Operators see why.
-    pub fn on_failure(&mut self, led: &mut At<'_>, pool: &PoolName) {
+    /// At the pool's owner: the provisioner is done with an order. Operators see why nodes did not start, and which.
+    pub fn on_provisioned(&mut self, led: &mut At<'_>, pool: &PoolName, failed: &[NodeId]) {
+        self.provisioned_ms.insert(pool.clone(), led.env.now.wall_ms);
         let Some(why) = led.env.nodes.why_none_started(pool, led.env.now.mono_ms) else { return };
         let (before, orders) = ordered(led, pool);
         if led.may_begin() && !self.ordering.contains_key(pool) && orders.failure != why {
-            let orders = Orders { failure: why.to_owned(), ..orders };
+            let failed = if failed.is_empty() { orders.ordered.clone() } else { failed.to_vec() };
+            let orders = Orders { failure: why.to_owned(), failed, ..orders };
             write(led, pool, before.as_deref(), orders);
         }
     }
@@ -231,7 +264,7 @@ fn told(env: &Env, pool: &PoolName, settings: &PoolSettings) -> Option<NewNodes>
 }
 
 impl Env {
-    /// Gives the pool whose nodes did not start.
+    /// Gives the pool that ordered the nodes.
     pub(crate) fn on_provisioned(
         &mut self,
         order: u64,
@@ -241,12 +274,13 @@ impl Env {
         if let Some(pool) = &pool {
             self.nodes.failed_orders.remove(pool);
         }
-        let why = failure?;
-        if let Some(pool) = &pool {
-            self.on_order_failed(pool, &why);
+        if let Some(why) = failure {
+            if let Some(pool) = &pool {
+                self.on_order_failed(pool, &why);
+            }
+            let text = format!("order {order} of new nodes failed: {why}");
+            self.note_text(Transition::OrderFailed, None, text);
         }
-        let text = format!("order {order} of new nodes failed: {why}");
-        self.note_text(Transition::OrderFailed, None, text);
         pool
     }
 }

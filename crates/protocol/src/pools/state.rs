@@ -29,6 +29,8 @@ pub(crate) struct Pools {
     pub spare_since: BTreeMap<NodeId, u64>,
     /// When it looks next whether a node is to be ended.
     pub look_ms: u64,
+    /// By pool, when a provisioner was done with an order of this owner last, by the wall clock.
+    pub provisioned_ms: BTreeMap<PoolName, u64>,
     /// What is done about nodes of which something may be left.
     pub clearing: Clearing,
     /// By pool, which owners found no room.

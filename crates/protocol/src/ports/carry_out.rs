@@ -36,8 +36,8 @@ pub trait EffectHandler {
         let _ = (order, nodes, new);
     }
 
-    /// [`Effect::EndNode`]: where no nodes are started.
-    fn end_node(&mut self, pool: PoolName, provisioner: ProvisionerName, node: NodeId) {
+    /// [`Effect::ClearNode`]: where no nodes are started.
+    fn clear_node(&mut self, pool: PoolName, provisioner: ProvisionerName, node: NodeId) {
         let _ = (pool, provisioner, node);
     }
 
@@ -66,7 +66,9 @@ pub trait EffectHandler {
             Effect::ReadConfig { read } => self.read_config(read),
             Effect::Cas { cas, change } => self.compare_and_set(cas, change),
             Effect::Provision { order, nodes, new } => self.provision(order, nodes, new),
-            Effect::EndNode { pool, provisioner, node } => self.end_node(pool, provisioner, node),
+            Effect::ClearNode { pool, provisioner, node } => {
+                self.clear_node(pool, provisioner, node)
+            }
             Effect::FetchBodies { part, bodies } => self.fetch_bodies(part, bodies),
             Effect::Work { work, job } => self.work(work, job),
             Effect::Note(note) => self.note(note),

@@ -122,11 +122,13 @@ pub enum Input {
     Provisioned {
         /// The order.
         order: u64,
+        /// Which did not start, if something went wrong; none: all of them.
+        failed: Vec<NodeId>,
         /// What went wrong, for people.
         failure: Option<String>,
     },
     /// A provisioner has ended what was left of a node, or could not.
-    NodeEnded {
+    NodeCleared {
         /// Its pool.
         pool: PoolName,
         /// The node.
@@ -231,9 +233,9 @@ pub enum Effect {
         /// Of which pool, and how.
         new: NewNodes,
     },
-    /// End what is left of a node that was started and is gone, or never came; then give [`Input::NodeEnded`]. May be
+    /// End what is left of a node that was started and is gone, or never came; then give [`Input::NodeCleared`]. May be
     /// asked for again, also by another manager.
-    EndNode {
+    ClearNode {
         /// Its pool.
         pool: PoolName,
         /// Who started it.

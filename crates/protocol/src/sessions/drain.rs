@@ -100,8 +100,12 @@ fn to_close_after(
 fn disturb(led: &At<'_>, key: &DocKey, node: &NodeId) -> Disturb {
     let Some(record) = led.log.replica.session(key) else { return Disturb::default() };
     let SessionSpec { pool, class, .. } = &record.spec;
-    let facts = led.env.nodes.facts_there(node, pool, class);
-    facts.map(|it| it.disturb).unwrap_or_default()
+    let nodes = &led.env.nodes;
+    if !nodes.knows_class(node, pool, class) {
+        // Its text is gone. Who does not know asks first: `--force`, or a deadline.
+        return Disturb::Never;
+    }
+    nodes.facts_there(node, pool, class).map(|it| it.disturb).unwrap_or_default()
 }
 
 /// Sessions that have not ended, by the node where they run or are to run, with everything that was

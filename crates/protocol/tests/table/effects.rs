@@ -90,7 +90,7 @@ impl EffectHandler for At<'_> {
         self.table.orders.push((self.n, order));
     }
 
-    fn end_node(&mut self, pool: PoolName, _: ProvisionerName, node: NodeId) {
+    fn clear_node(&mut self, pool: PoolName, _: ProvisionerName, node: NodeId) {
         self.table.to_clear.push((self.n, pool, node));
     }
 

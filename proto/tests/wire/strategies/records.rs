@@ -107,6 +107,8 @@ pub fn doc() -> Any<Doc> {
                 decisions,
                 ordered,
                 lapses_wall_ms,
+                failed: overdue.clone(),
+                to_clear: overdue.clone(),
                 overdue,
                 given_up_wall_ms,
                 failure,
