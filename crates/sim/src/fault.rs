@@ -360,6 +360,7 @@ impl World {
         for index in 0..self.nodes.len() {
             self.nodes[index].registered_lost_until_us = 0;
             self.nodes[index].refuses_until_us = 0;
+            self.nodes[index].dies_next = false;
             if self.nodes[index].agent.is_none() {
                 self.queue.after(1_000, Event::BootNode(index));
             } else {
