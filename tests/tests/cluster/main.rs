@@ -69,6 +69,8 @@ mod program_usage;
 #[cfg(test)]
 mod programs;
 #[cfg(test)]
+mod repairs;
+#[cfg(test)]
 mod restarts;
 #[cfg(test)]
 mod restores;
