@@ -309,4 +309,11 @@ impl Operator for Door {
     ) -> Result<Response<v1::PlacementsResponse>, Status> {
         Err(outside())
     }
+
+    async fn mend(
+        &self,
+        _request: Request<v1::MendRequest>,
+    ) -> Result<Response<v1::MendResponse>, Status> {
+        Err(outside())
+    }
 }

@@ -21,7 +21,7 @@
 //! * [`bodies`]: bodies of attachments between managers.
 //! * [`node`]: messages between managers and node-agents.
 //! * [`pool`]: pools of nodes.
-//! * [`operator`]: what operators see. [`running`]: where sessions are, and what nodes run.
+//! * [`operator`]: what operators see. [`running`]: where sessions are, and what nodes run. [`mend`]: looks that put right.
 //! * [`programs`]: output of programs, and what they use.
 //! * [`documents`]: documents, operations and namespaces, and exceptions as gRPC statuses.
 //! * [`status_details`]: what stands in a status, for who does not speak gRPC.
@@ -33,6 +33,7 @@ pub mod disk;
 pub mod documents;
 pub mod encoded;
 pub mod keep_alive;
+pub mod mend;
 mod mistakes;
 pub mod node;
 mod offers;

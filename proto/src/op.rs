@@ -237,6 +237,7 @@ pub(crate) fn request_to_wire(rid: u64, deadline_ms: u64, op: Op) -> v1::PeerReq
         Op::List(op) => WireOp::List((&op).into()),
         Op::Pull(op) => WireOp::Pull((&op).into()),
         Op::Report(item) => WireOp::Report(item.into()),
+        Op::Mend(op) => WireOp::Mend(op.into()),
         Op::Documents(op) => document_op(op),
     };
     v1::PeerRequest { rid, deadline_ms, op: Some(op) }
@@ -253,6 +254,7 @@ pub(crate) fn op_from_wire(op: Option<v1::peer_request::Op>) -> Result<Op, WireE
         WireOp::List(op) => Op::List(op.try_into()?),
         WireOp::Pull(op) => Op::Pull(op.try_into()?),
         WireOp::Report(item) => Op::Report(item.try_into()?),
+        WireOp::Mend(op) => Op::Mend(op.try_into()?),
         op @ (WireOp::Operate(_)
         | WireOp::Sync(_)
         | WireOp::Documents(_)
@@ -332,6 +334,7 @@ pub(crate) fn answer_to_wire(rid: u64, result: OpResult) -> v1::PeerAnswer {
             snapshot_next: pulled.snapshot_next.as_ref().map(Into::into),
         }),
         Ok(Answer::Reported) => WireResult::Reported(Reported {}),
+        Ok(Answer::Mended(mended)) => WireResult::Mended(mended.into()),
         Ok(Answer::Documents(answer)) => document_answer(answer),
         Err(refusal) => WireResult::Refusal(refusal.into()),
     };
@@ -374,6 +377,7 @@ pub(crate) fn answer_from_wire(
             snapshot_next: optional(pulled.snapshot_next)?,
         }),
         WireResult::Reported(_) => Answer::Reported,
+        WireResult::Mended(mended) => Answer::Mended(mended.try_into()?),
         answer @ (WireResult::Operated(_)
         | WireResult::Synced(_)
         | WireResult::Documents(_)

@@ -135,6 +135,26 @@ calls_of_no_slot! {
     OrderNodeRequest, OrderNodeResponse, "order_node", operator.order_node;
 }
 
+impl Call for v1::MendRequest {
+    type Answer = v1::MendResponse;
+    const NAME: &'static str = "mend";
+
+    fn may_change(&self) -> bool {
+        !self.dry_run
+    }
+
+    async fn send(
+        request: Request<Self>,
+        channel: Channel,
+    ) -> Result<Response<Self::Answer>, Status> {
+        operator(channel).mend(request).await
+    }
+
+    fn slot(&self, m: u32) -> Option<SlotId> {
+        slot_of(&self.namespace, &self.id, m)
+    }
+}
+
 impl Call for v1::CancelRequest {
     type Answer = v1::CancelResponse;
     const NAME: &'static str = "cancel";

@@ -300,6 +300,16 @@ impl Client {
         Ok(self.call(request, wait).await?.answer)
     }
 
+    /// Has the owner of a session compare its record with what a node has of it, and put right what differs. May be
+    /// repeated.
+    pub async fn mend(
+        &self,
+        request: v1::MendRequest,
+        wait: Duration,
+    ) -> Result<v1::MendResponse, CallError> {
+        Ok(self.call(request, wait).await?.answer)
+    }
+
     /// Asks the manager at that address where sessions of a partition that it owns are, once.
     pub async fn placements_at(
         &self,

@@ -6,8 +6,8 @@ use rota_docstore::{
 };
 use rota_model::node_msg::ReportItem;
 use rota_model::{
-    CloseOp, Epoch, GetOp, KeepAliveOp, ListOp, Namespace, OpenOp, Outcome, Page, PullOp, Pulled,
-    Refusal, RequestId, SessionKey, SessionView, SlotId, Stamp,
+    CloseOp, Epoch, GetOp, KeepAliveOp, ListOp, MendOp, Mended, Namespace, OpenOp, Outcome, Page,
+    PullOp, Pulled, Refusal, RequestId, SessionKey, SessionView, SlotId, Stamp,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -168,6 +168,8 @@ pub enum Op {
     Pull(PullOp),
     /// A node's report about one session; acknowledged when committed.
     Report(ReportItem),
+    /// A look at what a node has of a session.
+    Mend(MendOp),
     /// Anything with documents of applications.
     Documents(DocumentOp),
 }
@@ -216,13 +218,15 @@ pub enum OpKind {
     Pull,
     /// A node's report.
     Report,
+    /// A look at what a node has of a session.
+    Mend,
     /// Anything about documents.
     Documents,
 }
 
 impl OpKind {
     /// All of them, in order.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Open,
         Self::Close,
         Self::Get,
@@ -230,6 +234,7 @@ impl OpKind {
         Self::List,
         Self::Pull,
         Self::Report,
+        Self::Mend,
         Self::Documents,
     ];
 
@@ -243,6 +248,7 @@ impl OpKind {
             Self::List => "list",
             Self::Pull => "pull",
             Self::Report => "report",
+            Self::Mend => "mend",
             Self::Documents => "documents",
         }
     }
@@ -279,6 +285,7 @@ impl Op {
             Op::List(_) => OpKind::List,
             Op::Pull(_) => OpKind::Pull,
             Op::Report(_) => OpKind::Report,
+            Op::Mend(_) => OpKind::Mend,
             Op::Documents(_) => OpKind::Documents,
         }
     }
@@ -291,6 +298,7 @@ impl Op {
             Op::Get(get) => Place::Session(&get.key),
             Op::KeepAlive(keep) => Place::Session(&keep.key),
             Op::Report(report) => Place::Session(&report.key),
+            Op::Mend(mend) => Place::Session(&mend.key),
             Op::List(list) => Place::Slot(list.from.slot),
             Op::Pull(pull) => Place::Slot(pull.slot),
             Op::Documents(op) => Place::Documents(op),
@@ -307,6 +315,7 @@ impl Op {
             | Op::List(_)
             | Op::Pull(_)
             | Op::Report(_)
+            | Op::Mend(_)
             | Op::Documents(_) => None,
         }
     }
@@ -315,6 +324,7 @@ impl Op {
     pub fn needs(&self) -> Needs {
         let (writes, copies) = match self {
             Op::Open(_) | Op::Close(_) | Op::Report(_) => (true, true),
+            Op::Mend(mend) => (!mend.dry_run, true),
             Op::Get(get) => (false, !get.stale_ok),
             Op::KeepAlive(_) => (false, true),
             Op::List(list) => (false, !list.stale_ok),
@@ -337,6 +347,7 @@ impl Op {
         match self {
             Op::Open(_) | Op::Close(_) => true,
             Op::Get(_) | Op::KeepAlive(_) | Op::List(_) | Op::Pull(_) | Op::Report(_) => false,
+            Op::Mend(mend) => !mend.dry_run,
             Op::Documents(op) => op.changes(),
         }
     }
@@ -353,7 +364,8 @@ impl Op {
             | Op::KeepAlive(_)
             | Op::List(_)
             | Op::Pull(_)
-            | Op::Report(_) => false,
+            | Op::Report(_)
+            | Op::Mend(_) => false,
         }
     }
 
@@ -380,7 +392,8 @@ impl Op {
                 | Op::KeepAlive(_)
                 | Op::List(_)
                 | Op::Pull(_)
-                | Op::Report(_) => 0,
+                | Op::Report(_)
+                | Op::Mend(_) => 0,
                 Op::Documents(op) => match op {
                     DocumentOp::Operate(operate) => {
                         let parameters = operate.request.parameters.as_ref();
@@ -409,7 +422,7 @@ impl Op {
                 let key = pull.filter.key.as_ref().map(|it| &it.namespace);
                 key.or(pull.filter.namespace.as_ref())
             }
-            Op::Report(_) => None,
+            Op::Report(_) | Op::Mend(_) => None,
             Op::Documents(op) => match op {
                 DocumentOp::Operate(operate) => Some(&operate.request.space),
                 DocumentOp::Sync(sync) => sync.reader.as_ref().map(|it| &it.space),
@@ -497,6 +510,8 @@ pub enum Answer {
     Pulled(Pulled),
     /// To a report.
     Reported,
+    /// To a look at what a node has.
+    Mended(Mended),
     /// About documents.
     Documents(DocumentAnswer),
 }

@@ -11,6 +11,7 @@
 //! * [`session`]: a session as managers decide about it; [`items`]: the same as items of documents.
 //! * [`refusal`]: every way to say no, with its advice on retrying.
 //! * [`api`]: validated requests of clients and their answers.
+//! * [`mend`]: looks of an owner at what a node has of a session.
 //! * [`pool`]: what operators say of a pool of nodes.
 //! * [`node_msg`]: messages between managers and node-agents.
 //! * [`text`]: characters that must not stand in names.
@@ -25,6 +26,7 @@ pub mod digest;
 pub mod epoch;
 pub mod ids;
 pub mod items;
+pub mod mend;
 pub mod node_msg;
 pub mod pool;
 pub mod refusal;
@@ -41,6 +43,7 @@ pub use class_facts::*;
 pub use digest::*;
 pub use epoch::*;
 pub use ids::*;
+pub use mend::*;
 pub use pool::*;
 pub use refusal::*;
 pub use resources::*;

@@ -34,6 +34,8 @@ pub enum CallFor {
     LastSync(u64),
     /// A description of the pool.
     Describe,
+    /// A look at what a node has.
+    Mend,
 }
 
 /// A client.
@@ -72,6 +74,7 @@ pub fn what_of(result: &OpResult) -> &'static str {
         Ok(Answer::Pulled(_)) => "PULLED",
         Ok(Answer::KeptAlive { .. }) => "KEPT_ALIVE",
         Ok(Answer::Reported) => "REPORTED",
+        Ok(Answer::Mended(mended)) => mended.step.as_str(),
         Ok(Answer::Documents(_)) => "DOCUMENTS",
         Err(refusal) => refusal.kind.as_str(),
     }
@@ -192,7 +195,7 @@ impl World {
             }
             Some(CallFor::LastSync(sent_us)) => self.on_last_sync(sent_us, Some(&result)),
             Some(CallFor::Describe) => self.on_described(Some(&result)),
-            None => {}
+            Some(CallFor::Mend) | None => {}
         }
     }
 
@@ -261,7 +264,7 @@ impl World {
             Some(CallFor::Write(index, asked, _)) => self.write_again(index, asked, 0),
             Some(CallFor::LastSync(sent_us)) => self.on_last_sync(sent_us, None),
             Some(CallFor::Describe) => self.on_described(None),
-            None => {}
+            Some(CallFor::Mend) | None => {}
         }
     }
 

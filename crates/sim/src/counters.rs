@@ -143,6 +143,8 @@ faults!(
     NodeDrained = "node_drained",
     /// An operator let a node take sessions again.
     NodeUncordoned = "node_uncordoned",
+    /// An operator had owners look at what a node has, and put right what differs.
+    MendOrdered = "mend_ordered",
     /// A client repeated a request that was answered, through any manager.
     RequestRepeated = "request_repeated",
     /// A client sent one request to two managers at once.

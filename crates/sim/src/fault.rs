@@ -25,6 +25,7 @@ const MENU: &[(u64, Fault, Begin)] = &[
     (2, Fault::NodeCordoned, World::order_cordon),
     (5, Fault::NodeDrained, World::order_drain),
     (6, Fault::NodeUncordoned, World::order_uncordon),
+    (8, Fault::MendOrdered, World::order_mends),
     (8, Fault::ManagerPause, World::pause_manager),
     (8, Fault::FalseSuspicion, World::suspect_falsely),
     (8, Fault::Partition, World::split),
@@ -359,6 +360,7 @@ impl World {
         for index in 0..self.nodes.len() {
             self.nodes[index].registered_lost_until_us = 0;
             self.nodes[index].refuses_until_us = 0;
+            self.nodes[index].dies_next = false;
             if self.nodes[index].agent.is_none() {
                 self.queue.after(1_000, Event::BootNode(index));
             } else {

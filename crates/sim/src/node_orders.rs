@@ -1,9 +1,13 @@
-//! What operators order about nodes: cordon, drain, uncordon.
+//! What operators order about nodes: cordon, drain, uncordon; and looks at what they have.
 
+use crate::client_host::CallFor;
 use crate::counters::Fault;
+use crate::network::Place;
+use crate::node_host::NodeHost;
+use crate::setup::CLIENT_DEADLINE_MS_MAX;
 use crate::world::World;
-use rota_model::NodeId;
-use rota_protocol::Input;
+use rota_model::{MendOp, NodeId};
+use rota_protocol::{Input, Op};
 use rota_ring::{DrainTime, NodeOrder, NodeReg};
 
 impl World {
@@ -33,6 +37,27 @@ impl World {
     pub fn order_uncordon(&mut self, fault: Fault) {
         for node in self.cordoned() {
             self.give_node_order(fault, node, NodeOrder::Uncordon);
+        }
+    }
+
+    /// Somebody has the owners of some sessions look at what a node has of them, mostly one that runs them.
+    pub fn order_mends(&mut self, fault: Fault) {
+        for _ in 0..self.rng.within(1, 6) {
+            let Some(any) = self.some_registered() else { return };
+            let key = self.rng.pick(&self.setup.keys).clone();
+            let runs = |it: &&NodeHost| {
+                let agent = it.agent.as_ref();
+                agent.is_some_and(|it| !it.live_of(std::slice::from_ref(&key)).is_empty())
+            };
+            let at = self.nodes.iter().find(runs).map(|it| it.id.clone());
+            let node = at.filter(|_| self.rng.permille(700)).unwrap_or(any);
+            let (through, dry_run) = (self.some_manager(), self.rng.permille(100));
+            let deadline_ms = self.rng.within(200, CLIENT_DEADLINE_MS_MAX);
+            if self.is_there(Place::Manager(through)) {
+                self.took_effect(fault);
+            }
+            let op = Op::Mend(MendOp { key, node, dry_run });
+            self.call(through, CallFor::Mend, Place::Client(0), deadline_ms, op);
         }
     }
 

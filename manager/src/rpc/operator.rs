@@ -1,9 +1,10 @@
 //! What operators ask of this manager: what it knows, suspicions, and orders about managers and nodes.
 
+use super::deadline::deadline_of;
 use super::{Shared, no_view, status};
 use rota_model::{ClusterName, FieldError, ManagerNumber, Refusal, RefusalKind, Retry};
-use rota_proto::{operator, running, v1};
-use rota_protocol::{Input, Order};
+use rota_proto::{mend, operator, running, v1};
+use rota_protocol::{Input, Op, Order};
 use rota_ring::View;
 use std::sync::Arc;
 use tonic::{Request, Response, Status};
@@ -106,5 +107,21 @@ impl v1::operator_server::Operator for OperatorService {
             status(Refusal::new(RefusalKind::NotOwner, Retry::AtOwner(epoch), text))
         })?;
         Ok(Response::new(running::placements_response(&found)))
+    }
+
+    async fn mend(
+        &self,
+        request: Request<v1::MendRequest>,
+    ) -> Result<Response<v1::MendResponse>, Status> {
+        let deadline = deadline_of(request.metadata());
+        let op = mend::mend(request.get_ref()).map_err(status)?;
+        let (session, node, dry_run) = (op.key.clone(), op.node.clone(), op.dry_run);
+        let answer = self.shared.mailbox.call(Op::Mend(op), deadline).await.map_err(status)?;
+        let response = mend::mend_response(answer).map_err(status)?;
+        if !dry_run {
+            let (step, text) = (&response.step, &response.text);
+            tracing::info!(%session, %node, step, text, "an operator had it mended");
+        }
+        Ok(Response::new(response))
     }
 }

@@ -226,7 +226,8 @@ pub(crate) fn document_op_from(op: peer_request::Op) -> Result<DocumentOp, WireE
         | Wire::KeepAlive(_)
         | Wire::List(_)
         | Wire::Pull(_)
-        | Wire::Report(_) => {
+        | Wire::Report(_)
+        | Wire::Mend(_) => {
             return Err(WireError::new("PeerRequest.op", "is about sessions"));
         }
     })
@@ -284,6 +285,7 @@ pub(crate) fn document_answer_from(
         | Wire::Listed(_)
         | Wire::Pulled(_)
         | Wire::Reported(_)
+        | Wire::Mended(_)
         | Wire::Refusal(_) => {
             return Err(WireError::new("PeerAnswer.result", "is about sessions"));
         }

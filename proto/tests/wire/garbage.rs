@@ -39,6 +39,7 @@ fn try_everything(bytes: &[u8]) {
     drop(v1::OpenRequest::decode(bytes).map(|it| request::open(it, fresh)));
     drop(v1::CloseRequest::decode(bytes).map(|it| request::close(it, fresh)));
     drop(v1::KeepAliveRequest::decode(bytes).map(|it| keep_alive(&it)));
+    drop(v1::MendRequest::decode(bytes).map(|it| rota_proto::mend::mend(&it)));
     drop(v1::GetRequest::decode(bytes).map(request::get));
     drop(v1::ListRequest::decode(bytes).map(request::list));
     drop(v1::WatchRequest::decode(bytes).map(|it| request::watch(&it)));

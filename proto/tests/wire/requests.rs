@@ -4,6 +4,7 @@ use crate::strategies as some;
 use proptest::prelude::*;
 use rota_model::{PAGE_SIZE_MAX, Refusal, RefusalKind, RequestId, Retry};
 use rota_proto::keep_alive::keep_alive;
+use rota_proto::mend::mend;
 use rota_proto::{Position, position, request, v1};
 
 fn fresh() -> RequestId {
@@ -23,7 +24,7 @@ proptest! {
     #[test]
     fn good_requests_come_through(
         (open, close) in (some::open_op(), some::close_op()),
-        (get, keep) in (some::get_op(), some::keep_alive_op()),
+        (get, keep, look) in (some::get_op(), some::keep_alive_op(), some::mend_op()),
         (list, watch, send) in (some::client_list(), some::watch(), some::send()),
     ) {
         let back = request::open(open.clone().into(), fresh);
@@ -34,6 +35,7 @@ proptest! {
         prop_assert_eq!(request::close(close.clone().into(), unused), Ok(close));
         prop_assert_eq!(request::get(get.clone().into()), Ok(get));
         prop_assert_eq!(keep_alive(&keep.clone().into()), Ok(keep));
+        prop_assert_eq!(mend(&look.clone().into()), Ok(look));
         prop_assert_eq!(request::list((&list).into()), Ok(list));
         prop_assert_eq!(request::watch(&(&watch).into()), Ok(watch));
         prop_assert_eq!(request::send(send.clone().into()), Ok(send));

@@ -6,12 +6,13 @@
 //!   nodes ── Live ────────┴▶ [`census`]: what runs ─────────────┘
 //! ```
 //! The cluster moves while it is asked. What looks wrong is asked again, round after round, and only
-//! what is found in several rounds one after the other is told as a violation. [`account`] is one look at
+//! what is found in several rounds one after the other is told as a violation. [`repair`] has it put right. [`account`] is one look at
 //! sessions of which it is known that nobody closes them, for `ringctl bench failover`.
 
 mod account;
 mod census;
 mod finding;
+mod repair;
 mod ring;
 
 use crate::connect;
@@ -25,6 +26,7 @@ pub use census::Key;
 use census::{Census, Node, Part};
 use clap::Args;
 use finding::{Finding, Findings, Kind};
+use repair::{Mender, Repaired};
 use ring::Digests;
 use rota_client::{Client, v1};
 use rota_model::{ManagerNumber, ManagerStatus};
@@ -51,6 +53,13 @@ pub struct VerifyArguments {
     /// How long one manager or node may take to answer before it is told as silent.
     #[arg(long, default_value = "5s", value_parser = length_of_time)]
     wait: Duration,
+    /// Have the owners of sessions put right what is found: what runs and should not is ended, what does not run and
+    /// should is written off. Then everything is looked at once more.
+    #[arg(long)]
+    repair: bool,
+    /// With --repair: say what would be done, and change nothing.
+    #[arg(long, requires = "repair")]
+    dry_run: bool,
 }
 
 /// Who did not answer.
@@ -93,6 +102,9 @@ pub struct Report {
     hint: Option<&'static str>,
     rounds: u32,
     seconds: f64,
+    /// Partitions of which the owner did not tell its sessions.
+    #[serde(skip)]
+    uncounted: BTreeSet<u32>,
 }
 
 /// Verifies the cluster. Fails with [`Reported`] unless everything was proved.
@@ -100,11 +112,38 @@ pub async fn run(it: &VerifyArguments, endpoint: &str, out: &mut Out) -> anyhow:
     let client = connect::client(endpoint, out.format())?;
     let answers = connect::told(endpoint, inspect::ask(&client, it.wait)).await?;
     let report = Verifier::new(&client, it.wait, it.timeout, answers)?.verify().await?;
+    if it.repair {
+        return repair(it, &client, report, out).await;
+    }
     match out.format() {
         Format::Json => out.json(&report)?,
         Format::Table => out.text(&told(&report))?,
     }
     if report.ok { Ok(()) } else { Err(Reported("not everything was proved").into()) }
+}
+
+/// Has what was found put right, and looks once more.
+async fn repair(
+    it: &VerifyArguments,
+    client: &Client,
+    report: Report,
+    out: &mut Out,
+) -> anyhow::Result<()> {
+    let (client, dry_run) = (client.clone(), it.dry_run);
+    let mender = Mender { client: client.clone(), dry_run, until: Instant::now() + it.timeout };
+    let repairs = mender.mend_all(&report.violations).await;
+    let repaired = if dry_run || repairs.is_empty() {
+        Repaired::of_one_look(repairs, report, dry_run)
+    } else {
+        let answers = inspect::ask(&client, it.wait).await.context("for the second look")?;
+        let second = Verifier::new(&client, it.wait, it.timeout, answers)?.verify().await?;
+        Repaired::after(repairs, second)
+    };
+    match out.format() {
+        Format::Json => out.json(&repaired)?,
+        Format::Table => out.text(&repaired.told())?,
+    }
+    if repaired.is_ok() { Ok(()) } else { Err(Reported("not everything was proved").into()) }
 }
 
 /// Proves the same within `timeout`, for a bench. Fails with what was not proved.
@@ -352,6 +391,7 @@ impl<'a> Verifier<'a> {
             hint,
             rounds: self.rounds,
             seconds: self.began.elapsed().as_secs_f64(),
+            uncounted: self.uncounted,
         })
     }
 }
@@ -466,7 +506,7 @@ fn told(report: &Report) -> String {
 mod tests {
     use super::*;
 
-    fn report() -> Report {
+    pub(super) fn report() -> Report {
         Report {
             ok: true,
             cluster: "c".to_owned(),
@@ -483,6 +523,7 @@ mod tests {
             hint: None,
             rounds: 1,
             seconds: 0.25,
+            uncounted: BTreeSet::new(),
         }
     }
 

@@ -71,6 +71,8 @@ mod programs;
 #[cfg(test)]
 mod provisioners;
 #[cfg(test)]
+mod repairs;
+#[cfg(test)]
 mod rest;
 #[cfg(test)]
 mod rest_description;

@@ -13,18 +13,18 @@ use tonic::codegen::tokio_stream::{self, StreamExt};
 use tonic::transport::Endpoint;
 use v1::node_call::What;
 
-async fn verify(cluster: &Cluster, more: &[&str]) -> Ran {
+pub(super) async fn verify(cluster: &Cluster, more: &[&str]) -> Ran {
     cluster.ringctl(&[&["verify", "-o", "json"], more].concat()).await
 }
 
 /// The document of a run that did not prove everything.
-fn not_proved(ran: &Ran) -> Value {
+pub(super) fn not_proved(ran: &Ran) -> Value {
     assert_eq!((ran.code, ran.stderr.as_str()), (1, ""), "{ran:?}");
     serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"))
 }
 
 /// Waits until everything is proved, and gives the document.
-async fn holds(cluster: &Cluster) -> Value {
+pub(super) async fn holds(cluster: &Cluster) -> Value {
     eventually("everything holds", PATIENCE, async || {
         let ran = verify(cluster, &[]).await;
         if ran.code == 0 { Ok(ran.json()) } else { Err(format!("{ran:?}")) }
@@ -58,7 +58,7 @@ async fn as_owner(cluster: &Cluster, part: &Value, what: What) -> v1::NodeAnswer
     answer.unwrap().unwrap().answers.remove(0)
 }
 
-fn key(id: &str) -> Option<v1::SessionKey> {
+pub(super) fn key(id: &str) -> Option<v1::SessionKey> {
     Some(v1::SessionKey { namespace: "default".to_owned(), id: id.to_owned() })
 }
 

@@ -306,6 +306,13 @@ impl Operator for Manager {
         Err(Status::unimplemented("order_node"))
     }
 
+    async fn mend(
+        &self,
+        _request: Request<v1::MendRequest>,
+    ) -> Result<Response<v1::MendResponse>, Status> {
+        Err(Status::unimplemented("mend"))
+    }
+
     async fn placements(
         &self,
         _request: Request<v1::PlacementsRequest>,

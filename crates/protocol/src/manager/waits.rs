@@ -23,6 +23,7 @@ impl Leader {
         let reads = &self.rounds;
         waits.push(nowhere("reads", reads.next.iter().chain(&reads.now).collect()));
         waits.push(nowhere("pulls", self.residents.sessions.watches.pulls.iter().collect()));
+        waits.push(nowhere("looks", self.residents.sessions.looks.keys().collect()));
         waits.push(nowhere("follows", self.residents.documents.follows.iter().collect()));
         waits.push(nowhere("operations", self.residents.documents.runs.keys().collect()));
         let outside = self

@@ -23,9 +23,17 @@ pub(crate) struct CallFor {
 /// What a call to a node asked.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum CallWhat {
-    Create { key: SessionKey, token: Token },
-    Destroy { key: SessionKey, token: Token },
+    Create {
+        key: SessionKey,
+        token: Token,
+    },
+    Destroy {
+        key: SessionKey,
+        token: Token,
+    },
     Scan,
+    /// A look at one session waits for it: a scan that begins just before, or a Destroy of what is there.
+    Look,
 }
 
 /// What somebody asks a pool's owner for.

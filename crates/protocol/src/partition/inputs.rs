@@ -160,7 +160,8 @@ impl Partitions {
                 sessions.on_node_answer(&mut led.at, &key, token, answer);
             }
             // What an earlier epoch asked raised no fence to this one.
-            CallWhat::Scan if led.at.log.replica.pe != asked.pe => {}
+            CallWhat::Look | CallWhat::Scan if led.at.log.replica.pe != asked.pe => {}
+            CallWhat::Look => sessions.on_look_answer(&mut led.at, call, answer),
             CallWhat::Scan => {
                 let next = sessions.scanning.on_scanned(&mut led.at, &node, asked.boot, answer);
                 led.go_on(next);

@@ -435,6 +435,7 @@ impl Sessions {
                 | Op::List(_)
                 | Op::Pull(_)
                 | Op::Report(_)
+                | Op::Mend(_)
                 | Op::Documents(_) => self.run(led, origin),
             }
         }

@@ -86,9 +86,13 @@ impl Resident for Sessions {
     fn tick(&mut self, led: &mut At<'_>, turn: Turn) {
         match turn {
             Turn::Expired => {
+                self.looks.retain(|origin, _| led.inbox.live.contains_key(origin));
                 self.watches.pulls.retain(|origin| led.inbox.live.contains_key(origin))
             }
-            Turn::Ask => self.tick_work(led),
+            Turn::Ask => {
+                self.tick_work(led);
+                self.tick_looks(led);
+            }
             Turn::Rest => {
                 for key in self.drain.next(led) {
                     self.close_drained(led, &key);
@@ -102,11 +106,15 @@ impl Resident for Sessions {
     }
 
     fn is_busy(&self) -> bool {
-        !self.work.is_empty() || self.drain.after.is_some() || self.reopening.waits()
+        !self.work.is_empty()
+            || !self.looks.is_empty()
+            || self.drain.after.is_some()
+            || self.reopening.waits()
     }
 
     fn retain(&mut self, is_there: &dyn Fn(&Origin) -> bool) {
         self.capacity.waiting.retain(is_there);
+        self.looks.retain(|origin, _| is_there(origin));
         for work in self.work.values_mut() {
             work.waiters.retain(is_there);
         }
@@ -129,6 +137,7 @@ impl RequestHandler for Sessions {
             Op::Get(get) if reads => self.on_get(led, origin, &get.key),
             Op::KeepAlive(keep) if reads => self.on_get(led, origin, &keep.key),
             Op::List(_) if reads => led.confirm_then(origin),
+            Op::Mend(_) if open => led.confirm_then(origin),
             Op::Pull(_) if reads => self.watches.serve_pull(led, origin),
             Op::Open(op) if open => self.on_open(led, origin, op),
             Op::Close(op) if open => self.on_close(led, origin, &op),
@@ -140,6 +149,7 @@ impl RequestHandler for Sessions {
             | Op::Open(_)
             | Op::Close(_)
             | Op::Report(_)
+            | Op::Mend(_)
             | Op::Documents(_) => led.enqueue(origin),
         }
     }
@@ -158,6 +168,7 @@ impl RequestHandler for Sessions {
             Op::Open(open) => self.on_open_confirmed(led, origin, open),
             Op::Close(close) => self.on_close_confirmed(led, origin, close),
             Op::Report(_) => self.reply(led, origin, Ok(Answer::Reported)),
+            Op::Mend(op) => self.on_mend(led, origin, &op),
             Op::Pull(_) | Op::Documents(_) => {}
         }
     }
@@ -180,6 +191,7 @@ impl RequestHandler for Sessions {
                 Some(Op::Get(_) | Op::KeepAlive(_) | Op::List(_) | Op::Pull(_) | Op::Report(_)) => {
                     Err(led.too_late("the copies did not confirm in time"))
                 }
+                Some(Op::Mend(op)) => Err(self.late_look(led, origin, op)),
                 Some(Op::Documents(_)) | None => continue,
             };
             told.insert(*origin, result);
@@ -275,6 +287,7 @@ fn has_begun(led: &At<'_>, op: &Op) -> bool {
         | Op::List(_)
         | Op::Pull(_)
         | Op::Report(_)
+        | Op::Mend(_)
         | Op::Documents(_) => return false,
     };
     let entry = led.log.replica.request(&key_of(led.env, session), request);

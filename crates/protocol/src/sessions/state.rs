@@ -4,6 +4,7 @@ use crate::log::origin::Origin;
 use crate::sessions::capacity::AwaitingCapacity;
 use crate::sessions::drain::Draining;
 use crate::sessions::keep_alive::Uses;
+use crate::sessions::mend::Look;
 use crate::sessions::reopen::Reopening;
 use crate::sessions::scan::Scanning;
 use crate::sessions::watch::Watches;
@@ -87,6 +88,8 @@ pub(crate) struct Sessions {
     /// When clients said that they use them.
     pub uses: Uses,
     pub watches: Watches,
+    /// Looks at what nodes have, by order of operators.
+    pub looks: BTreeMap<Origin, Look>,
     pub scanning: Scanning,
     /// Lost sessions that are opened again.
     pub reopening: Reopening,

@@ -68,6 +68,11 @@ impl Table {
         self.node_says(n, node, message.head().call, answer);
     }
 
+    /// A call that the test kept back is answered as by a node that runs everything.
+    pub fn answers(&mut self, n: u32, node: &str, message: &ToNode) {
+        self.answer_node(n, node, message);
+    }
+
     /// Everything that a node knows, in one page; it forgets at once what ended.
     fn scanned(&self, node: &str, range: SlotRange) -> NodeAnswer {
         let is_here = |key: &SessionKey| range.contains(rota_ring::slot_of_session(key, 1024));

@@ -21,6 +21,7 @@ pub fn check(ledger: &Ledger) -> Verdict {
             | Answer::Pulled(_)
             | Answer::KeptAlive { .. }
             | Answer::Reported
+            | Answer::Mended(_)
             | Answer::Documents(_),
         )
         | Err(_) => None,

@@ -69,6 +69,7 @@ fn of_asked(asked: &Asked) -> Vec<Observation> {
                 | Answer::Listed(_)
                 | Answer::Pulled(_)
                 | Answer::Reported
+                | Answer::Mended(_)
                 | Answer::Documents(_),
             ) => {
                 continue;

@@ -25,6 +25,7 @@ fn essence(result: &OpResult) -> Option<(String, Stamp, String, String)> {
             | Answer::Pulled(_)
             | Answer::KeptAlive { .. }
             | Answer::Reported
+            | Answer::Mended(_)
             | Answer::Documents(_),
         )
         | Err(_) => return None,

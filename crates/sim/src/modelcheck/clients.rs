@@ -187,6 +187,7 @@ impl Clients {
                 | Answer::Pulled(_)
                 | Answer::KeptAlive { .. }
                 | Answer::Reported
+                | Answer::Mended(_)
                 | Answer::Documents(_),
             )
             | Err(_) => {}

@@ -48,6 +48,12 @@ pub fn keep_alive_op() -> Any<KeepAliveOp> {
     (key(), of(stamp())).prop_map(|(key, life)| KeepAliveOp { key, life }).boxed()
 }
 
+pub fn mend_op() -> Any<MendOp> {
+    (key(), name(NodeId::parse), any::<bool>())
+        .prop_map(|(key, node, dry_run)| MendOp { key, node, dry_run })
+        .boxed()
+}
+
 /// Filters as a client can write them: without a key.
 pub fn client_filter() -> Any<Filter> {
     let class = of(name(ClassName::parse));
@@ -117,6 +123,7 @@ pub fn op() -> Any<Op> {
         list.prop_map(Op::List),
         pull_op().prop_map(Op::Pull),
         report().prop_map(Op::Report),
+        mend_op().prop_map(Op::Mend),
         document_op().prop_map(Op::Documents),
     ]
     .boxed()
@@ -251,6 +258,8 @@ pub fn answer() -> Any<Answer> {
         (view_of_session(), of(0..=GRACE_MS_MAX))
             .prop_map(|(session, idle_ms)| Answer::KeptAlive { session, idle_ms }),
         Just(Answer::Reported),
+        (select(MendStep::ALL.to_vec()), of(token()), ".{0,20}")
+            .prop_map(|(step, token, text)| Answer::Mended(Mended { step, token, text })),
         document_answer().prop_map(Answer::Documents),
     ]
     .boxed()
