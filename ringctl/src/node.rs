@@ -146,14 +146,17 @@ fn one(it: &Node) -> Table {
         0 => "not counted".to_owned(),
         of => format!("{used} of {of}"),
     };
-    let closes = it.closes_at_ms.map(|it| format!("{it} ms since 1970"));
+    let closes = it.closes_at_ms.map(|it| match it {
+        0 => "at once".to_owned(),
+        at_ms => format!("{at_ms} ms since 1970"),
+    });
     let rows = [
         ("pool", it.pool.clone()),
         ("stable number", inspect::stable_number(it.stable_number)),
         ("UUID", it.uuid.clone().unwrap_or_default()),
         ("state", it.state.clone()),
         ("wanted", it.wish.clone()),
-        ("sessions are closed at", closes.unwrap_or_default()),
+        ("sessions are closed", closes.unwrap_or_default()),
         ("when it is empty", if it.retires { "it ends".to_owned() } else { String::new() }),
         ("address", it.address.clone()),
         ("boot", it.boot.clone()),
@@ -219,7 +222,7 @@ mod tests {
         }
         let number = shown.lines().find(|it| it.starts_with("stable number")).unwrap_or_default();
         assert!(number.trim_end().ends_with(" 7"), "{shown}");
-        assert!(!shown.contains("closed at") && !shown.contains("sandbox"), "{shown}");
+        assert!(!shown.contains("are closed") && !shown.contains("sandbox"), "{shown}");
     }
 
     #[test]

@@ -290,10 +290,21 @@ impl PoolSettings {
     /// What is wrong with how much is kept free, and with when nodes are ended.
     fn mistakes_of_room(&self, add: &mut impl FnMut(&str, String)) {
         if self.warm_places > 0 && self.warm_nodes > 0 {
-            add("warm_nodes", "is given beside warm_places; give one of them".to_owned());
+            add(
+                "warm_nodes",
+                "is there beside warm_places: give one of them, and `none` or 0 for the other"
+                    .to_owned(),
+            );
         }
         if self.warm_nodes > POOL_NODES_MAX {
             add("warm_nodes", format!("is {}; the most is {POOL_NODES_MAX}", self.warm_nodes));
+        }
+        if self.provisioner.is_some() && self.warm_nodes > self.max_nodes {
+            let (warm, max) = (self.warm_nodes, self.max_nodes);
+            add(
+                "warm_nodes",
+                format!("is {warm}, and max_nodes is {max}: it must not be above that"),
+            );
         }
         let delay_s = self.scale_in_delay_s;
         if delay_s > SCALE_IN_DELAY_S_MAX {
@@ -418,12 +429,14 @@ mod tests {
         assert_eq!(fields(&never), ["scale_in_below"]);
         let both = PoolSettings { warm_places: 1, warm_nodes: 1, ..grown() };
         assert_eq!(fields(&both), ["warm_nodes"]);
+        assert_eq!(fields(&PoolSettings { warm_nodes: 5, ..grown() }), ["warm_nodes"]);
         let far = PoolSettings {
+            max_nodes: POOL_NODES_MAX,
             warm_nodes: POOL_NODES_MAX + 1,
             scale_in_delay_s: SCALE_IN_DELAY_S_MAX + 1,
             ..grown()
         };
-        assert_eq!(fields(&far), ["warm_nodes", "scale_in_delay_s"]);
+        assert_eq!(fields(&far), ["warm_nodes", "warm_nodes", "scale_in_delay_s"]);
         let alone = PoolSettings { warm_nodes: 1, ..limited(100) };
         let alone =
             PoolSettings { provisioner: None, places: 0, max_nodes: 0, min_nodes: 0, ..alone };

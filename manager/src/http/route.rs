@@ -62,7 +62,10 @@ fn not_opened(tree: &Tree, wanted: &Wanted, class: &str) -> Option<String> {
         return Some("no class is given to open it with".to_owned());
     }
     if !tree.opens_on_demand(class) {
-        return Some(format!("class {class:?} does not say open_on_demand = true"));
+        return Some(format!(
+            "class {class:?} does not say open_on_demand = true in the pool where it goes (pool in its text; else \
+             default)"
+        ));
     }
     None
 }

@@ -62,6 +62,9 @@ fn described(document: Option<&Document>) -> Result<Described, Exception> {
     Ok(read_pool(document)?.map(|it| (it, document.version())))
 }
 
+/// Most names of nodes that are told to be overdue.
+const OVERDUE_TOLD_MAX: usize = 8;
+
 /// What the owner of a pool ordered, and has not come.
 async fn orders(shared: &Shared, name: &PoolName, deadline: Instant) -> Result<Orders, Failure> {
     let syncs = vec![document(ORDERS_CLASS, name)?];
@@ -73,6 +76,13 @@ async fn orders(shared: &Shared, name: &PoolName, deadline: Instant) -> Result<O
     let mut orders =
         orders.flatten().unwrap_or_default().as_of(Clock::start().now().wall_ms, has_come);
     let overdue = std::mem::take(&mut orders.overdue);
+    if orders.failure.is_empty() && !overdue.is_empty() {
+        let names: Vec<&str> = overdue.iter().map(NodeId::as_str).take(OVERDUE_TOLD_MAX).collect();
+        let more = overdue.len().saturating_sub(names.len());
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        // It may come all the same; until then it has its place in the maximum.
+        orders.failure = format!("not registered in time: {}{more}", names.join(", "));
+    }
     orders.ordered.extend(overdue);
     Ok(orders)
 }

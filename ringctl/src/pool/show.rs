@@ -275,9 +275,14 @@ fn amount(number: u32, unit: &str) -> String {
 /// When nodes are ended.
 fn scale_in(it: &Shown) -> String {
     match (it.scale_in_delay_s, it.scale_in_below) {
-        (0, _) => String::new(),
+        _ if it.provisioner.is_none() => String::new(),
+        (0, _) => "never".to_owned(),
         (delay_s, None) => format!("after {delay_s} s empty"),
-        (delay_s, Some(below)) => format!("after {delay_s} s below a load of {below}"),
+        (delay_s, Some(below)) => {
+            format!(
+                "after {delay_s} s below a load of {below} (only disturb = \"always\" runs there)"
+            )
+        }
     }
 }
 
@@ -303,7 +308,7 @@ pub fn one(it: &Shown) -> Table {
         ("min nodes", number(it.min_nodes)),
         ("max nodes", number(it.max_nodes)),
         ("warm places", number(it.warm_places)),
-        ("warm nodes", amount(it.warm_nodes, "nodes")),
+        ("warm nodes", if it.warm_nodes > 0 { it.warm_nodes.to_string() } else { String::new() }),
         ("scale-in", scale_in(it)),
         ("namespaces", names(&it.namespaces, "all")),
         ("labels of a new node", names(&pairs(&it.labels), "")),
@@ -429,7 +434,7 @@ mod tests {
              min nodes                  1\n\
              max nodes                  9\n\
              warm places                none\n\
-             scale-in                   after 60 s below a load of 0.25\n\
+             scale-in                   after 60 s below a load of 0.25 (only disturb = \"always\" runs there)\n\
              namespaces                 all\n\
              nodes                      3, of which 2 READY\n\
              places used                7 of 30\n\

@@ -15,6 +15,7 @@ use rota_model::{
     CloseOp, Reason, Refusal, RefusalKind, RequestFate, RequestId, Retry, SessionRecord,
     SessionState,
 };
+use rota_ring::Spares;
 
 impl Sessions {
     pub fn on_close(&mut self, led: &mut At<'_>, origin: Origin, op: &CloseOp) {
@@ -167,7 +168,10 @@ impl Sessions {
         record.version = next_version(led.env, led.log, &record);
         record.state = SessionState::Closing;
         record.reason = Some(Reason::Drained);
-        record.detail = format!("node {node} is drained");
+        let reg = record.placement.as_ref().and_then(|it| led.env.nodes.reg.get(&it.node));
+        let shrinks = reg.and_then(|it| it.closes(u64::MAX)) == Some(Spares::AllButAlways);
+        let why = if shrinks { ": its pool does not need it any more" } else { "" };
+        record.detail = format!("node {node} is drained{why}");
         fail_opens(&mut record);
         led.env.note(Transition::SessionDrained, Some(led.log.number));
         let session = record.key.clone();
