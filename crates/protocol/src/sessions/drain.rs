@@ -21,6 +21,10 @@ const STEP_MS: u64 = 20;
 /// Between two looks for something to do, and between two rounds through the documents.
 const ROUND_MS: u64 = 200;
 
+/// After a whole round that found nothing to close, as long as nodes and their drains are the same: what is only waited
+/// for may run for weeks.
+const QUIET_MS: u64 = 1_000;
+
 /// Most sessions that one step begins to close: about a millisecond.
 const STEP_CLOSES_MAX: usize = 64;
 
@@ -33,6 +37,12 @@ pub(crate) struct Draining {
     /// Sessions that it closes just now. Their number is bounded, so that a drain comes between what
     /// clients ask, and a node has no more to end at once.
     pub(crate) closing: BTreeSet<DocKey>,
+    /// The nodes of this round, and what is spared there.
+    nodes: BTreeMap<NodeId, Spares>,
+    /// This round has found something to close.
+    found: bool,
+    /// Nothing is read until then.
+    quiet_until_ms: u64,
 }
 
 impl Draining {
@@ -48,6 +58,12 @@ impl Draining {
             *self = Draining { next_ms: now + ROUND_MS, ..Draining::default() };
             return Vec::new();
         }
+        if nodes != self.nodes {
+            (self.nodes, self.quiet_until_ms) = (nodes.clone(), 0);
+        }
+        if now < self.quiet_until_ms {
+            return Vec::new();
+        }
         let replica = &led.log.replica;
         self.closing.retain(|key| {
             let brief = replica.get(key).and_then(|doc| doc.brief());
@@ -61,8 +77,11 @@ impl Draining {
         }
         let (found, rest) = to_close_after(led, self.after.as_ref(), &nodes, room);
         self.closing.extend(found.iter().cloned());
+        self.found |= !found.is_empty();
         if rest.is_none() {
             self.next_ms = now + ROUND_MS;
+            let is_quiet = !std::mem::take(&mut self.found) && self.closing.is_empty();
+            self.quiet_until_ms = if is_quiet { now + QUIET_MS } else { 0 };
         }
         self.after = rest;
         found
