@@ -39,6 +39,17 @@ impl From<v1::NodeLoad> for NodeLoad {
     }
 }
 
+impl v1::NodeStats {
+    /// The largest part that is in use, of 1.
+    pub fn load(&self) -> f64 {
+        let part = |used: u32, of: u32| f64::from(used) / f64::from(of.max(1));
+        let counted = |used, of| if of > 0 { part(used, of) } else { 0.0 };
+        part(self.used, self.places)
+            .max(counted(self.used_cpu_millis, self.cpu_millis))
+            .max(counted(self.used_memory_mib, self.memory_mib))
+    }
+}
+
 impl From<&ClassFacts> for v1::ClassFacts {
     fn from(it: &ClassFacts) -> Self {
         let pool = it.pool.as_ref().map(|it| it.as_str().to_owned());

@@ -239,6 +239,13 @@ impl Cluster {
         processes::of_folder(&self.folder)
     }
 
+    /// Node-agents that managers started.
+    pub fn started_nodes(&self) -> Vec<Process> {
+        let first: Vec<u32> = self.document.nodes.iter().map(|it| it.pid).collect();
+        let agents = self.processes().into_iter().filter(Process::is_agent);
+        agents.filter(|it| !first.contains(&it.pid)).collect()
+    }
+
     /// The keepers of programs.
     pub fn keepers(&self) -> Vec<Process> {
         self.processes().into_iter().filter(Process::is_keeper).collect()

@@ -2,10 +2,9 @@
 
 mod table;
 
-use rota_model::node_msg::{Register, ToNode};
+use rota_model::node_msg::ToNode;
 use rota_model::{
-    ClassDigest, ClassFacts, ClassName, Disturb, NodeId, NodeState, Outcome, Reason, Refusal,
-    RefusalKind, SessionState,
+    ClassFacts, Disturb, NodeId, NodeState, Outcome, Reason, Refusal, RefusalKind, SessionState,
 };
 use rota_protocol::{Input, NodeOrdered, Transition};
 use rota_ring::{DrainTime, NodeOrder};
@@ -45,14 +44,10 @@ fn filled() -> Table {
     table
 }
 
-/// A node boots with class `builtin`, whose text says what may end a session.
+/// A node boots with a class whose sessions those orders may end.
 fn boots(table: &mut Table, node: &str, boot: u64, disturb: Disturb) {
-    let class = ClassName::parse("builtin").expect("a name");
-    table.register_as(node, boot, 100, &["builtin".to_owned()], |register| {
-        let facts = ClassFacts { disturb, ..ClassFacts::default() };
-        let digests = [(class.clone(), ClassDigest(7))].into();
-        Register { facts: [(class, facts)].into(), digests, ..register }
-    });
+    let facts = ClassFacts { disturb, ..ClassFacts::default() };
+    table.register_with_facts(node, boot, 100, facts);
 }
 
 /// Sessions that have not ended on a node, by what the owners say.

@@ -2,45 +2,18 @@
 
 mod table;
 
-use rota_docstore::Request;
 use rota_model::node_msg::{Register, Renewed};
-use rota_model::{
-    ClassDigest, ClassFacts, ClassName, Disturb, NodeId, NodeState, PoolName, Reason, Refusal,
-    SessionState,
-};
-use rota_protocol::operate::{CONFIGURATION, SPACES_DOCID};
-use rota_protocol::{Answer, DocumentAnswer, Input, NodeOrdered, Transition};
+use rota_model::{ClassFacts, Disturb, NodeId, NodeState, PoolName, Reason, Refusal, SessionState};
+use rota_protocol::{Input, NodeOrdered, Transition};
 use rota_ring::{DrainTime, NodeOrder, NodeReg, slot_of_node, slot_of_pool};
 use serde_json::json;
-use table::asking::{op, space};
 use table::*;
 
-/// Three managers of a pool without nodes, which may get nine of four places, and ends them after two seconds.
+/// A pool that may grow to nine nodes, of which operators say that, too.
 fn shrinking(more: &serde_json::Value) -> Table {
-    let mut table = Table::laid();
-    table.places = 4;
-    for n in NUMBERS {
-        table.start(n);
-    }
-    table.settle();
-    table.pass(500);
-    let growth = json!({"provisioner": "process", "max_nodes": 9, "places": 4});
-    set(&mut table, &growth);
-    set(&mut table, more);
+    let mut table = Table::growing();
+    table.set_pool(more);
     table
-}
-
-/// Operators describe the only pool, and every manager has heard of it.
-fn set(table: &mut Table, settings: &serde_json::Value) {
-    let parameters = json!({"name": "default", "allow_missing": true, "settings": settings});
-    let operation =
-        Request::new(space(CONFIGURATION), "pool.set").with(&parameters).expect("a small document");
-    let call = table.ask(300, op(operation, SPACES_DOCID));
-    let answer = table.wait_for(call, 1_000);
-    let Ok(Answer::Documents(DocumentAnswer::Operated(Ok(_)))) = answer else {
-        panic!("{answer:?}")
-    };
-    table.pass(1_000);
 }
 
 /// Ordered nodes come, with a class whose sessions those orders may end. Gives their names.
@@ -54,12 +27,8 @@ fn nodes_come(table: &mut Table, disturb: Disturb) -> Vec<String> {
 }
 
 fn boots(table: &mut Table, node: &str, disturb: Disturb) {
-    let class = ClassName::parse("builtin").expect("a name");
-    table.register_as(node, 1, table.places, &["builtin".to_owned()], |register| {
-        let facts = ClassFacts { disturb, ..ClassFacts::default() };
-        let digests = [(class.clone(), ClassDigest(7))].into();
-        Register { facts: [(class, facts)].into(), digests, ..register }
-    });
+    let facts = ClassFacts { disturb, ..ClassFacts::default() };
+    table.register_with_facts(node, 1, table.places, facts);
 }
 
 /// Opens a session for which a node comes. Gives the node.

@@ -17,32 +17,6 @@ use table::*;
 /// Of its four places a node gives all at a load limit of 0.8.
 const ROOM: usize = 4;
 
-/// Three managers of a pool without nodes, which may get nine.
-fn growing() -> Table {
-    let mut table = Table::laid();
-    table.places = 4;
-    for n in NUMBERS {
-        table.start(n);
-    }
-    table.settle();
-    table.pass(500);
-    set(&mut table, json!({"provisioner": "process", "max_nodes": 9, "places": 4}));
-    table
-}
-
-/// Operators describe the only pool, and every manager has heard of it.
-fn set(table: &mut Table, settings: serde_json::Value) {
-    let parameters = json!({"name": "default", "allow_missing": true, "settings": settings});
-    let operation =
-        Request::new(space(CONFIGURATION), "pool.set").with(&parameters).expect("a small document");
-    let call = table.ask(300, op(operation, SPACES_DOCID));
-    let answer = table.wait_for(call, 1_000);
-    let Ok(Answer::Documents(DocumentAnswer::Operated(Ok(_)))) = answer else {
-        panic!("{answer:?}")
-    };
-    table.pass(1_000);
-}
-
 /// A name of a session that another manager owns than the pool's.
 fn of_another_owner(table: &Table) -> String {
     let slot = rota_ring::slot_of_pool(&PoolName::default_pool(), 1024);
@@ -69,7 +43,7 @@ fn nodes_come(table: &mut Table) -> usize {
 
 #[test]
 fn an_owner_that_has_not_seen_the_new_node_yet_orders_no_second_one() {
-    let mut table = growing();
+    let mut table = Table::growing();
     let id = of_another_owner(&table);
     let asker = table.owner(&id);
     let waiting = table.ask(asker, open(&id, "r1"));
@@ -86,7 +60,7 @@ fn an_owner_that_has_not_seen_the_new_node_yet_orders_no_second_one() {
 
 #[test]
 fn opens_that_wait_at_many_owners_order_no_more_nodes_than_have_room_for_them() {
-    let mut table = growing();
+    let mut table = Table::growing();
     let opens: usize = 10;
     let asked = (0..opens).map(|it| open(&format!("s{it}"), &format!("r{it}")));
     let asked: Vec<u64> = asked.map(|op| table.ask(300, op)).collect();
@@ -103,7 +77,7 @@ fn opens_that_wait_at_many_owners_order_no_more_nodes_than_have_room_for_them() 
 
 #[test]
 fn an_owner_whose_opens_have_found_room_says_so_and_no_node_is_ordered_for_them() {
-    let mut table = growing();
+    let mut table = Table::growing();
     table.register("n1", 1);
     let slot = rota_ring::slot_of_pool(&PoolName::default_pool(), 1024);
     let pools_owner = table.view().owner_of(slot).0;
@@ -140,7 +114,7 @@ fn an_owner_whose_opens_have_found_room_says_so_and_no_node_is_ordered_for_them(
 
 #[test]
 fn an_open_that_waits_for_something_else_than_room_orders_no_node() {
-    let mut table = growing();
+    let mut table = Table::growing();
     table.register("n1", 1);
     let mut other = open("a", "r1");
     if let Op::Open(open) = &mut other {
@@ -153,7 +127,7 @@ fn an_open_that_waits_for_something_else_than_room_orders_no_node() {
 
 #[test]
 fn an_order_that_fails_is_not_counted_among_those_that_were_given() {
-    let mut table = growing();
+    let mut table = Table::growing();
     let waiting = table.ask(300, open("a", "r1"));
     table.pass(300);
     assert_eq!((table.ordered.len(), table.count(Transition::NodesOrdered)), (1, 1));
@@ -167,7 +141,7 @@ fn an_order_that_fails_is_not_counted_among_those_that_were_given() {
 
 #[test]
 fn opens_that_wait_are_told_why_the_nodes_that_were_ordered_did_not_start() {
-    let mut table = growing();
+    let mut table = Table::growing();
     let far = of_another_owner(&table);
     let slot = rota_ring::slot_of_pool(&PoolName::default_pool(), 1024);
     let owner = table.view().owner_of(slot).0;
@@ -207,7 +181,7 @@ fn wants_all(table: &mut Table, name: &str) {
 
 #[test]
 fn nodes_that_come_late_have_their_places_in_the_maximum_of_the_pool() {
-    let mut table = growing();
+    let mut table = Table::growing();
     wants_all(&mut table, "a");
     // Each owner asks for its own opens, and an order lapses every ten seconds.
     table.pass(50_000);
@@ -219,7 +193,7 @@ fn nodes_that_come_late_have_their_places_in_the_maximum_of_the_pool() {
 
 #[test]
 fn nodes_that_never_come_are_given_up_and_others_ordered() {
-    let mut table = growing();
+    let mut table = Table::growing();
     wants_all(&mut table, "a");
     for _ in 0..50 {
         table.pass(1_000);
@@ -263,8 +237,8 @@ fn an_open_goes_to_the_most_loaded_node_below_the_limit_and_to_none_at_it() {
 
 #[test]
 fn a_burst_at_many_owners_orders_the_nodes_that_it_needs_and_no_more() {
-    let mut table = growing();
-    set(&mut table, json!({"max_nodes": 100, "places": 10}));
+    let mut table = Table::growing();
+    table.set_pool(&json!({"max_nodes": 100, "places": 10}));
     table.places = 10;
     let calls: Vec<u64> = (0..200)
         .map(|it| {
@@ -285,27 +259,27 @@ fn a_burst_at_many_owners_orders_the_nodes_that_it_needs_and_no_more() {
 
 #[test]
 fn a_pool_keeps_its_minimum_and_its_free_places_without_any_open() {
-    let mut table = growing();
+    let mut table = Table::growing();
     table.pass(1_000);
     assert_eq!(table.ordered, []);
-    set(&mut table, json!({"min_nodes": 2}));
+    table.set_pool(&json!({"min_nodes": 2}));
     assert_eq!(nodes_come(&mut table), 2);
     table.pass(2_000);
     assert_eq!(table.ordered, [], "two are there");
     // Two of four places each are free at T = 0.8, all eight.
-    set(&mut table, json!({"warm_places": 9}));
+    table.set_pool(&json!({"warm_places": 9}));
     assert_eq!(nodes_come(&mut table), 1);
     table.pass(2_000);
     assert_eq!(table.ordered, []);
     // Orders that start nothing are not repeated at once, and never above the maximum.
-    set(&mut table, json!({"warm_places": 1_000}));
+    table.set_pool(&json!({"warm_places": 1_000}));
     assert_eq!(table.ordered.len(), 6);
 }
 
 #[test]
 fn an_order_that_fails_is_told_in_the_record_of_orders() {
-    let mut table = growing();
-    set(&mut table, json!({"min_nodes": 1}));
+    let mut table = Table::growing();
+    table.set_pool(&json!({"min_nodes": 1}));
     let (by, order) = *table.orders.last().expect("one was ordered");
     table.input(
         by,
@@ -338,15 +312,15 @@ fn a_pool_spreads_and_packs_as_it_is_said_to_and_goes_by_its_own_limit() {
         let record = opened(table.wait_for(call, 3_000)).1.record;
         record.placement.clone().unwrap().node.to_string()
     };
-    set(&mut table, json!({"policy": "spread"}));
+    table.set_pool(&json!({"policy": "spread"}));
     let mut taken: Vec<String> = (0..4).map(|_| place(&mut table)).collect();
     taken.sort();
     assert_eq!(taken, ["n1", "n1", "n2", "n2"]);
-    set(&mut table, json!({"policy": "pack", "load_limit": 0.3}));
+    table.set_pool(&json!({"policy": "pack", "load_limit": 0.3}));
     // Two of ten are used at each: the third is the last.
     let taken: Vec<String> = (0..2).map(|_| place(&mut table)).collect();
     assert_eq!(taken, ["n1", "n2"]);
-    set(&mut table, json!({"load_limit": null}));
+    table.set_pool(&json!({"load_limit": null}));
     assert_eq!(place(&mut table), "n1");
 }
 
@@ -356,7 +330,7 @@ fn a_pool_for_some_namespaces_takes_no_session_of_others() {
     table.start_all();
     table.pass(500);
     table.register("n1", 1);
-    set(&mut table, json!({"namespaces": ["shop"]}));
+    table.set_pool(&json!({"namespaces": ["shop"]}));
     let call = table.ask(300, open("a", "r1"));
     let refusal = table.wait_for(call, 1_000).unwrap_err();
     assert_eq!(refusal.kind, RefusalKind::InvalidArgument);
@@ -374,7 +348,7 @@ fn a_pool_for_some_namespaces_takes_no_session_of_others() {
 
 #[test]
 fn whatever_is_wrong_with_the_settings_of_a_pool_is_told_and_changes_nothing() {
-    let mut table = growing();
+    let mut table = Table::growing();
     let mut told = |operation: &str, parameters: serde_json::Value| {
         let operation = Request::new(space(CONFIGURATION), operation).with(&parameters).unwrap();
         let call = table.ask(300, op(operation, SPACES_DOCID));
@@ -517,8 +491,8 @@ fn a_class_is_opened_on_demand_where_the_text_that_counts_says_so_also_when_no_n
 
 #[test]
 fn nodes_that_never_start_are_ordered_again_when_the_failure_is_some_time_ago() {
-    let mut table = growing();
-    set(&mut table, json!({"min_nodes": 1, "max_nodes": 1}));
+    let mut table = Table::growing();
+    table.set_pool(&json!({"min_nodes": 1, "max_nodes": 1}));
     let mut times = 0;
     for _ in 0..60 {
         table.pass(1_000);
@@ -540,8 +514,8 @@ fn nodes_that_never_start_are_ordered_again_when_the_failure_is_some_time_ago() 
 
 #[test]
 fn a_node_that_takes_long_to_start_is_ordered_once() {
-    let mut table = growing();
-    set(&mut table, json!({"min_nodes": 1, "warm_places": 4}));
+    let mut table = Table::growing();
+    table.set_pool(&json!({"min_nodes": 1, "warm_places": 4}));
     table.pass(40_000);
     assert_eq!(table.ordered.len(), 1);
     let (by, order) = table.orders[0];

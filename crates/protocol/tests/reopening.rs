@@ -4,10 +4,9 @@
 mod table;
 
 use rota_docstore::Request;
-use rota_model::node_msg::{Register, ReportEvent};
+use rota_model::node_msg::ReportEvent;
 use rota_model::{
-    ClassDigest, ClassFacts, ClassName, KeepAliveOp, NodeId, Outcome, Reason, RefusalKind,
-    SessionState, SessionView,
+    ClassFacts, KeepAliveOp, NodeId, Outcome, Reason, RefusalKind, SessionState, SessionView,
 };
 use rota_protocol::operate::{CONFIGURATION, SPACES_DOCID};
 use rota_protocol::{Input, Op, Transition};
@@ -19,13 +18,8 @@ use table::*;
 
 /// A node boots, or boots anew, with class `builtin`, whose lost sessions are opened again.
 fn boots(table: &mut Table, node: &str, boot: u64) {
-    let places = table.places;
-    let class = ClassName::parse("builtin").expect("a name");
-    table.register_as(node, boot, places, &["builtin".to_owned()], |register| {
-        let facts = ClassFacts { reopens: true, ..ClassFacts::default() };
-        let digests = [(class.clone(), ClassDigest(7))].into();
-        Register { facts: [(class, facts)].into(), digests, ..register }
-    });
+    let facts = ClassFacts { reopens: true, ..ClassFacts::default() };
+    table.register_with_facts(node, boot, table.places, facts);
 }
 
 /// Three managers and one node.

@@ -170,15 +170,6 @@ impl Manager {
     }
 }
 
-/// The largest part that is in use.
-fn load(it: &v1::NodeStats) -> f64 {
-    let part = |used: u32, of: u32| f64::from(used) / f64::from(of.max(1));
-    let counted = |used, of| if of > 0 { part(used, of) } else { 0.0 };
-    part(it.used, it.places)
-        .max(counted(it.used_cpu_millis, it.cpu_millis))
-        .max(counted(it.used_memory_mib, it.memory_mib))
-}
-
 impl Node {
     /// As an answer of `Inspect` shows it. `nodes`: the path of the list that has it.
     pub fn of(it: v1::NodeStats, nodes: &str) -> Self {
@@ -189,7 +180,7 @@ impl Node {
             links["sessions"] = format!("{own}/sessions").into();
         }
         Self {
-            load: load(&it),
+            load: it.load(),
             links,
             id: it.id,
             stable_number: number(it.stable_number),

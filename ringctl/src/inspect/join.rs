@@ -346,22 +346,13 @@ fn nodes(view: &v1::View, answers: &Answers) -> Vec<Node> {
         cpu_millis: it.cpu_millis,
         used_memory_mib: it.used_memory_mib,
         memory_mib: it.memory_mib,
-        load: load(it),
+        load: it.load(),
         labels: it.labels.clone(),
         classes: it.classes.clone(),
         digests: it.class_digests.clone(),
         sandbox: it.sandbox.clone(),
     };
     nodes.into_values().map(shown).collect()
-}
-
-/// The largest part that is in use.
-fn load(it: &v1::NodeStats) -> f64 {
-    let part = |used: u32, of: u32| f64::from(used) / f64::from(of.max(1));
-    let counted = |used, of| if of > 0 { part(used, of) } else { 0.0 };
-    part(it.used, it.places)
-        .max(counted(it.used_cpu_millis, it.cpu_millis))
-        .max(counted(it.used_memory_mib, it.memory_mib))
 }
 
 #[cfg(test)]

@@ -10,13 +10,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 use v1::{Outcome, Reason, SessionState};
 
-/// Node-agents that managers started.
-fn started_nodes(cluster: &Cluster) -> Vec<Process> {
-    let first: Vec<u32> = cluster.document.nodes.iter().map(|it| it.pid).collect();
-    let agents = cluster.processes().into_iter().filter(Process::is_agent);
-    agents.filter(|it| !first.contains(&it.pid)).collect()
-}
-
 /// Opens that found no room have left no life behind, if all of them say so. The owner of an id may have asked a
 /// full node before it knew; then a life that no node took stands there for some seconds.
 async fn leaves_what_it_says(client: &Client, id: &str, changed: &[Changed]) {
@@ -43,7 +36,7 @@ async fn new_nodes_are_started_when_all_are_full_up_to_the_maximum() {
         nodes.insert(session.node_id);
     }
     assert_eq!(nodes.len(), 3, "{nodes:?}");
-    assert_eq!(started_nodes(&cluster).len(), 2);
+    assert_eq!(cluster.started_nodes().len(), 2);
     let mut changed = Vec::new();
     for client in cluster.clients() {
         let wait = Duration::from_secs(3);
@@ -55,7 +48,7 @@ async fn new_nodes_are_started_when_all_are_full_up_to_the_maximum() {
     leaves_what_it_says(&client, "one too many", &changed).await;
     client.close(close("s3"), CALL).await.unwrap();
     opened(&client, "one too many", "counter").await;
-    assert_eq!(started_nodes(&cluster).len(), 2, "the maximum holds");
+    assert_eq!(cluster.started_nodes().len(), 2, "the maximum holds");
     cluster.end().await;
 }
 
@@ -63,16 +56,16 @@ async fn new_nodes_are_started_when_all_are_full_up_to_the_maximum() {
 async fn an_unknown_class_starts_a_node_where_none_runs_and_is_refused_by_what_that_one_offers() {
     let folder = TestFolder::new();
     let cluster = Cluster::start(&folder, &["--nodes", "0", "--max-nodes", "1"]).await;
-    assert_eq!(started_nodes(&cluster).len(), 0);
+    assert_eq!(cluster.started_nodes().len(), 0);
     for client in cluster.clients() {
         let error = client.open(open("a", "no such class"), CALL).await.unwrap_err();
         assert_eq!(error.reason(), "UNKNOWN_CLASS", "{error:?}");
-        assert_eq!(started_nodes(&cluster).len(), 1, "only a node tells which classes there are");
+        assert_eq!(cluster.started_nodes().len(), 1, "only a node tells which classes there are");
     }
     let error = read(&cluster.client(), "a").await.unwrap_err();
     assert_eq!(error.reason(), "NOT_FOUND", "a refused open leaves nothing");
     opened(&cluster.client(), "a", "counter").await;
-    assert_eq!(started_nodes(&cluster).len(), 1);
+    assert_eq!(cluster.started_nodes().len(), 1);
     cluster.end().await;
 }
 
@@ -89,7 +82,7 @@ async fn many_opens_at_once_start_as_many_nodes_as_are_needed_and_no_more() {
     for it in opening.collect::<Vec<_>>() {
         assert_eq!(it.await.unwrap().unwrap().outcome(), Outcome::Created);
     }
-    assert_eq!(started_nodes(&cluster).len(), 3);
+    assert_eq!(cluster.started_nodes().len(), 3);
     cluster.end().await;
 }
 
@@ -184,7 +177,7 @@ async fn an_open_that_waits_for_a_node_is_told_so_and_when_to_come_again() {
     std::fs::write(folder.at("gate"), "").unwrap();
     let answer = client.open(request, CALL).await.unwrap();
     assert_eq!(answer.outcome(), Outcome::Created);
-    assert_eq!(started_nodes(&cluster).len(), 1, "one order, however often it is asked for");
+    assert_eq!(cluster.started_nodes().len(), 1, "one order, however often it is asked for");
     cluster.end().await;
 }
 
@@ -202,7 +195,7 @@ async fn the_end_of_the_manager_that_started_a_node_leaves_it_and_its_sessions_r
     let cluster = Cluster::start(&folder, &options).await;
     let client = cluster.client();
     let session = opened(&client, "a", "http").await;
-    let nodes = started_nodes(&cluster);
+    let nodes = cluster.started_nodes();
     assert_eq!(nodes.len(), 1);
     let victim = starter(&cluster, &nodes[0]);
     cluster.kill_manager(victim).await;

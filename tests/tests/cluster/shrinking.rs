@@ -2,18 +2,11 @@
 
 use rota_client::Client;
 use rota_client::v1::{Reason, SessionState};
-use rota_tests::processes::{Process, gone};
+use rota_tests::processes::gone;
 use rota_tests::sessions::{CALL, close, opened, read};
 use rota_tests::small::{refused, ring};
 use rota_tests::{Cluster, PATIENCE, TestFolder, eventually, shipped_classes_and};
 use serde_json::{Value, json};
-
-/// Node-agents that managers started.
-fn started_nodes(cluster: &Cluster) -> Vec<Process> {
-    let first: Vec<u32> = cluster.document.nodes.iter().map(|it| it.pid).collect();
-    let agents = cluster.processes().into_iter().filter(Process::is_agent);
-    agents.filter(|it| !first.contains(&it.pid)).collect()
-}
 
 async fn node(cluster: &Cluster, id: &str) -> Value {
     let ring = ring(&cluster.endpoints()).await.expect("a manager answers");
@@ -39,7 +32,7 @@ async fn a_node_that_was_empty_for_the_delay_ends_and_another_one_is_started_whe
     let cluster = Cluster::start(&folder, &["--places", "2", "--max-nodes", "3"]).await;
     let client = cluster.client();
     let (first, second) = overflowing(&client).await;
-    let started = started_nodes(&cluster);
+    let started = cluster.started_nodes();
     assert_eq!(started.len(), 1);
     let set = ["pool", "set", "default", "--scale-in-delay", "1s"];
     cluster.ringctl(&set).await.expect_success();
@@ -57,7 +50,7 @@ async fn a_node_that_was_empty_for_the_delay_ends_and_another_one_is_started_whe
     assert_eq!((untouched.state(), untouched.node_id), (SessionState::Ready, first));
     let next = opened(&client, "s2", "counter").await;
     assert_ne!(next.node_id, second);
-    assert_eq!(started_nodes(&cluster).len(), 1);
+    assert_eq!(cluster.started_nodes().len(), 1);
     cluster.end().await;
 }
 
@@ -67,7 +60,7 @@ async fn a_node_is_replaced_by_another_one_that_comes_before_its_sessions_are_cl
     let cluster = Cluster::start(&folder, &["--places", "2", "--max-nodes", "3"]).await;
     let client = cluster.client();
     let (_, second) = overflowing(&client).await;
-    let before = started_nodes(&cluster);
+    let before = cluster.started_nodes();
     let replace = ["node", "replace", &second, "--wait", "-o", "json"];
     let replaced = cluster.ringctl(&replace).await.json();
     let expected = (&json!(second), &json!("REMOVED"), &json!(true));
@@ -76,10 +69,10 @@ async fn a_node_is_replaced_by_another_one_that_comes_before_its_sessions_are_cl
     let closed = read(&client, "s2").await.unwrap();
     assert_eq!((closed.state(), closed.reason()), (SessionState::Closed, Reason::Drained));
     // Its successor is there already.
-    assert_eq!(started_nodes(&cluster).len(), 1);
+    assert_eq!(cluster.started_nodes().len(), 1);
     let next = opened(&client, "s2", "counter").await;
     assert_ne!(next.node_id, second);
-    assert_eq!(started_nodes(&cluster).len(), 1);
+    assert_eq!(cluster.started_nodes().len(), 1);
     let gone = cluster.ringctl(&["node", "replace", &second, "-o", "json"]).await;
     refused(gone, &["INVALID_ARGUMENT", "is REMOVED"]);
     cluster.end().await;

@@ -125,7 +125,7 @@ fn read_facts(fields: &mut Fields, mistakes: &mut Mistakes) -> ClassFacts {
         }
     };
     let disturb = fields.optional_text("disturb", mistakes);
-    let disturb = disturb.map_or(Some(Disturb::default()), |it| {
+    let disturb = disturb.and_then(|it| {
         let known = Disturb::parse(&it);
         if known.is_none() {
             let problem = format!("is {it:?}; it must be \"never\", \"on_upgrade\" or \"always\"");

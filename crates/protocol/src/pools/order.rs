@@ -55,14 +55,14 @@ pub(crate) fn expected(led: &At<'_>, pools: &Pools, pool: &PoolName) -> (Option<
 }
 
 /// What was ordered for a pool, as it lies here.
-pub(crate) fn ordered(led: &At<'_>, pool: &PoolName) -> (Option<Arc<Doc>>, Orders) {
+fn ordered(led: &At<'_>, pool: &PoolName) -> (Option<Arc<Doc>>, Orders) {
     let key = DocKey::new(slot_of_pool(pool, led.env.view().m), orders_name(pool));
     let doc = led.log.replica.get(&key).cloned();
     let orders = doc.as_ref().and_then(|doc| doc.orders()).cloned().unwrap_or_default();
     (doc, orders)
 }
 
-pub(crate) fn count(nodes: impl Iterator) -> u32 {
+fn count(nodes: impl Iterator) -> u32 {
     u32::try_from(nodes.count()).unwrap_or(u32::MAX)
 }
 

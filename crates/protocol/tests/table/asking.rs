@@ -5,7 +5,7 @@ use rota_docstore::{
     Body, Cache, Credentials, DocName, Document, Exception, Held, Request, SyncRequest, Update,
 };
 use rota_protocol::api::{OperateOp, Reader, SyncOp};
-use rota_protocol::operate::{SPACES_DOCID, slot_of};
+use rota_protocol::operate::{CONFIGURATION, SPACES_DOCID, slot_of};
 use rota_protocol::{DocumentAnswer, DocumentOp};
 use serde_json::{Value, json};
 
@@ -105,4 +105,32 @@ pub fn refreshed(table: &mut Table, cache: &mut Cache, docid: &str) -> Option<Ar
 
 pub fn cache() -> Cache {
     Cache::new(Arc::new(rota_protocol::operate::schema()), 1 << 20)
+}
+
+impl Table {
+    /// Operators say that of the only pool, and every manager has heard of it.
+    pub fn set_pool(&mut self, settings: &Value) {
+        let parameters = json!({"name": "default", "allow_missing": true, "settings": settings});
+        let operation = Request::new(space(CONFIGURATION), "pool.set");
+        let operation = operation.with(&parameters).expect("a small document");
+        let call = self.ask(300, op(operation, SPACES_DOCID));
+        let answer = self.wait_for(call, 1_000);
+        let Ok(Answer::Documents(DocumentAnswer::Operated(Ok(_)))) = answer else {
+            panic!("{answer:?}")
+        };
+        self.pass(1_000);
+    }
+
+    /// Three managers of a pool without nodes, which may get nine of four places.
+    pub fn growing() -> Self {
+        let mut table = Table::laid();
+        table.places = 4;
+        for n in NUMBERS {
+            table.start(n);
+        }
+        table.settle();
+        table.pass(500);
+        table.set_pool(&json!({"provisioner": "process", "max_nodes": 9, "places": 4}));
+        table
+    }
 }

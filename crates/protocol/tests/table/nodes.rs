@@ -2,13 +2,24 @@
 
 use super::Table;
 use rota_model::node_msg::{
-    Alive, FromNode, Grant, NodeAnswer, NodeLoad, Renew, Renewed, ScanFate, ScanItem, SlotRange,
-    ToNode,
+    Alive, FromNode, Grant, NodeAnswer, NodeLoad, Register, Renew, Renewed, ScanFate, ScanItem,
+    SlotRange, ToNode,
 };
-use rota_model::{Disturb, LogPos, NodeId, Resources, SessionKey, Token};
+use rota_model::{
+    ClassDigest, ClassFacts, ClassName, Disturb, LogPos, NodeId, Resources, SessionKey, Token,
+};
 use rota_protocol::Input;
 
 impl Table {
+    /// A node boots with class `builtin`, whose text says that.
+    pub fn register_with_facts(&mut self, node: &str, boot: u64, places: u32, facts: ClassFacts) {
+        let class = ClassName::parse("builtin").expect("a name");
+        self.register_as(node, boot, places, &["builtin".to_owned()], |register| {
+            let digests = [(class.clone(), ClassDigest(7))].into();
+            Register { facts: [(class, facts)].into(), digests, ..register }
+        });
+    }
+
     /// A node renews its lease through a manager. Gives the answer, once there is one.
     pub fn renews(&mut self, n: u32, node: &str) -> Option<Renewed> {
         self.renewed = None;
