@@ -22,7 +22,7 @@
 //! the UUID.
 
 use crate::digest::AttributesDigest;
-use crate::ids::NodeId;
+use crate::ids::{NodeId, ProvisionerName};
 use crate::session::{EarlierSpec, Outcome, Placement};
 use crate::stamp::Stamp;
 use crate::state::{Exit, Reason, SessionState};
@@ -174,9 +174,19 @@ pub struct Orders {
     /// By node that is replaced, which other one was ordered for it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub successors: BTreeMap<NodeId, NodeId>,
+    /// By the first decision of each, whose the nodes are from then on: what is left of them is ended by the one that
+    /// started them, whatever the pool says by now.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub provisioners: BTreeMap<u64, ProvisionerName>,
 }
 
 impl Orders {
+    /// Who started the nodes of a decision, as far as that is remembered.
+    pub fn provisioner_of(&self, decision: u64) -> Option<&ProvisionerName> {
+        let mut until = self.provisioners.range(..=decision);
+        until.next_back().or_else(|| self.provisioners.first_key_value()).map(|it| it.1)
+    }
+
     /// What may still come at that moment: who is late is overdue, and at last given up. Who did not start is given
     /// up when the order lapses. `has_come`: whether a node is there.
     #[must_use]

@@ -359,3 +359,89 @@ fn a_session_whose_class_nobody_knows_any_more_is_only_waited_for() {
     table.pass(2_000);
     assert_eq!(got(table.call(300, get("a"))).record.reason, Some(Reason::Drained));
 }
+
+/// A node comes for an open that waits, and leaves by itself. Gives how long the open waited for the order, in ms; at
+/// most a minute.
+fn waits_for_a_node_that_leaves(table: &mut Table, id: &str) -> u64 {
+    let before = table.now_ms;
+    table.ask_within(300, open(id, id), 60_000);
+    while table.ordered.is_empty() && table.now_ms < before + 59_000 {
+        table.pass(100);
+    }
+    let waited = table.now_ms - before;
+    for (by, order) in std::mem::take(&mut table.orders) {
+        table.input(by, Input::Provisioned { order, failed: Vec::new(), failure: None });
+    }
+    for node in nodes_come(table, Disturb::OnUpgrade) {
+        leaves(table, &node);
+    }
+    table.pass(500);
+    waited
+}
+
+#[test]
+fn nodes_that_end_soon_after_they_came_are_ordered_ever_later_and_people_are_told() {
+    let mut table = shrinking(&json!({}));
+    let waited: Vec<u64> =
+        (0..4).map(|it| waits_for_a_node_that_leaves(&mut table, &format!("s{it}"))).collect();
+    // Twice at once, and then after 10 and 20 s.
+    assert!(waited[..2].iter().all(|it| *it < 1_000), "{waited:?}");
+    assert!((8_000..12_000).contains(&waited[2]), "{waited:?}");
+    assert!((18_000..22_000).contains(&waited[3]), "{waited:?}");
+    let call = table.ask_within(300, open("t", "t"), 2_000);
+    let refusal = table.wait_for(call, 3_000).unwrap_err();
+    let told = "nodes of the last 4 orders ended within a minute of their coming, node default-4-0 as the last one";
+    assert!(refusal.message.contains(told), "{refusal:?}");
+    assert!(refusal.message.contains("40 s after that"), "{refusal:?}");
+    let key = rota_messages::documents::orders_name(&PoolName::default_pool());
+    let written = table.disks[&300].docs.iter().find(|(it, _)| it.name == key);
+    let failure = written.and_then(|(_, doc)| doc.orders()).map(|it| it.failure.clone());
+    assert!(failure.as_ref().is_some_and(|it| it.contains(told)), "{failure:?}");
+    // Other settings end the wait.
+    table.set_pool(&json!({"places": 5}));
+    assert!(waits_for_a_node_that_leaves(&mut table, "u") < 1_500);
+    assert!(waits_for_a_node_that_leaves(&mut table, "v") < 1_500);
+}
+
+#[test]
+fn a_node_that_lasts_ends_the_count_of_those_that_did_not() {
+    let mut table = shrinking(&json!({}));
+    assert!(waits_for_a_node_that_leaves(&mut table, "s0") < 1_000);
+    let lasts = open_on_a_new_node(&mut table, "s1", Disturb::OnUpgrade);
+    nodes_renew(&mut table, 61_000);
+    order(&mut table, &lasts, NodeOrder::Cordon).unwrap();
+    assert!(waits_for_a_node_that_leaves(&mut table, "s2") < 1_000);
+    assert!(waits_for_a_node_that_leaves(&mut table, "s3") < 1_000, "two in a row are no loop");
+}
+
+#[test]
+fn nodes_that_operators_drain_are_no_crash() {
+    let mut table = shrinking(&json!({}));
+    for id in ["s0", "s1", "s2"] {
+        let before = table.now_ms;
+        let node = open_on_a_new_node(&mut table, id, Disturb::OnUpgrade);
+        assert!(table.now_ms < before + 2_000, "{id}");
+        order(&mut table, &node, NodeOrder::Cordon).unwrap();
+        leaves(&mut table, &node);
+        table.pass(500);
+    }
+}
+
+#[test]
+fn what_is_left_of_a_node_is_ended_by_whoever_started_it() {
+    let mut table = shrinking(&json!({}));
+    let node = open_on_a_new_node(&mut table, "a", Disturb::OnUpgrade);
+    table.set_pool(&json!({"provisioner": "another"}));
+    leaves(&mut table, &node);
+    table.pass(2_000);
+    assert_eq!(table.cleared_by, table.started_by);
+    assert_eq!(answers(&mut table, None), [node]);
+    // Also when the pool starts none any more.
+    let node = open_on_a_new_node(&mut table, "b", Disturb::OnUpgrade);
+    table.set_pool(&json!({"provisioner": null, "places": 0, "max_nodes": 0}));
+    leaves(&mut table, &node);
+    table.pass(2_000);
+    assert_eq!(answers(&mut table, None), [node]);
+    let names = table.cleared_by.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(names, ["process", "another"]);
+}

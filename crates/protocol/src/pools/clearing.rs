@@ -4,12 +4,12 @@
 //! alone: the next owner of the pool asks once more, and whoever is asked twice does it once.
 
 use crate::log::at::At;
-use crate::pools::ending::was_ordered;
-use crate::pools::order::{expected, growing_here};
+use crate::pools::ending::{decision_of, was_ordered};
+use crate::pools::order::{expected, pools_here};
 use crate::pools::state::Pools;
 use crate::ports::io::Effect;
 use crate::ports::note::Transition;
-use rota_model::{NodeId, NodeState, PoolName};
+use rota_model::{NodeId, NodeState, PoolName, ProvisionerName};
 use rota_ring::NodeReg;
 use std::collections::BTreeMap;
 
@@ -40,8 +40,12 @@ pub(crate) struct Clearing {
     steps: BTreeMap<NodeId, Step>,
 }
 
-/// Nodes of a pool of which something may be left.
-fn left_over(led: &At<'_>, pools: &Pools, pool: &PoolName) -> Vec<NodeId> {
+/// Nodes of a pool of which something may be left, and who started them.
+fn left_over(
+    led: &At<'_>,
+    pools: &Pools,
+    pool: &PoolName,
+) -> impl Iterator<Item = (NodeId, ProvisionerName)> {
     let (_, orders) = expected(led, pools, pool);
     // One that is LOST may come back, until it is forgotten. One that has left was cleared away before that.
     let has_ended = |it: &&NodeReg| match it.state {
@@ -55,7 +59,14 @@ fn left_over(led: &At<'_>, pools: &Pools, pool: &PoolName) -> Vec<NodeId> {
     };
     let ended = led.env.nodes.reg.values().filter(|it| it.pool == *pool).filter(has_ended);
     let ended = ended.map(|it| &it.node).filter(|it| was_ordered(pool, it, &orders));
-    ended.chain(&orders.to_clear).cloned().collect()
+    let left: Vec<NodeId> = ended.chain(&orders.to_clear).cloned().collect();
+    let now = led.env.nodes.settings(pool).and_then(|it| it.provisioner.clone());
+    let pool = pool.clone();
+    left.into_iter().filter_map(move |node| {
+        let decision = decision_of(&pool, &node)?;
+        let by = orders.provisioner_of(decision).cloned().or_else(|| now.clone())?;
+        Some((node, by))
+    })
 }
 
 impl Clearing {
@@ -73,8 +84,10 @@ impl Pools {
             return;
         }
         let mut left = BTreeMap::new();
-        for pool in growing_here(led) {
-            left.extend(left_over(led, self, &pool).into_iter().map(|node| (node, pool.clone())));
+        // A pool that starts none any more may have left something, too.
+        for pool in pools_here(led) {
+            let of_pool = left_over(led, self, &pool);
+            left.extend(of_pool.map(|(node, by)| (node, (pool.clone(), by))));
         }
         let clearing = &mut self.clearing;
         clearing.look_ms = now + LOOK_MS;
@@ -87,11 +100,7 @@ impl Pools {
         };
         let due = left.into_iter().filter(|(node, _)| is_due(node));
         let due: Vec<_> = due.take(ASKED_MAX.saturating_sub(asked)).collect();
-        for (node, pool) in due {
-            let settings = led.env.nodes.settings(&pool);
-            let Some(provisioner) = settings.and_then(|it| it.provisioner.clone()) else {
-                continue;
-            };
+        for (node, (pool, provisioner)) in due {
             clearing.steps.insert(node.clone(), Step::Asked);
             led.env.effects.push(Effect::ClearNode { pool, provisioner, node });
         }

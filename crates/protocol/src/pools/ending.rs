@@ -41,7 +41,7 @@ pub(crate) fn successors(
 }
 
 /// Which decision of a pool has given a node its name, if one has.
-fn decision_of(pool: &PoolName, node: &NodeId) -> Option<u64> {
+pub(crate) fn decision_of(pool: &PoolName, node: &NodeId) -> Option<u64> {
     let rest = node.as_str().strip_prefix(pool.as_str())?.strip_prefix('-')?;
     let (decision, place) = rest.split_once('-')?;
     place.parse::<u32>().ok()?;

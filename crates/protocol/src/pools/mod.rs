@@ -4,5 +4,6 @@
 pub(crate) mod clearing;
 pub(crate) mod ending;
 pub(crate) mod order;
+pub(crate) mod short_lived;
 pub(crate) mod state;
 pub(crate) mod texts;

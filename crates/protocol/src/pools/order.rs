@@ -13,9 +13,10 @@ use crate::ports::note::Transition;
 use rota_messages::documents::orders_name;
 use rota_messages::{Doc, DocKey, Message, Write};
 use rota_model::items::{Orders, POOL_CLASS};
-use rota_model::{NewNodes, NodeId, PoolName, PoolSettings, Stamp};
+use rota_model::{NewNodes, NodeId, PoolName, PoolSettings, ProvisionerName, Stamp};
 use rota_placement::{PoolNodes, nodes_to_start};
 use rota_ring::slot_of_pool;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// How many times `provision_ms` after an order has lapsed its nodes are given up. Until then one that
@@ -24,6 +25,9 @@ const GIVEN_UP_AFTER: u64 = 6;
 
 /// Most names of nodes that are still to be cleared away; of more, the oldest are forgotten.
 const TO_CLEAR_MAX: usize = 1_000;
+
+/// Most changes of its provisioner that a pool remembers; nodes of older ones count as the oldest one's.
+const PROVISIONERS_MAX: usize = 16;
 
 /// Why a pool is looked at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -106,6 +110,9 @@ impl Resident for Pools {
         }
         self.forget_wanted(led.env.now.mono_ms);
         self.keep_texts(led);
+        for pool in self.short_lived.look(led) {
+            self.tell_short_lived(led, &pool);
+        }
         self.clear(led);
         for pool in growing_here(led) {
             // Nobody is to wait for what failed a moment ago.
@@ -124,6 +131,9 @@ impl Pools {
             return;
         }
         let now = led.env.now.mono_ms;
+        if let Some(why) = self.short_lived.why_none(led, pool) {
+            led.env.on_order_failed(pool, &why);
+        }
         if let Some(why) = led.env.nodes.why_none_started(pool, now)
             && *from != led.env.me.number
         {
@@ -137,7 +147,7 @@ impl Pools {
     /// Orders the nodes that a pool needs. Who waits counts when somebody asks: as time passes, they find room.
     fn order(&mut self, led: &mut At<'_>, pool: &PoolName, cause: Cause) {
         let Some(settings) = led.env.nodes.settings(pool).cloned() else { return };
-        if self.ordering.contains_key(pool) {
+        if self.ordering.contains_key(pool) || self.short_lived.why_none(led, pool).is_some() {
             return;
         }
         let (before, orders) = expected(led, self, pool);
@@ -184,6 +194,7 @@ impl Pools {
         let mut to_clear = orders.to_clear;
         to_clear.retain(|it| !self.clearing.has_cleared(it));
         to_clear.drain(..to_clear.len().saturating_sub(TO_CLEAR_MAX));
+        let provisioners = provisioners(orders.provisioners, &settings, decisions);
         let orders = Orders {
             decisions,
             ordered,
@@ -194,6 +205,7 @@ impl Pools {
             failed: Vec::new(),
             to_clear,
             successors,
+            provisioners,
         };
         let at = write(led, pool, before.as_deref(), orders);
         self.ordering.insert(pool.clone(), at);
@@ -227,13 +239,51 @@ impl Pools {
     pub fn on_provisioned(&mut self, led: &mut At<'_>, pool: &PoolName, failed: &[NodeId]) {
         self.provisioned_ms.insert(pool.clone(), led.env.now.wall_ms);
         let Some(why) = led.env.nodes.why_none_started(pool, led.env.now.mono_ms) else { return };
+        let why = why.to_owned();
+        self.write_failure(led, pool, why, |orders| {
+            if failed.is_empty() { orders.ordered.clone() } else { failed.to_vec() }
+        });
+    }
+
+    /// Nodes of the pool do not last: operators and opens that wait see so.
+    fn tell_short_lived(&mut self, led: &mut At<'_>, pool: &PoolName) {
+        let Some(why) = self.short_lived.why_none(led, pool) else { return };
+        led.env.on_order_failed(pool, &why);
+        let text = format!("pool {pool}: {why}");
+        led.env.note_text(Transition::OrderFailed, Some(led.log.number), text);
+        self.write_failure(led, pool, why, |orders| orders.failed.clone());
+    }
+
+    /// Writes down why nodes are missing. `failed`: which of those that were ordered did not start.
+    fn write_failure(
+        &mut self,
+        led: &mut At<'_>,
+        pool: &PoolName,
+        failure: String,
+        failed: impl FnOnce(&Orders) -> Vec<NodeId>,
+    ) {
         let (before, orders) = ordered(led, pool);
-        if led.may_begin() && !self.ordering.contains_key(pool) && orders.failure != why {
-            let failed = if failed.is_empty() { orders.ordered.clone() } else { failed.to_vec() };
-            let orders = Orders { failure: why.to_owned(), failed, ..orders };
-            write(led, pool, before.as_deref(), orders);
+        if led.may_begin() && !self.ordering.contains_key(pool) && orders.failure != failure {
+            let failed = failed(&orders);
+            write(led, pool, before.as_deref(), Orders { failure, failed, ..orders });
         }
     }
+}
+
+/// Whose the nodes of each decision are, with a new one.
+fn provisioners(
+    mut before: BTreeMap<u64, ProvisionerName>,
+    settings: &PoolSettings,
+    decision: u64,
+) -> BTreeMap<u64, ProvisionerName> {
+    let newest = before.last_key_value().map(|it| it.1);
+    if let Some(provisioner) = settings.provisioner.as_ref().filter(|it| newest != Some(it)) {
+        before.insert(decision, provisioner.clone());
+    }
+    while before.len() > PROVISIONERS_MAX {
+        before.pop_first();
+    }
+    before
 }
 
 fn write(

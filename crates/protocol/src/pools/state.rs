@@ -1,6 +1,7 @@
 //! What a pool's owner has beside its log.
 
 use crate::pools::clearing::Clearing;
+use crate::pools::short_lived::ShortLived;
 use rota_model::{LogPos, ManagerNumber, NodeId, PoolName, Resources};
 use std::collections::BTreeMap;
 
@@ -33,6 +34,8 @@ pub(crate) struct Pools {
     pub provisioned_ms: BTreeMap<PoolName, u64>,
     /// What is done about nodes of which something may be left.
     pub clearing: Clearing,
+    /// Nodes that end soon after they came.
+    pub short_lived: ShortLived,
     /// By pool, which owners found no room.
     wanted: BTreeMap<PoolName, BTreeMap<ManagerNumber, Wanted>>,
 }

@@ -85,12 +85,14 @@ impl EffectHandler for At<'_> {
         self.give(Input::CasDone { cas, outcome });
     }
 
-    fn provision(&mut self, order: u64, nodes: Vec<NodeId>, _: NewNodes) {
+    fn provision(&mut self, order: u64, nodes: Vec<NodeId>, new: NewNodes) {
+        self.table.started_by.push(new.provisioner);
         self.table.ordered.extend(nodes);
         self.table.orders.push((self.n, order));
     }
 
-    fn clear_node(&mut self, pool: PoolName, _: ProvisionerName, node: NodeId) {
+    fn clear_node(&mut self, pool: PoolName, by: ProvisionerName, node: NodeId) {
+        self.table.cleared_by.push(by);
         self.table.to_clear.push((self.n, pool, node));
     }
 

@@ -85,6 +85,9 @@ pub struct Table {
     pub ordered: Vec<NodeId>,
     /// Nodes of which nothing is to be left, by the manager that asked; nobody has answered yet.
     pub to_clear: Vec<(u32, PoolName, NodeId)>,
+    /// Who was told to start nodes, and to end what is left of one, in turn.
+    pub started_by: Vec<ProvisionerName>,
+    pub cleared_by: Vec<ProvisionerName>,
     /// Who ordered them, and the orders' numbers.
     pub orders: Vec<(u32, u64)>,
     /// They hear nothing of the config store.
@@ -251,6 +254,8 @@ impl Table {
             places: 100,
             ordered: Vec::new(),
             to_clear: Vec::new(),
+            started_by: Vec::new(),
+            cleared_by: Vec::new(),
             orders: Vec::new(),
             late: BTreeSet::new(),
             unheard: BTreeSet::new(),

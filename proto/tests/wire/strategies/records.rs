@@ -11,6 +11,7 @@ use rota_messages::documents::{orders_name, session_name};
 use rota_messages::{Doc, DocKey, DocName, Entry, Identity, PartitionMeta, Write};
 use rota_model::items::Orders;
 use rota_model::*;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub fn attributes() -> Any<Attributes> {
@@ -96,9 +97,9 @@ pub fn doc() -> Any<Doc> {
         any::<u64>(),
         vec(name(NodeId::parse), 0..3),
         any::<u64>(),
-        ("[a-z ]{0,8}", stamp()),
+        ("[a-z ]{0,8}", name(ProvisionerName::parse), stamp()),
     )
-        .prop_map(|(pool, decisions, ordered, lapses_wall_ms, (failure, now))| {
+        .prop_map(|(pool, decisions, ordered, lapses_wall_ms, (failure, provisioner, now))| {
             let overdue: Vec<NodeId> = ordered.iter().take(1).cloned().collect();
             let given_up_wall_ms = decisions;
             let pairs = overdue.iter().cloned().zip(ordered.iter().cloned());
@@ -113,6 +114,7 @@ pub fn doc() -> Any<Doc> {
                 given_up_wall_ms,
                 failure,
                 successors,
+                provisioners: BTreeMap::from([(decisions, provisioner)]),
             };
             Doc::orders_after(None, &pool, orders, now)
         });
