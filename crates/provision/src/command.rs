@@ -19,6 +19,10 @@ use tokio::process::{Child, Command};
 /// How many programs run at a time.
 const AT_ONCE: usize = 16;
 
+/// How long outputs may stay open when the program has ended. Longer, and a start waits for what the program left
+/// running. Shorter, and what was just printed is missed on a busy machine.
+const OPEN_AFTER_END: Duration = Duration::from_secs(1);
+
 /// Most bytes of each output that are read; more is an error.
 const OUTPUT_BYTES_MAX: u64 = 64 << 10;
 
@@ -188,7 +192,8 @@ impl Program {
     }
 }
 
-/// Gives the program its input, and reads what it prints, until it has ended and closed its outputs.
+/// Gives the program its input, and reads what it prints until it has ended and closed its outputs. What it left
+/// running may keep them open: nobody reads them for longer than [`OPEN_AFTER_END`].
 async fn talk(child: &mut Child, input: &[u8]) -> Result<Ran, String> {
     let unread = |what: &str, error: std::io::Error| format!("its {what} cannot be read: {error}");
     let stdin = child.stdin.take();
@@ -199,25 +204,41 @@ async fn talk(child: &mut Child, input: &[u8]) -> Result<Ran, String> {
             let _ = stdin.write_all(b"\n").await;
         }
     };
-    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let ((), stdout, stderr) = tokio::join!(give, read(stdout), read(stderr));
-    let stdout = stdout.map_err(|error| unread("standard output", error))?;
-    let stderr = stderr.map_err(|error| unread("standard error", error))?;
+    let (from_stdout, from_stderr) = (child.stdout.take(), child.stderr.take());
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    let status = {
+        let talk = async {
+            tokio::join!(give, read(from_stdout, &mut stdout), read(from_stderr, &mut stderr))
+        };
+        tokio::pin!(talk);
+        let said = tokio::select! {
+            said = &mut talk => Some(said),
+            status = child.wait() => {
+                status.map_err(|error| format!("it cannot be waited for: {error}"))?;
+                tokio::time::timeout(OPEN_AFTER_END, &mut talk).await.ok()
+            }
+        };
+        if let Some(((), stdout, stderr)) = said {
+            stdout.map_err(|error| unread("standard output", error))?;
+            stderr.map_err(|error| unread("standard error", error))?;
+        }
+        child.wait().await.map_err(|error| format!("it cannot be waited for: {error}"))?
+    };
     for (what, bytes) in [("standard output", &stdout), ("standard error", &stderr)] {
         if bytes.len() as u64 > OUTPUT_BYTES_MAX {
             return Err(format!("its {what} is longer than {OUTPUT_BYTES_MAX} bytes"));
         }
     }
-    let status = child.wait().await.map_err(|error| format!("it cannot be waited for: {error}"))?;
     Ok(Ran { status, stdout, stderr })
 }
 
-async fn read(from: Option<impl AsyncRead + Unpin>) -> std::io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
+/// Reads to the end; what was read so far counts when nobody waits for that any more.
+async fn read(from: Option<impl AsyncRead + Unpin>, into: &mut Vec<u8>) -> std::io::Result<()> {
     if let Some(from) = from {
-        from.take(OUTPUT_BYTES_MAX + 1).read_to_end(&mut bytes).await?;
+        let mut from = from.take(OUTPUT_BYTES_MAX + 1);
+        while from.read_buf(into).await? > 0 {}
     }
-    Ok(bytes)
+    Ok(())
 }
 
 fn judge(ran: &Ran) -> Result<(), String> {
@@ -348,6 +369,18 @@ mod tests {
         let mut gone = program(folder.path(), "");
         gone.program = folder.path().join("no such program");
         assert!(gone.start(node()).await.unwrap_err().contains("does not start"));
+    }
+
+    #[tokio::test]
+    async fn what_a_program_leaves_running_may_keep_its_outputs_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let left = folder.path().join("left");
+        let script = format!("sleep 600 & echo $! > '{}'; echo '{{\"ok\": true}}'", left.display());
+        assert_eq!(program(folder.path(), &script).start(node()).await, Ok(()));
+        let pid: u32 = std::fs::read_to_string(&left).unwrap().trim().parse().unwrap();
+        assert!(std::path::Path::new(&format!("/proc/{pid}")).exists(), "it may go on");
+        let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+        rustix::process::kill_process(pid, Signal::KILL).unwrap();
     }
 
     #[tokio::test]

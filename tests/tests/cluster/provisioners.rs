@@ -1,10 +1,11 @@
 //! Nodes that a program starts for a pool, and the programs that are shipped.
 
 use rota_client::Client;
-use rota_tests::processes::of_folder;
+use rota_tests::processes::{Process, of_folder};
 use rota_tests::sessions::{CALL, close, open, opened};
 use rota_tests::small::{Small, refused, ring};
 use rota_tests::{PATIENCE, Ran, TestFolder, binary, checkout, eventually, ringctl, run_to_end};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -48,23 +49,128 @@ async fn states(small: &Small) -> Vec<(String, String)> {
     nodes.iter().map(|it| (text(&it["id"]), text(&it["state"]))).collect()
 }
 
+/// What the shipped program for processes is told where things are.
+fn settings(nodes: &str) -> String {
+    let (agent, classes) = (binary("rota-node-agent"), shipped("classes"));
+    let (agent, classes) = (agent.display(), classes.display());
+    format!("export ROTA_AGENT='{agent}' ROTA_DATA='{nodes}' ROTA_CLASSES='{classes}'")
+}
+
+fn local() -> String {
+    shipped("provisioners/local").display().to_string()
+}
+
+fn agents(nodes: &str) -> Vec<Process> {
+    of_folder(Path::new(nodes)).into_iter().filter(Process::is_agent).collect()
+}
+
+/// No agent of the folder runs, and the program has cleared away all of its nodes.
+async fn nothing_is_left(nodes: &str) {
+    eventually("nothing is left of the nodes", PATIENCE, async || {
+        let left = std::fs::read_dir(nodes).map(Iterator::count).unwrap_or_default();
+        let agents = agents(nodes).len();
+        if left + agents == 0 { Ok(()) } else { Err(format!("{left} folders, {agents} agents")) }
+    })
+    .await;
+}
+
+/// Waits until a node has that state.
+async fn is(small: &Small, node: &str, state: &str) {
+    eventually(&format!("{node} is {state}"), PATIENCE, async || {
+        let states = states(small).await;
+        let is_it = states.iter().any(|it| it.0 == node && it.1 == state);
+        if is_it { Ok(()) } else { Err(format!("{states:?}")) }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_comes_after_it_was_given_up_is_ended_and_not_leaked() {
+    let folder = TestFolder::new();
+    let (nodes, go, asked) = (folder.at("nodes"), folder.at("go"), folder.at("asked"));
+    // The first node starts when the test says so, or not at all.
+    let text = format!(
+        "{}\nrequest=$(cat); echo \"$request\" >> '{asked}'\n\
+         run() {{ echo \"$request\" | '{local}'; }}\n\
+         late() {{ for i in $(seq 600); do if [ -e '{go}' ]; then run; exit; fi; sleep 0.1; done; }}\n\
+         case $request in\n\
+         *'\"start\"'*default-1-0*|*default-1-0*'\"start\"'*) late &\n\
+           echo '{{\"ok\": true}}' ;;\n\
+         *) run ;;\n\
+         esac",
+        settings(&nodes),
+        local = local(),
+    );
+    let command = format!("test={}", script(&folder, "program", &text));
+    let more = ["--managers-max", "3", "--provision-command", &command, "--provision-ms", "500"];
+    let small = Small::with(&more).await;
+    describe(&small, &["--scale-in-delay", "1s"]).await;
+    let client = Client::connect(small.first.told("grpc")).expect("an address");
+    let session = opened(&client, "a", "counter").await;
+    assert_ne!(session.node_id, "default-1-0", "that one has not come");
+    eventually("the first node is given up", PATIENCE, async || {
+        let asked = std::fs::read_to_string(&asked).unwrap_or_default();
+        let ends = |it: &str| it.contains("\"end\"") && it.contains("default-1-0");
+        if asked.lines().any(ends) { Ok(()) } else { Err(asked) }
+    })
+    .await;
+    std::fs::write(&go, "").expect("the test's folder takes it");
+    // It serves for a moment, is not needed, and ends.
+    is(&small, "default-1-0", "REMOVED").await;
+    client.close(close("a"), CALL).await.expect("it runs");
+    nothing_is_left(&nodes).await;
+    small.end(Vec::new()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_whose_nodes_end_again_and_again_waits_and_says_so() {
+    let folder = TestFolder::new();
+    let nodes = folder.at("nodes");
+    let done = folder.at("done");
+    let text = format!(
+        "{}\nrequest=$(cat); echo \"$request\" | '{}'\n\
+         case $request in *'\"start\"'*) echo done >> '{done}' ;; esac",
+        settings(&nodes),
+        local(),
+    );
+    let small = with_program(&folder, &text).await;
+    describe(&small, &[]).await;
+    let starts = || std::fs::read_to_string(&done).unwrap_or_default().lines().count();
+    let client = Client::connect(small.first.told("grpc")).expect("an address");
+    for (before, node) in ["default-1-0", "default-2-0"].into_iter().enumerate() {
+        assert_eq!(opened(&client, node, "counter").await.node_id, node);
+        eventually("the program is done with it", PATIENCE, async || {
+            if starts() > before { Ok(()) } else { Err(format!("{} starts", starts())) }
+        })
+        .await;
+        agents(&nodes).first().expect("it runs").signal(Signal::TERM);
+        is(&small, node, "REMOVED").await;
+    }
+    let told = "nodes of the last 2 orders ended within a minute of their coming, node default-2-0";
+    let error = client.open(open("a", "counter"), Duration::from_secs(2)).await.unwrap_err();
+    assert!(error.to_string().contains(told), "{error:?}");
+    let shown = at(&small, &["pool", "show", "default", "-o", "json"]).await.json();
+    assert!(shown["failure"].as_str().unwrap_or_default().contains(told), "{shown}");
+    // Somebody mended it, and says so.
+    at(&small, &["pool", "set", "default", "--places", "3"]).await.expect_success();
+    assert_eq!(opened(&client, "b", "counter").await.node_id, "default-3-0");
+    at(&small, &["pool", "set", "default", "--scale-in-delay", "1s"]).await.expect_success();
+    client.close(close("b"), CALL).await.expect("it runs");
+    nothing_is_left(&nodes).await;
+    small.end(Vec::new()).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_shipped_program_starts_nodes_as_processes_and_clears_away_those_that_have_ended() {
     let folder = TestFolder::new();
     let nodes = folder.at("nodes");
-    let (agent, classes) = (binary("rota-node-agent"), shipped("classes"));
-    let text = format!(
-        "export ROTA_AGENT='{}' ROTA_DATA='{nodes}' ROTA_CLASSES='{}'\nexec '{}'",
-        agent.display(),
-        classes.display(),
-        shipped("provisioners/local").display()
-    );
+    let text = format!("{}\nexec '{}'", settings(&nodes), local());
     let small = with_program(&folder, &text).await;
     describe(&small, &["--scale-in-delay", "1s"]).await;
     let client = Client::connect(small.first.told("grpc")).expect("an address");
     let session = opened(&client, "a", "counter").await;
     assert_eq!(session.node_id, "default-1-0");
-    let agents = || of_folder(Path::new(&nodes)).iter().filter(|it| it.is_agent()).count();
+    let agents = || agents(&nodes).len();
     assert_eq!(agents(), 1);
     client.close(close("a"), CALL).await.expect("it runs");
     eventually("the node ends, and its folder goes", PATIENCE, async || {

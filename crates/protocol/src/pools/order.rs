@@ -110,11 +110,12 @@ impl Resident for Pools {
         }
         self.forget_wanted(led.env.now.mono_ms);
         self.keep_texts(led);
-        for pool in self.short_lived.look(led) {
+        let growing = growing_here(led);
+        for pool in self.short_lived.look(led, &growing) {
             self.tell_short_lived(led, &pool);
         }
         self.clear(led);
-        for pool in growing_here(led) {
+        for pool in growing {
             // Nobody is to wait for what failed a moment ago.
             if led.env.nodes.why_none_started(&pool, led.env.now.mono_ms).is_none() {
                 self.order(led, &pool, Cause::Time);

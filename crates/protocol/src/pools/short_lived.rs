@@ -6,7 +6,6 @@
 
 use crate::log::at::At;
 use crate::pools::ending::decision_of;
-use crate::pools::order::growing_here;
 use rota_model::{NodeId, PoolName, PoolSettings};
 use rota_ring::NodeReg;
 use std::collections::BTreeMap;
@@ -48,32 +47,40 @@ pub(crate) struct ShortLived {
 }
 
 impl ShortLived {
-    /// Sees which nodes came and went. Gives the pools whose next order has to wait from now on.
-    pub fn look(&mut self, led: &At<'_>) -> Vec<PoolName> {
+    /// Sees which nodes of these pools came and went. Gives the pools whose next order has to wait from now on.
+    pub fn look(&mut self, led: &At<'_>, growing: &[PoolName]) -> Vec<PoolName> {
+        if growing.is_empty() {
+            *self = Self::default();
+            return Vec::new();
+        }
         let index = led.env.nodes.index;
         if self.index == Some(index) {
             return Vec::new();
         }
-        let is_first = self.index.replace(index).is_none();
-        let pools = growing_here(led);
-        self.came.retain(|pool, _| pools.contains(pool));
-        self.rows.retain(|pool, _| pools.contains(pool));
-        pools.into_iter().filter(|pool| self.look_at(led, pool, is_first)).collect()
+        self.index = Some(index);
+        self.came.retain(|pool, _| growing.contains(pool));
+        self.rows.retain(|pool, _| growing.contains(pool));
+        let waits = growing.iter().filter(|pool| self.look_at(led, pool));
+        waits.cloned().collect()
     }
 
     /// Whether the next order of the pool has to wait, and had not to for that reason.
-    fn look_at(&mut self, led: &At<'_>, pool: &PoolName, is_first: bool) -> bool {
-        let now = led.env.now.mono_ms;
-        let nodes = led.env.nodes.reg.values().filter(|it| it.pool == *pool);
-        let mut waits = false;
-        for reg in nodes {
+    fn look_at(&mut self, led: &At<'_>, pool: &PoolName) -> bool {
+        let came = self.came.remove(pool);
+        let since = came.is_some().then_some(led.env.now.mono_ms);
+        let (mut came, mut ended) = (came.unwrap_or_default(), Vec::new());
+        for reg in led.env.nodes.reg.values().filter(|it| it.pool == *pool) {
             let Some(decision) = decision_of(pool, &reg.node) else { continue };
-            let came = self.came.entry(pool.clone()).or_default();
             if !reg.state.is_gone() {
-                came.entry(reg.node.clone()).or_insert((!is_first).then_some(now));
-            } else if let Some(since) = came.remove(&reg.node) {
-                waits |= reg.wish.is_none() && self.count(led, reg, since, decision);
+                came.entry(reg.node.clone()).or_insert(since);
+            } else if let Some(since) = came.remove(&reg.node).filter(|_| reg.wish.is_none()) {
+                ended.push((reg, since, decision));
             }
+        }
+        self.came.insert(pool.clone(), came);
+        let mut waits = false;
+        for (reg, since, decision) in ended {
+            waits |= self.count(led, reg, since, decision);
         }
         waits
     }
