@@ -63,6 +63,7 @@ impl From<&ClassFacts> for v1::ClassFacts {
             reopens: it.reopens,
             disturb: disturb_text(it.disturb),
             opens_on_demand: it.opens_on_demand,
+            only_its_pool: it.only_its_pool,
         }
     }
 }
@@ -81,8 +82,9 @@ impl TryFrom<v1::ClassFacts> for ClassFacts {
         named("ClassFacts", checked)?;
         let pool = named("ClassFacts.pool", pool)?;
         let (reopens, opens_on_demand) = (it.reopens, it.opens_on_demand);
+        let only_its_pool = it.only_its_pool;
         let disturb = disturb_from(&it.disturb)?;
-        Ok(Self { pool, needs, reopens, disturb, opens_on_demand })
+        Ok(Self { pool, needs, reopens, disturb, opens_on_demand, only_its_pool })
     }
 }
 

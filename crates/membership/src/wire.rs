@@ -189,6 +189,7 @@ mod tests {
                     reopens: true,
                     disturb: rota_model::Disturb::Never,
                     opens_on_demand: true,
+                    only_its_pool: true,
                 },
             )]),
             sandbox: Some(Sandbox::Basic),

@@ -63,6 +63,9 @@ pub struct ClassFacts {
     /// Whoever is on the way to a session may open it (`open_on_demand = true`): see the route of HTTP.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub opens_on_demand: bool,
+    /// An open may name no other pool than `pool` (`other_pools = false`).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub only_its_pool: bool,
 }
 
 impl ClassFacts {

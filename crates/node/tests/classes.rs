@@ -128,6 +128,20 @@ fn a_class_says_which_orders_may_end_its_sessions() {
 }
 
 #[test]
+fn a_class_says_whether_its_sessions_may_be_in_other_pools() {
+    let text = "name = \"c\"\nkind = \"machine\"\nstates = [\"a\"]\ninitial = \"a\"\n";
+    let said = |more: &str| {
+        Class::parse("c.toml", &format!("{text}{more}")).map(|it| it.text.facts.only_its_pool)
+    };
+    let named = "pool = \"gpu\"\n";
+    assert!(!said("").unwrap() && !said(&format!("{named}other_pools = true")).unwrap());
+    assert!(said(&format!("{named}other_pools = false")).unwrap());
+    let told: Vec<String> =
+        said("other_pools = false").unwrap_err().iter().map(ToString::to_string).collect();
+    assert_eq!(told, ["c.toml: other_pools is false, and there is no pool: name the only one"]);
+}
+
+#[test]
 fn a_class_says_whether_its_sessions_are_opened_on_demand() {
     let text = "name = \"c\"\nkind = \"machine\"\nstates = [\"a\"]\ninitial = \"a\"\n";
     let said = |more: &str| {
@@ -306,7 +320,7 @@ transitions = [
         "c.toml: transitions[5].from is missing",
         "c.toml: transitions[5].to is missing",
         "c.toml: transitions[6] must be a table { from, event, to }",
-        "c.toml: colour is not a field; known are name, kind, attributes, pool, needs, on_node_loss, disturb, open_on_demand, states, initial, final, \
+        "c.toml: colour is not a field; known are name, kind, attributes, pool, other_pools, needs, on_node_loss, disturb, open_on_demand, states, initial, final, \
          events, transitions, report_states",
     ];
     assert_eq!(list, expected);
@@ -362,7 +376,7 @@ attributes = { x = 1 }
         "c.toml: start_timeout is \"1h\"; it must be a whole number with ms, s or m, like \"10s\" \
          (100ms to 10m)",
         "c.toml: grace is \"6m\"; it must be 0s to 5m",
-        "c.toml: memory is not a field; known are name, kind, attributes, pool, needs, on_node_loss, disturb, open_on_demand, argv, env, port, ports, ready, \
+        "c.toml: memory is not a field; known are name, kind, attributes, pool, other_pools, needs, on_node_loss, disturb, open_on_demand, argv, env, port, ports, ready, \
          start_timeout, grace, stop_signal, kill_mode, options, sandbox, limits",
     ];
     assert_eq!(list, expected);
@@ -516,7 +530,7 @@ fn without_a_right_kind_the_other_fields_are_looked_at_all_the_same() {
         "c.toml: states is a number; it must be a list",
         "c.toml: states is missing or empty; a machine has at least one state",
         "c.toml: initial is missing",
-        "c.toml: speed is not a field; known are name, kind, attributes, pool, needs, on_node_loss, disturb, open_on_demand, states, initial, final, \
+        "c.toml: speed is not a field; known are name, kind, attributes, pool, other_pools, needs, on_node_loss, disturb, open_on_demand, states, initial, final, \
          events, transitions, report_states",
     ];
     assert_eq!(list, expected);

@@ -430,6 +430,45 @@ fn an_open_goes_to_the_pool_that_its_class_names_also_when_no_node_is_left_that_
 }
 
 #[test]
+fn an_open_may_name_another_pool_unless_the_class_says_no() {
+    let mut table = Table::laid();
+    table.start_all();
+    table.pass(500);
+    table.register("n1", 1);
+    let class = ClassName::parse("big").expect("a short name");
+    let gpu = PoolName::parse("gpu").expect("a short name");
+    let registers = |table: &mut Table, node: &str, pool: &PoolName, only: bool| {
+        let facts =
+            ClassFacts { pool: Some(gpu.clone()), only_its_pool: only, ..ClassFacts::default() };
+        table.register_as(node, 1, 100, &["big".to_owned()], |register| Register {
+            pool: pool.clone(),
+            digests: [(class.clone(), ClassDigest(u64::from(only)))].into(),
+            facts: [(class.clone(), facts)].into(),
+            ..register
+        });
+        table.pass(1_500);
+    };
+    let named = |id: &str| {
+        let mut op = open_big(id, id);
+        if let Op::Open(open) = &mut op {
+            open.pool_named = true;
+        }
+        op
+    };
+    registers(&mut table, "d1", &PoolName::default_pool(), false);
+    let call = table.ask(300, named("a"));
+    assert_eq!(opened(table.wait_for(call, 1_000)).1.record.spec.pool, PoolName::default_pool());
+    registers(&mut table, "g1", &gpu, true);
+    let call = table.ask(300, named("b"));
+    let refusal = table.wait_for(call, 1_000).unwrap_err();
+    assert_eq!(refusal.kind, RefusalKind::InvalidArgument);
+    let told = "pool is default; class big says other_pools = false, so name gpu or none";
+    assert_eq!(refusal.message, told);
+    let call = table.ask(300, open_big("b", "c"));
+    assert_eq!(opened(table.wait_for(call, 1_000)).1.record.spec.pool, gpu);
+}
+
+#[test]
 fn of_several_texts_of_a_class_the_one_that_most_nodes_have_counts() {
     let mut table = Table::laid();
     table.start_all();

@@ -97,6 +97,7 @@ pub struct PoolClass {
     pub on_node_loss: &'static str,
     pub disturb: String,
     pub open_on_demand: bool,
+    pub other_pools: bool,
 }
 
 /// A session.
@@ -221,6 +222,7 @@ impl PoolClass {
             disturb: text(facts.disturb).unwrap_or_else(|| "on_upgrade".to_owned()),
             on_node_loss: if facts.reopens { "reopen" } else { "lost" },
             open_on_demand: facts.opens_on_demand,
+            other_pools: !facts.only_its_pool,
         }
     }
 }

@@ -80,6 +80,8 @@ pub struct ShownClass {
     pub disturb: &'static str,
     /// Whether a gateway that asks for the route of a session may open it.
     pub open_on_demand: bool,
+    /// Whether an open may name another pool.
+    pub other_pools: bool,
 }
 
 impl ShownClass {
@@ -96,6 +98,7 @@ impl ShownClass {
             on_node_loss: if text.facts.reopens { "reopen" } else { "lost" },
             disturb: text.facts.disturb.as_str(),
             open_on_demand: text.facts.opens_on_demand,
+            other_pools: !text.facts.only_its_pool,
         }
     }
 }
@@ -462,7 +465,7 @@ mod tests {
              \"scale_in_delay_s\":60,\"scale_in_below\":0.25,\"namespaces\":[],\"labels\":{},\"cpu_millis\":0,\"memory_mib\":0,\"version\":101000000001,\"nodes\":3,\"ready_nodes\":2,\"used_places\":7,\
              \"all_places\":30,\"ordered\":[\"small-1-0\",\"small-1-1\"],\"failure\":null,\
              \"warning\":null,\"classes\":{\"big\":{\"digest\":\"00000000000000ff\",\"pool\":\"gpu\",\
-             \"weight\":3,\"cpu_millis\":0,\"memory_mib\":64,\"labels\":{\"zone\":\"a\"},\"on_node_loss\":\"lost\",\"disturb\":\"never\",\"open_on_demand\":false}},\
+             \"weight\":3,\"cpu_millis\":0,\"memory_mib\":64,\"labels\":{\"zone\":\"a\"},\"on_node_loss\":\"lost\",\"disturb\":\"never\",\"open_on_demand\":false,\"other_pools\":true}},\
              \"described\":true}"
         );
         let names: serde_json::Value = serde_json::from_str(&text).unwrap();

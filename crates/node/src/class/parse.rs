@@ -19,8 +19,17 @@ pub(super) const STATES_MAX: usize = 1_000;
 /// How much CPU or memory a class may name.
 const AMOUNT: RangeInclusive<u32> = 1..=1_000_000_000;
 
-const COMMON_FIELDS: [&str; 8] =
-    ["name", "kind", "attributes", "pool", "needs", "on_node_loss", "disturb", "open_on_demand"];
+const COMMON_FIELDS: [&str; 9] = [
+    "name",
+    "kind",
+    "attributes",
+    "pool",
+    "other_pools",
+    "needs",
+    "on_node_loss",
+    "disturb",
+    "open_on_demand",
+];
 const MACHINE_FIELDS: [&str; 6] =
     ["states", "initial", "final", "events", "transitions", "report_states"];
 
@@ -114,6 +123,7 @@ fn read_class(
 /// What managers decide by.
 fn read_facts(fields: &mut Fields, mistakes: &mut Mistakes) -> ClassFacts {
     let pool = fields.optional_text("pool", mistakes);
+    let names_pool = pool.is_some();
     let pool = pool.and_then(|it| mistakes.checked("pool", PoolName::parse_new(&it)));
     let reopens = match fields.optional_text("on_node_loss", mistakes).as_deref() {
         Some("reopen") => true,
@@ -135,7 +145,12 @@ fn read_facts(fields: &mut Fields, mistakes: &mut Mistakes) -> ClassFacts {
     });
     let disturb = disturb.unwrap_or_default();
     let opens_on_demand = fields.optional_bool("open_on_demand", mistakes).unwrap_or_default();
-    ClassFacts { pool, needs: read_needs(fields, mistakes), reopens, disturb, opens_on_demand }
+    let only_its_pool = fields.optional_bool("other_pools", mistakes) == Some(false);
+    if only_its_pool && !names_pool {
+        mistakes.add("other_pools", "is false, and there is no pool: name the only one".to_owned());
+    }
+    let needs = read_needs(fields, mistakes);
+    ClassFacts { pool, needs, reopens, disturb, opens_on_demand, only_its_pool }
 }
 
 /// What a session needs of its node.

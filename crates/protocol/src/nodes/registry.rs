@@ -223,6 +223,12 @@ impl Nodes {
         }
     }
 
+    /// The only pool in which a class is opened, if the text says so that counts there.
+    pub fn only_pool_of(&self, class: &ClassName) -> Option<&PoolName> {
+        let pool = self.goes.get(class)?;
+        self.facts(pool, class).filter(|it| it.only_its_pool).map(|_| pool)
+    }
+
     /// T of a pool.
     pub fn limit(&self, pool: &PoolName) -> LoadLimit {
         self.settings(pool).and_then(|it| it.load_limit).unwrap_or(self.load_limit)

@@ -41,17 +41,26 @@ pub(crate) fn refused_unheard(env: &Env) -> Option<Refusal> {
     (!env.documents_env.knows_spaces).then(refusal)
 }
 
-/// The pool is not for sessions of that namespace.
+/// The pool is not for sessions of that namespace, or the class stays in another pool.
 pub(crate) fn refused_by_pool(env: &Env, op: &OpenOp) -> Option<Refusal> {
     let (pool, namespace) = (&op.spec.pool, &op.key.namespace);
+    let changes = |problem: String| {
+        let refusal = Refusal::invalid(vec![FieldError::new("pool", problem)]);
+        Some(Refusal { retry: Retry::WhenChanged, ..refusal })
+    };
+    if let Some(only) = env.nodes.only_pool_of(&op.spec.class).filter(|it| *it != pool) {
+        let class = &op.spec.class;
+        return changes(format!(
+            "is {pool}; class {class} says other_pools = false, so name {only} or none"
+        ));
+    }
     let settings = env.nodes.settings(pool).filter(|it| !it.admits(namespace))?;
     let names = settings.namespaces.iter().map(|it| it.as_str()).collect();
     let problem = format!(
         "is {pool}, which is for sessions of namespace {} only (ringctl pool set changes that)",
         listed(&names)
     );
-    let refusal = Refusal::invalid(vec![FieldError::new("pool", problem)]);
-    Some(Refusal { retry: Retry::WhenChanged, ..refusal })
+    changes(problem)
 }
 
 /// Between attempts of opens that wait for room.

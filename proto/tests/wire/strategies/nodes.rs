@@ -143,7 +143,10 @@ pub fn register() -> Any<Register> {
                 let disturb = Disturb::ALL[needs.weight as usize % 3];
                 let (pool, needs) = (Some(pool.clone()), needs.clone());
                 let opens_on_demand = needs.weight.is_multiple_of(3);
-                (it.clone(), ClassFacts { pool, needs, reopens, disturb, opens_on_demand })
+                let only_its_pool = needs.weight.is_multiple_of(5);
+                let facts =
+                    ClassFacts { pool, needs, reopens, disturb, opens_on_demand, only_its_pool };
+                (it.clone(), facts)
             });
             let facts = facts.collect();
             Register {
