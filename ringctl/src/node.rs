@@ -9,7 +9,7 @@ use anyhow::Context;
 use clap::{Args, Subcommand};
 use comfy_table::Table;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// The commands.
@@ -38,6 +38,12 @@ pub enum NodeCommand {
 /// `node list`.
 #[derive(Args, Debug)]
 pub struct ListArguments {
+    /// Only nodes of this pool.
+    #[arg(long, value_name = "POOL")]
+    pool: Option<String>,
+    /// Also nodes that are REMOVED: they ended within the last hour. JSON always has them.
+    #[arg(long)]
+    all: bool,
     /// How long a manager may take to answer.
     #[arg(long, default_value = "2s", value_parser = crate::length_of_time::length_of_time)]
     timeout: Duration,
@@ -175,13 +181,32 @@ fn one(it: &Node) -> Table {
     table
 }
 
+/// Leaves those out that are REMOVED. Gives how many.
+fn hide_removed(nodes: &mut Vec<Node>) -> usize {
+    let all = nodes.len();
+    nodes.retain(|it| it.state != "REMOVED");
+    all - nodes.len()
+}
+
 async fn list(it: &ListArguments, endpoint: &str, out: &mut Out) -> anyhow::Result<()> {
-    let ring = ring(it.timeout, endpoint, out).await?;
+    let mut ring = ring(it.timeout, endpoint, out).await?;
+    if let Some(pool) = &it.pool {
+        let pools: BTreeSet<String> = ring.nodes.iter().map(|it| it.pool.clone()).collect();
+        ring.nodes.retain(|it| it.pool == *pool);
+        if !pools.contains(pool) {
+            let pools = pools.into_iter().collect::<Vec<_>>().join(", ");
+            eprintln!("no node is or was in pool {pool:?}; nodes are in: {pools}");
+        }
+    }
     let differing = differing(&ring);
     match out.format() {
         Format::Json => out.json(&List { nodes: &ring.nodes, differing })?,
         Format::Table => {
+            let hidden = if it.all { 0 } else { hide_removed(&mut ring.nodes) };
             out.table(&inspect::node_table(&ring, out.style()))?;
+            if hidden > 0 {
+                eprintln!("{hidden} REMOVED left out; --all shows them");
+            }
             differing.iter().for_each(|it| eprintln!("{}", warning(it)));
         }
     }
@@ -223,6 +248,16 @@ mod tests {
         let number = shown.lines().find(|it| it.starts_with("stable number")).unwrap_or_default();
         assert!(number.trim_end().ends_with(" 7"), "{shown}");
         assert!(!shown.contains("are closed") && !shown.contains("sandbox"), "{shown}");
+    }
+
+    #[test]
+    fn nodes_that_have_ended_in_order_are_left_out_and_counted() {
+        let states = ["READY", "REMOVED", "LOST", "REMOVED", "DRAINING"];
+        let mut nodes: Vec<Node> =
+            states.iter().zip(1..).map(|(it, at)| node(&format!("n{at}"), "a", it, "")).collect();
+        assert_eq!(hide_removed(&mut nodes), 2);
+        let left: Vec<&str> = nodes.iter().map(|it| it.id.as_str()).collect();
+        assert_eq!(left, ["n1", "n3", "n5"]);
     }
 
     #[test]

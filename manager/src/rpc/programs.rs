@@ -38,6 +38,9 @@ const PIECES_MAX: usize = 2;
 /// Most nodes that are asked at once for output that no record leads to.
 const ASKED_AT_ONCE_MAX: usize = 16;
 
+/// Most nodes that are gone, of which an answer says so.
+const GONE_NAMED_MAX: usize = 8;
+
 /// How long a node may take to say what it keeps. It looks into a folder, and may search a file for lines.
 const NODE_PATIENCE: Duration = Duration::from_secs(3);
 
@@ -215,7 +218,16 @@ impl ProgramsService {
                 (node, Err(_)) => silent.push(node.to_string()),
             }
         }
-        best.ok_or_else(|| status(nowhere(ask, count, &silent)))
+        best.ok_or_else(|| status(nowhere(ask, count, &silent, &self.gone())))
+    }
+
+    /// Nodes that are gone, with their states: nobody can ask them.
+    fn gone(&self) -> Vec<String> {
+        let seen = self.shared.seen.borrow();
+        let gone =
+            seen.nodes.iter().filter(|(_, entry)| entry.state.is_gone() && !entry.is_forgotten());
+        let named = gone.map(|(node, entry)| format!("{node} ({})", entry.state.as_str()));
+        named.take(GONE_NAMED_MAX).collect()
     }
 
     fn for_node(&self, request: &v1::LogsRequest, life: Option<Stamp>) -> v1::LogsRequest {
@@ -253,10 +265,14 @@ fn not_started(key: &SessionKey) -> Refusal {
 }
 
 /// What is told when nobody keeps anything. A node that did not answer might.
-fn nowhere(ask: &LogsAsk, asked: usize, silent: &[String]) -> Refusal {
+fn nowhere(ask: &LogsAsk, asked: usize, silent: &[String], gone: &[String]) -> Refusal {
     let life = ask.life.map(|it| format!("life {it} of ")).unwrap_or_default();
     let text =
         format!("no node keeps output of {life}session {} ({asked} nodes were asked)", ask.key);
+    let text = match gone {
+        [] => text,
+        gone => format!("{text}; {} cannot be asked, and may keep it", gone.join(", ")),
+    };
     if silent.is_empty() {
         let text = format!(
             "{text}: it never ran, or its folder is gone since (--folders-kept-max of a node says how many it keeps)"
@@ -420,13 +436,15 @@ mod tests {
     fn a_node_that_did_not_answer_may_keep_it_all_the_same() {
         let request = v1::LogsRequest { id: "s".into(), ..v1::LogsRequest::default() };
         let ask = programs::logs(&request).unwrap();
-        let gone = nowhere(&ask, 3, &[]);
+        let gone = nowhere(&ask, 3, &[], &[]);
         assert_eq!((gone.kind, gone.retry), (RefusalKind::NotFound, Retry::WhenChanged));
-        let silent = nowhere(&ask, 3, &["n2".to_owned()]);
+        let silent = nowhere(&ask, 3, &["n2".to_owned()], &[]);
         assert_eq!(silent.kind, RefusalKind::NotServing);
         assert!(
             silent.message.ends_with("(3 nodes were asked); no answer came from n2"),
             "{silent}"
         );
+        let lost = nowhere(&ask, 3, &[], &["n4 (LOST)".to_owned()]);
+        assert!(lost.message.contains("; n4 (LOST) cannot be asked, and may keep it"), "{lost}");
     }
 }
