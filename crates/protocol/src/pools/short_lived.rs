@@ -6,7 +6,7 @@
 
 use crate::log::at::At;
 use crate::pools::ending::decision_of;
-use rota_model::{NodeId, PoolName, PoolSettings};
+use rota_model::{NodeId, NodeState, PoolName, PoolSettings};
 use rota_ring::NodeReg;
 use std::collections::BTreeMap;
 
@@ -89,7 +89,8 @@ impl ShortLived {
     fn count(&mut self, led: &At<'_>, reg: &NodeReg, since: Option<u64>, decision: u64) -> bool {
         let (now, timing) = (led.env.now.mono_ms, &led.env.config.timing);
         // One that falls silent is found out after that time.
-        let short_ms = SHORT_LIFE_MS + timing.node_lost_ms;
+        let silent_ms = if reg.state == NodeState::Lost { timing.node_lost_ms } else { 0 };
+        let short_ms = SHORT_LIFE_MS + silent_ms;
         if since.is_none_or(|it| now >= it + short_ms) {
             return false;
         }
