@@ -18,12 +18,16 @@ use serde::Serialize;
 use std::io::{IsTerminal, Write};
 use std::ops::Range;
 use std::time::Duration;
+use tokio::time::timeout;
 
 /// Longest line of output in one document; a longer one is cut into several.
 const LINE_BYTES_MAX: usize = 64 * 1024;
 
 /// How long it may take to learn how a program ended that was followed to its end.
 const EXIT_WAIT: Duration = Duration::from_secs(3);
+
+/// Who has heard nothing for so long is told.
+const SILENCE: Duration = Duration::from_secs(2);
 
 /// `session logs`.
 #[derive(Args, Debug)]
@@ -93,9 +97,11 @@ pub async fn run(client: &Client, it: &LogsArguments, out: &mut Out) -> anyhow::
     let mut stop = Stop::listen()?;
     let mut logs = client.logs(it.request(), it.patience);
     let mut show = Show::new(out.format(), it);
+    let mut silence = Some(SILENCE);
     loop {
+        let next = first_or_told(logs.next(), silence.take(), it);
         let printed = tokio::select! {
-            printed = logs.next() => printed?,
+            printed = next => printed?,
             _ = stop.wished() => return Ok(()),
         };
         match printed {
@@ -108,6 +114,25 @@ pub async fn run(client: &Client, it: &LogsArguments, out: &mut Out) -> anyhow::
         ended(client, it, &logs, &show, out).await?;
     }
     Ok(())
+}
+
+/// Waits for the answer. Whoever waits is told when it takes longer than that.
+async fn first_or_told<T>(
+    answer: impl Future<Output = T>,
+    silence: Option<Duration>,
+    it: &LogsArguments,
+) -> T {
+    let Some(silence) = silence else { return answer.await };
+    tokio::pin!(answer);
+    if let Ok(answer) = timeout(silence, &mut answer).await {
+        return answer;
+    }
+    eprintln!(
+        "no answer yet; asking for up to {:?} (--patience). `ringctl session get {}` tells the node, and `ringctl \
+         node list` whether that node answers",
+        it.patience, it.id
+    );
+    answer.await
 }
 
 /// The program that was followed has ended. How, if its record is still there.

@@ -1,9 +1,11 @@
 //! What programs print, through any manager.
 
 use rota_client::v1;
+use rota_tests::processes;
 use rota_tests::programs::session_folder;
 use rota_tests::sessions::{CALL, becomes, open};
 use rota_tests::{Cluster, Following, PATIENCE, TestFolder, eventually, shipped_classes_and};
+use rustix::process::Signal;
 use v1::SessionState;
 
 /// Prints numbers from 1 on until the file of the attribute `until` is there, then ends with code 7.
@@ -123,5 +125,14 @@ async fn what_has_no_output_is_told_with_the_reason() {
     assert_eq!(reason, "NOT_FOUND");
     assert!(message.contains("--folders-kept-max"), "{message}");
     assert_eq!(refused(&["light", "--node", "n9"]).await.0, "UNKNOWN_NODE");
+    // A node that does not answer: whoever waits hears so, and at last which node it was.
+    let node = cluster.document.nodes[0].clone();
+    processes::send(node.pid, Signal::STOP);
+    let line = ["session", "logs", "any", "--node", &node.id, "--patience", "4s"];
+    let ran = cluster.ringctl(&line).await;
+    processes::send(node.pid, Signal::CONT);
+    assert_ne!(ran.code, 0);
+    assert!(ran.stderr.contains("no answer yet; asking for up to 4s"), "{}", ran.stderr);
+    assert!(ran.stderr.contains(&format!("node {} does not answer", node.id)), "{}", ran.stderr);
     cluster.end().await;
 }
