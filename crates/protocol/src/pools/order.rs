@@ -111,9 +111,7 @@ impl Resident for Pools {
         self.forget_wanted(led.env.now.mono_ms);
         self.keep_texts(led);
         let growing = growing_here(led);
-        for pool in self.short_lived.look(led, &growing) {
-            self.tell_short_lived(led, &pool);
-        }
+        self.see_short_lived(led, &growing);
         self.clear(led);
         for pool in growing {
             // Nobody is to wait for what failed a moment ago.
@@ -132,6 +130,7 @@ impl Pools {
             return;
         }
         let now = led.env.now.mono_ms;
+        self.see_short_lived(led, &growing_here(led));
         if let Some(why) = self.short_lived.why_none(led, pool) {
             led.env.on_order_failed(pool, &why);
         }
@@ -246,13 +245,15 @@ impl Pools {
         });
     }
 
-    /// Nodes of the pool do not last: operators and opens that wait see so.
-    fn tell_short_lived(&mut self, led: &mut At<'_>, pool: &PoolName) {
-        let Some(why) = self.short_lived.why_none(led, pool) else { return };
-        led.env.on_order_failed(pool, &why);
-        let text = format!("pool {pool}: {why}");
-        led.env.note_text(Transition::OrderFailed, Some(led.log.number), text);
-        self.write_failure(led, pool, why, |orders| orders.failed.clone());
+    /// Where nodes of a pool do not last, operators and opens that wait see so.
+    fn see_short_lived(&mut self, led: &mut At<'_>, growing: &[PoolName]) {
+        for pool in self.short_lived.look(led, growing) {
+            let Some(why) = self.short_lived.why_none(led, &pool) else { continue };
+            led.env.on_order_failed(&pool, &why);
+            let text = format!("pool {pool}: {why}");
+            led.env.note_text(Transition::OrderFailed, Some(led.log.number), text);
+            self.write_failure(led, &pool, why, |orders| orders.failed.clone());
+        }
     }
 
     /// Writes down why nodes are missing. `failed`: which of those that were ordered did not start.
