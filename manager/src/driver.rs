@@ -324,6 +324,7 @@ impl Driver {
         let left = self.manager.has_left();
         let why = self.manager.config_refused();
         let numbers = self.manager.stable_numbers();
+        let session_numbers = self.manager.session_numbers();
         let on_demand = self.manager.classes_on_demand();
         self.seen.send_if_modified(|seen| {
             let epoch = |view: Option<&Arc<View>>| view.map(|it| it.epoch);
@@ -331,14 +332,22 @@ impl Driver {
                 && (seen.member, seen.left) == (member, left)
                 && Arc::ptr_eq(&seen.nodes, &self.nodes)
                 && Arc::ptr_eq(&seen.numbers, numbers)
+                && Arc::ptr_eq(&seen.session_numbers, session_numbers)
                 && Arc::ptr_eq(&seen.on_demand, on_demand)
                 && seen.refused.as_ref().map(|it| &it.error) == why.map(broken).as_ref();
             if !same {
                 let since = seen.refused.as_ref().map_or_else(Instant::now, |it| it.since);
                 let refused = why.map(|it| Trouble { since, error: broken(it) });
-                let (view, nodes, numbers) = (view.cloned(), self.nodes.clone(), numbers.clone());
-                let on_demand = on_demand.clone();
-                *seen = DriverState { view, member, left, nodes, on_demand, numbers, refused };
+                *seen = DriverState {
+                    view: view.cloned(),
+                    member,
+                    left,
+                    nodes: self.nodes.clone(),
+                    on_demand: on_demand.clone(),
+                    numbers: numbers.clone(),
+                    session_numbers: session_numbers.clone(),
+                    refused,
+                };
             }
             !same
         });

@@ -23,6 +23,8 @@ pub struct DriverState {
     pub on_demand: Arc<BTreeSet<ClassName>>,
     /// The stable numbers that the decisions know.
     pub numbers: Arc<Told>,
+    /// The stable numbers of sessions that this manager assigns.
+    pub session_numbers: Arc<Told>,
     /// The config store answers, and the decisions do not follow what it shows.
     pub refused: Option<Trouble>,
 }

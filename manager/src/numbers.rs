@@ -38,8 +38,8 @@ pub struct NumbersCopy {
     open: Option<Open>,
     /// What went wrong last; told once.
     trouble: Option<String>,
-    /// What it follows by now.
-    told: Arc<Told>,
+    /// What it follows by now: what the ring says, and the sessions that this manager numbers.
+    told: [Arc<Told>; 2],
 }
 
 struct Open {
@@ -74,8 +74,8 @@ impl NumbersCopy {
     /// made when the manager has its number.
     pub fn start(data: &Path, config: NumbersConfig) -> Self {
         let path = data.join(FOLDER);
-        let NumbersConfig { retention_ms } = config;
-        let (open, trouble, told) = (None, None, Arc::default());
+        let NumbersConfig { retention_ms, .. } = config;
+        let (open, trouble, told) = (None, None, Default::default());
         let mut copy = Self { path, retention_ms, open, trouble, told };
         if copy.path.exists() {
             copy.opened();
@@ -117,15 +117,17 @@ impl NumbersCopy {
     }
 
     /// What the ring says now, and time passed.
-    fn step(&mut self, told: &Arc<Told>) {
+    fn step(&mut self, told: [Arc<Told>; 2]) {
         if !self.opened() {
             return;
         }
-        let is_news = !Arc::ptr_eq(told, &self.told);
-        self.told = told.clone();
+        let is_news = told.iter().zip(&self.told).any(|(it, was)| !Arc::ptr_eq(it, was));
+        self.told = told;
         let Some(open) = &mut self.open else { return };
         if is_news {
-            let Followed { adopted, purged, changes } = open.numbers.follow(told, wall_ms());
+            let [of_ring, of_sessions] = &self.told;
+            let told = of_ring.with(of_sessions);
+            let Followed { adopted, purged, changes } = open.numbers.follow(&told, wall_ms());
             open.take(changes);
             let Swept { removed, invalidated, .. } = purged;
             if adopted + removed + invalidated > 0 {
@@ -196,10 +198,10 @@ async fn run(
             if seen.member.is_none() && copy.open.is_none() {
                 continue;
             }
-            seen.numbers.clone()
+            [seen.numbers.clone(), seen.session_numbers.clone()]
         };
         let stepped = spawn_blocking(move || {
-            copy.step(&told);
+            copy.step(told);
             copy
         });
         copy = match stepped.await {
@@ -223,14 +225,14 @@ fn wall_ms() -> u64 {
 mod tests {
     use super::*;
     use rota_model::{NodeId, PoolName};
-    use rota_protocol::stable_numbers::of_node;
+    use rota_protocol::stable_numbers::{of_node, of_session};
     use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
 
-    const HOUR: NumbersConfig = NumbersConfig { retention_ms: 3_600_000 };
+    const HOUR: NumbersConfig = NumbersConfig { retention_ms: 3_600_000, sessions: true };
 
-    /// What the ring tells when these nodes are there.
-    fn told(nodes: &[&str]) -> Arc<Told> {
+    /// What the ring tells when these nodes are there, and no session.
+    fn told(nodes: &[&str]) -> [Arc<Told>; 2] {
         let node = |id: &&str| of_node(&PoolName::default_pool(), &NodeId::parse(id).unwrap());
         let there: Vec<_> = nodes.iter().map(node).collect();
         let settled = Numbers::new(0).settle(&there, 1_000, 0);
@@ -238,7 +240,7 @@ mod tests {
         for (name, entry) in rota_ids::collapse(settled.changes) {
             told.learn(name, entry);
         }
-        Arc::new(told)
+        [Arc::new(told), Arc::default()]
     }
 
     /// The numbers in the files of entries, lasts left out, and how many files are valid.
@@ -264,29 +266,49 @@ mod tests {
         let data = tempfile::tempdir().unwrap();
         let mut copy = NumbersCopy::start(data.path(), HOUR);
         assert!(!data.path().join(FOLDER).exists(), "it is made when the number is taken");
-        copy.step(&told(&["a", "b"]));
+        copy.step(told(&["a", "b"]));
         assert_eq!(files(data.path()), (vec!["1".into(), "2".into()], 3));
-        copy.step(&told(&["a"]));
+        copy.step(told(&["a"]));
         assert_eq!(files(data.path()), (vec!["1".into(), "2".into()], 2));
         copy.stop();
         assert_eq!(files(data.path()).1, 0);
         drop(copy);
         let mut copy = NumbersCopy::start(data.path(), HOUR);
         assert_eq!(files(data.path()), (vec!["1".into(), "2".into()], 0));
-        copy.step(&told(&["a", "b"]));
+        copy.step(told(&["a", "b"]));
         assert_eq!(files(data.path()).1, 3);
+    }
+
+    #[test]
+    fn sessions_that_this_manager_numbers_stand_beside_what_the_ring_says() {
+        let data = tempfile::tempdir().unwrap();
+        let mut copy = NumbersCopy::start(data.path(), HOUR);
+        let [of_ring, _] = told(&["a"]);
+        let id = rota_model::SessionId::parse("s").unwrap();
+        let session = rota_model::SessionKey::new(rota_model::Namespace::parse("x").unwrap(), id);
+        let key = of_session(&PoolName::default_pool(), &NodeId::parse("a").unwrap(), &session);
+        let mut sessions = Told::default();
+        let entry = rota_ids::Entry { number: 7, valid: true, changed_ms: 0 };
+        sessions.learn(Name::Entry(key.clone()), Some(entry));
+        copy.step([of_ring.clone(), Arc::new(sessions)]);
+        // A last comes with each of the two groups.
+        assert_eq!(files(data.path()), (vec!["1".into(), "7".into()], 4));
+        assert!(data.path().join(FOLDER).join(format!("{key}.db")).exists());
+        // Another manager numbers them now.
+        copy.step([of_ring, Arc::default()]);
+        assert_eq!(files(data.path()).1, 3, "the last of its group stays as it was");
     }
 
     #[test]
     fn a_start_after_kill_makes_all_invalid_and_without_an_interval_they_go() {
         let data = tempfile::tempdir().unwrap();
         let mut copy = NumbersCopy::start(data.path(), HOUR);
-        copy.step(&told(&["a"]));
+        copy.step(told(&["a"]));
         drop(copy);
         assert_eq!(files(data.path()).1, 2);
         drop(NumbersCopy::start(data.path(), HOUR));
         assert_eq!(files(data.path()), (vec!["1".into()], 0));
-        drop(NumbersCopy::start(data.path(), NumbersConfig { retention_ms: 0 }));
+        drop(NumbersCopy::start(data.path(), NumbersConfig { retention_ms: 0, ..HOUR }));
         assert_eq!(files(data.path()), (vec![], 0));
     }
 
@@ -294,7 +316,7 @@ mod tests {
     fn foreign_and_broken_files_are_set_aside_and_stop_nothing() {
         let data = tempfile::tempdir().unwrap();
         let mut copy = NumbersCopy::start(data.path(), HOUR);
-        copy.step(&told(&["a"]));
+        copy.step(told(&["a"]));
         drop(copy);
         let folder = data.path().join(FOLDER);
         fs::write(folder.join("notes.txt"), "mine").unwrap();
@@ -305,7 +327,7 @@ mod tests {
             }
         }
         let mut copy = NumbersCopy::start(data.path(), HOUR);
-        copy.step(&told(&["a"]));
+        copy.step(told(&["a"]));
         assert_eq!(files(data.path()), (vec!["1".into()], 2));
         assert_eq!(fs::read_dir(folder.join("set-aside")).unwrap().count(), 3);
     }
@@ -316,10 +338,10 @@ mod tests {
         let in_its_place = data.path().join(FOLDER);
         let mut copy = NumbersCopy::start(data.path(), HOUR);
         fs::write(&in_its_place, "a file").unwrap();
-        copy.step(&told(&["a"]));
+        copy.step(told(&["a"]));
         assert!(copy.trouble.is_some());
         fs::remove_file(&in_its_place).unwrap();
-        copy.step(&told(&["a"]));
+        copy.step(told(&["a"]));
         assert_eq!((files(data.path()).1, copy.trouble.is_none()), (2, true));
     }
 }

@@ -144,10 +144,13 @@ pub struct Arguments {
     /// week].
     #[arg(long, value_name = "MS")]
     pub documents_deleted_ms: Option<String>,
-    /// How long a manager, pool or node that is gone keeps its stable number, in milliseconds; 0: not at all.
+    /// How long a manager, pool, node or session that is gone keeps its stable number, in milliseconds; 0: not at all.
     /// The same at all managers [default: a week].
     #[arg(long, value_name = "MS")]
     pub number_retention_ms: Option<String>,
+    /// Give sessions no stable numbers: nothing is told and written for them. The same at all managers.
+    #[arg(long)]
+    pub no_session_numbers: bool,
     /// Most operations of applications that work at once beside this manager's decisions [default: 8].
     #[arg(long, value_name = "N")]
     pub works_max: Option<String>,
@@ -481,7 +484,8 @@ impl Arguments {
     }
 
     fn check_numbers(&self, wrong: &mut Vec<FieldError>) -> NumbersConfig {
-        let mut config = NumbersConfig::default();
+        let sessions = !self.no_session_numbers;
+        let mut config = NumbersConfig { sessions, ..NumbersConfig::default() };
         if let Some(text) = &self.number_retention_ms {
             let high = REMEMBERED_MS_MAX;
             config.retention_ms = number("--number-retention-ms", text, 0, high, wrong);

@@ -310,6 +310,13 @@ impl Operator for Door {
         Err(outside())
     }
 
+    async fn session_numbers(
+        &self,
+        _request: Request<v1::SessionNumbersRequest>,
+    ) -> Result<Response<v1::SessionNumbersResponse>, Status> {
+        Err(outside())
+    }
+
     async fn mend(
         &self,
         _request: Request<v1::MendRequest>,

@@ -16,6 +16,7 @@ pub fn entered(call: u64, op: &Op) {
     let (kind, request) = (op.kind().as_str(), op.request_id().map_or("", RequestId::as_str));
     match op.place() {
         Place::Session(session) => debug!(call, request, %session, kind, "a request"),
+        Place::Node(pool, node) => debug!(call, %pool, %node, kind, "a request"),
         Place::Slot(_) => trace!(call, ?op, "a page"),
         Place::Documents(DocumentOp::Operate(op)) => {
             debug!(call, operation = %op.request.operation, docid = %op.docid, "operate");

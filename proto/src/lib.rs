@@ -36,6 +36,7 @@ pub mod keep_alive;
 pub mod mend;
 mod mistakes;
 pub mod node;
+pub mod numbers;
 mod offers;
 pub mod op;
 pub mod operator;

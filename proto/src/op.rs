@@ -238,6 +238,7 @@ pub(crate) fn request_to_wire(rid: u64, deadline_ms: u64, op: Op) -> v1::PeerReq
         Op::Pull(op) => WireOp::Pull((&op).into()),
         Op::Report(item) => WireOp::Report(item.into()),
         Op::Mend(op) => WireOp::Mend(op.into()),
+        Op::Numbers(op) => WireOp::Numbers(op.into()),
         Op::Documents(op) => document_op(op),
     };
     v1::PeerRequest { rid, deadline_ms, op: Some(op) }
@@ -255,6 +256,7 @@ pub(crate) fn op_from_wire(op: Option<v1::peer_request::Op>) -> Result<Op, WireE
         WireOp::Pull(op) => Op::Pull(op.try_into()?),
         WireOp::Report(item) => Op::Report(item.try_into()?),
         WireOp::Mend(op) => Op::Mend(op.try_into()?),
+        WireOp::Numbers(op) => Op::Numbers(op.try_into()?),
         op @ (WireOp::Operate(_)
         | WireOp::Sync(_)
         | WireOp::Documents(_)
@@ -335,6 +337,7 @@ pub(crate) fn answer_to_wire(rid: u64, result: OpResult) -> v1::PeerAnswer {
         }),
         Ok(Answer::Reported) => WireResult::Reported(Reported {}),
         Ok(Answer::Mended(mended)) => WireResult::Mended(mended.into()),
+        Ok(Answer::Numbers(numbers)) => WireResult::Numbers(numbers.into()),
         Ok(Answer::Documents(answer)) => document_answer(answer),
         Err(refusal) => WireResult::Refusal(refusal.into()),
     };
@@ -378,6 +381,7 @@ pub(crate) fn answer_from_wire(
         }),
         WireResult::Reported(_) => Answer::Reported,
         WireResult::Mended(mended) => Answer::Mended(mended.try_into()?),
+        WireResult::Numbers(numbers) => Answer::Numbers(numbers.try_into()?),
         answer @ (WireResult::Operated(_)
         | WireResult::Synced(_)
         | WireResult::Documents(_)

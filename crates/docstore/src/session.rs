@@ -5,8 +5,9 @@
 use crate::schema::{Keyed, Schema, Singleton};
 use rota_model::items::{
     CLASS_ITEM, MACHINE_ITEM, Machine, NUMBER_CLASS, NUMBER_ITEM, ORDERS_CLASS, ORDERS_ITEM,
-    Orders, POOL_CLASS, REQUEST_CLASS, REQUEST_ITEM, Remembered, SESSION_CLASS, SETTINGS_ITEM,
-    SPEC_ITEM, STANDING_ITEM, StableNumber, Standing,
+    Orders, POOL_CLASS, REQUEST_CLASS, REQUEST_ITEM, Remembered, SESSION_CLASS,
+    SESSION_NUMBERS_CLASS, SESSION_NUMBERS_ITEM, SETTINGS_ITEM, SPEC_ITEM, STANDING_ITEM,
+    SessionNumbers, StableNumber, Standing,
 };
 use rota_model::{ClassText, PoolSettings, SessionSpec};
 
@@ -42,6 +43,10 @@ impl Singleton for StableNumber {
     const CLASS: &'static str = NUMBER_ITEM;
 }
 
+impl Singleton for SessionNumbers {
+    const CLASS: &'static str = SESSION_NUMBERS_ITEM;
+}
+
 impl Schema {
     /// Adds the classes of sessions, of what they remember of requests, of pools and their orders, and of
     /// stable numbers.
@@ -57,5 +62,6 @@ impl Schema {
         .class(POOL_CLASS, |it| it.singleton::<PoolSettings>().keyed::<ClassText>())
         .class(ORDERS_CLASS, |it| it.singleton::<Orders>())
         .class(NUMBER_CLASS, |it| it.singleton::<StableNumber>())
+        .class(SESSION_NUMBERS_CLASS, |it| it.singleton::<SessionNumbers>())
     }
 }

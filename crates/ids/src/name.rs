@@ -139,6 +139,14 @@ pub enum Name {
 }
 
 impl Name {
+    /// The resources that it is about, or among which the one is that it is about.
+    pub fn group(&self) -> Group {
+        match self {
+            Name::Entry(key) => key.group(),
+            Name::Last(group) => group.clone(),
+        }
+    }
+
     /// Reads what [`fmt::Display`] writes, and nothing else: UUIDs have lower-case letters and hyphens.
     pub fn parse(text: &str) -> Result<Self, FieldError> {
         let wrong = |problem: String| FieldError::new("name", problem);

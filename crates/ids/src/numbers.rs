@@ -161,6 +161,24 @@ impl Numbers {
         Swept { removed: changes.len(), invalidated: 0, changes }
     }
 
+    /// Removes entries that are not valid, those that are so for longest first, until there are at most so many
+    /// entries or none that is not valid. What bounds the entries of a group that comes and goes much.
+    pub fn make_room(&mut self, most: usize) -> Swept {
+        let excess = self.entries.len().saturating_sub(most);
+        let mut old: Vec<(u64, Key)> = self
+            .entries
+            .iter()
+            .filter(|_| excess > 0)
+            .filter(|(_, it)| !it.valid)
+            .map(|(key, it)| (it.changed_ms, key.clone()))
+            .collect();
+        old.sort();
+        old.truncate(excess);
+        let changes: Vec<Change> =
+            old.into_iter().map(|(_, key)| self.remove(Name::Entry(key))).collect();
+        Swept { removed: changes.len(), invalidated: 0, changes }
+    }
+
     /// The process starts, before it takes any report: removes what is outdated, then makes all the rest
     /// invalid.
     pub fn start(&mut self, now_ms: u64) -> Swept {

@@ -1,35 +1,63 @@
 //! Numbers that somebody else assigns: what was told of them, and how a copy follows that.
 
-use crate::name::{Key, Name};
+use crate::name::{Group, Key, Name};
 use crate::numbers::Numbers;
 use crate::outcome::{Change, Entry, Swept};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-/// Entries and lasts as their assigner told them.
+/// Entries and lasts as their assigner told them. A copy shares every group that is not changed later.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Told(BTreeMap<Name, Entry>);
+pub struct Told(BTreeMap<Group, Arc<BTreeMap<Name, Entry>>>);
 
 impl Told {
     /// Takes over what is said of one name. `None`: it is gone.
     pub fn learn(&mut self, name: Name, entry: Option<Entry>) {
+        let group = name.group();
+        let of_group = Arc::make_mut(self.0.entry(group.clone()).or_default());
         match entry {
-            Some(entry) => drop(self.0.insert(name, entry)),
-            None => drop(self.0.remove(&name)),
+            Some(entry) => drop(of_group.insert(name, entry)),
+            None => drop(of_group.remove(&name)),
         }
+        if of_group.is_empty() {
+            self.0.remove(&group);
+        }
+    }
+
+    /// Takes over all that is said of one group, in place of what was said of it earlier.
+    pub fn learn_group(&mut self, group: &Group, entries: impl IntoIterator<Item = (Name, Entry)>) {
+        let entries: BTreeMap<Name, Entry> =
+            entries.into_iter().filter(|(name, _)| name.group() == *group).collect();
+        match entries.is_empty() {
+            true => drop(self.0.remove(group)),
+            false => drop(self.0.insert(group.clone(), Arc::new(entries))),
+        }
+    }
+
+    /// All of it, and all that another one says of other groups.
+    #[must_use]
+    pub fn with(&self, other: &Told) -> Told {
+        let mut all = other.0.clone();
+        all.extend(self.0.iter().map(|(group, entries)| (group.clone(), entries.clone())));
+        Told(all)
     }
 
     /// The number of a resource, valid or not.
     pub fn number(&self, key: &Key) -> Option<u64> {
-        self.0.get(&Name::Entry(key.clone())).map(|it| it.number)
+        self.get(&Name::Entry(key.clone())).map(|it| it.number)
     }
 
-    /// All of it, in the order of the names.
+    /// All of it, those of one parent side by side.
     pub fn iter(&self) -> impl Iterator<Item = (&Name, Entry)> {
-        self.0.iter().map(|(name, entry)| (name, *entry))
+        self.0.values().flat_map(|it| it.iter()).map(|(name, entry)| (name, *entry))
+    }
+
+    fn get(&self, name: &Name) -> Option<&Entry> {
+        self.0.get(&name.group())?.get(name)
     }
 
     fn is_valid(&self, name: &Name) -> bool {
-        self.0.get(name).is_some_and(|it| it.valid)
+        self.get(name).is_some_and(|it| it.valid)
     }
 }
 

@@ -150,7 +150,9 @@ proptest! {
                 owner.entries().map(|(key, it)| (Name::Entry(key.clone()), it)).collect();
             kept.extend(owner.lasts().map(|(group, it)| (Name::Last(group.clone()), it)));
             kept.sort();
-            let told_all: Vec<(Name, Entry)> = told.iter().map(|(it, e)| (it.clone(), e)).collect();
+            let mut told_all: Vec<(Name, Entry)> =
+                told.iter().map(|(it, e)| (it.clone(), e)).collect();
+            told_all.sort();
             prop_assert_eq!(kept, told_all);
             if at % 3 == 1 {
                 let _ = copies[1].start(now);
@@ -164,4 +166,30 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn what_two_assigners_tell_of_different_groups_is_followed_as_one() {
+    let mut ring = Numbers::new(HOUR);
+    let mut told = Told::default();
+    tell(&mut told, settle(&mut ring, &[pool(7), node(7, 9)], 100, 0));
+    let mut sessions = Told::default();
+    let session = |it: u128| key("Session", Some(9), it);
+    let valid = |number| Entry { number, valid: true, changed_ms: 0 };
+    let group = session(1).group();
+    let named = |it: &Key, number| (Name::Entry(it.clone()), valid(number));
+    let foreign = named(&node(7, 1), 4);
+    let of_group = [named(&session(1), 1), named(&session(2), 2), foreign];
+    sessions.learn_group(&group, of_group);
+    let mut copy = Numbers::new(HOUR);
+    let all = told.with(&sessions);
+    assert_eq!(copy.follow(&all, 5).adopted, 4, "what is of another group is left out");
+    assert_eq!(copy.entry(&session(2)), Some(Entry { changed_ms: 5, ..valid(2) }));
+    // The group is told anew, with less in it, and then not at all.
+    sessions.learn_group(&group, [named(&session(2), 2)]);
+    assert_eq!(copy.follow(&told.with(&sessions), 6).purged.invalidated, 1);
+    sessions.learn_group(&group, []);
+    assert_eq!((&sessions, told.with(&sessions)), (&Told::default(), told.clone()));
+    assert_eq!(copy.follow(&told, 7).purged.invalidated, 1);
+    assert!(copy.entry(&node(7, 9)).is_some_and(|it| it.valid));
 }

@@ -266,3 +266,22 @@ fn what_was_persisted_is_put_back_unless_two_have_one_number() {
     assert_eq!(zero, Err(NumberError::Zero { name: Name::Entry(pool(2)) }));
     assert_eq!((numbers.len(), assign(&mut numbers, &pool(2), 0)), (2, 10));
 }
+
+#[test]
+fn room_is_made_by_those_that_are_gone_for_longest_and_never_by_those_that_are_there() {
+    let mut numbers = Numbers::new(HOUR);
+    let keys: Vec<Key> = (1..=5).map(|it| node(7, it)).collect();
+    for key in &keys {
+        assign(&mut numbers, key, 0);
+    }
+    for (at, key) in [(30, &keys[0]), (10, &keys[1]), (20, &keys[2])] {
+        assert_eq!(numbers.purge(key, at).expect("it is valid").invalidated, 1);
+    }
+    assert_eq!(numbers.make_room(5).changes, []);
+    let removed = |key: &Key| Change::Remove(Name::Entry(key.clone()));
+    assert_eq!(numbers.make_room(3).changes, [removed(&keys[1]), removed(&keys[2])]);
+    let swept = numbers.make_room(0);
+    assert_eq!((swept.removed, swept.changes), (1, vec![removed(&keys[0])]));
+    assert_eq!(numbers.entries().count(), 2);
+    assert_eq!(numbers.last(&keys[0].group()), Some(entry(5, true, 0)), "the last stays");
+}

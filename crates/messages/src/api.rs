@@ -4,10 +4,12 @@
 use rota_docstore::{
     Caller, DocName, Document, Exception, Request, SyncRequest, Update, Usage, Volumes,
 };
+use rota_model::items::SessionNumber;
 use rota_model::node_msg::ReportItem;
 use rota_model::{
-    CloseOp, Epoch, GetOp, KeepAliveOp, ListOp, MendOp, Mended, Namespace, OpenOp, Outcome, Page,
-    PullOp, Pulled, Refusal, RequestId, SessionKey, SessionView, SlotId, Stamp,
+    CloseOp, Epoch, GetOp, KeepAliveOp, ListOp, MendOp, Mended, Namespace, NodeId, NumbersOp,
+    OpenOp, Outcome, Page, PoolName, PullOp, Pulled, Refusal, RequestId, SessionKey, SessionView,
+    SlotId, Stamp,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -170,6 +172,8 @@ pub enum Op {
     Report(ReportItem),
     /// A look at what a node has of a session.
     Mend(MendOp),
+    /// About the stable numbers of a node's sessions.
+    Numbers(NumbersOp),
     /// Anything with documents of applications.
     Documents(DocumentOp),
 }
@@ -220,13 +224,15 @@ pub enum OpKind {
     Report,
     /// A look at what a node has of a session.
     Mend,
+    /// About stable numbers of sessions.
+    Numbers,
     /// Anything about documents.
     Documents,
 }
 
 impl OpKind {
     /// All of them, in order.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Open,
         Self::Close,
         Self::Get,
@@ -235,6 +241,7 @@ impl OpKind {
         Self::Pull,
         Self::Report,
         Self::Mend,
+        Self::Numbers,
         Self::Documents,
     ];
 
@@ -249,6 +256,7 @@ impl OpKind {
             Self::Pull => "pull",
             Self::Report => "report",
             Self::Mend => "mend",
+            Self::Numbers => "numbers",
             Self::Documents => "documents",
         }
     }
@@ -261,6 +269,8 @@ pub enum Place<'a> {
     Session(&'a SessionKey),
     /// A slot, at most the last one of the ring.
     Slot(SlotId),
+    /// The numbers of the sessions of a node, which is in a pool.
+    Node(&'a PoolName, &'a NodeId),
     /// Documents.
     Documents(&'a DocumentOp),
 }
@@ -286,6 +296,7 @@ impl Op {
             Op::Pull(_) => OpKind::Pull,
             Op::Report(_) => OpKind::Report,
             Op::Mend(_) => OpKind::Mend,
+            Op::Numbers(_) => OpKind::Numbers,
             Op::Documents(_) => OpKind::Documents,
         }
     }
@@ -299,6 +310,7 @@ impl Op {
             Op::KeepAlive(keep) => Place::Session(&keep.key),
             Op::Report(report) => Place::Session(&report.key),
             Op::Mend(mend) => Place::Session(&mend.key),
+            Op::Numbers(op) => Place::Node(&op.pool, &op.node),
             Op::List(list) => Place::Slot(list.from.slot),
             Op::Pull(pull) => Place::Slot(pull.slot),
             Op::Documents(op) => Place::Documents(op),
@@ -316,6 +328,7 @@ impl Op {
             | Op::Pull(_)
             | Op::Report(_)
             | Op::Mend(_)
+            | Op::Numbers(_)
             | Op::Documents(_) => None,
         }
     }
@@ -325,6 +338,7 @@ impl Op {
         let (writes, copies) = match self {
             Op::Open(_) | Op::Close(_) | Op::Report(_) => (true, true),
             Op::Mend(mend) => (!mend.dry_run, true),
+            Op::Numbers(op) => (op.there.is_some(), op.there.is_some()),
             Op::Get(get) => (false, !get.stale_ok),
             Op::KeepAlive(_) => (false, true),
             Op::List(list) => (false, !list.stale_ok),
@@ -346,7 +360,12 @@ impl Op {
     pub fn changes(&self) -> bool {
         match self {
             Op::Open(_) | Op::Close(_) => true,
-            Op::Get(_) | Op::KeepAlive(_) | Op::List(_) | Op::Pull(_) | Op::Report(_) => false,
+            Op::Get(_)
+            | Op::KeepAlive(_)
+            | Op::List(_)
+            | Op::Pull(_)
+            | Op::Report(_)
+            | Op::Numbers(_) => false,
             Op::Mend(mend) => !mend.dry_run,
             Op::Documents(op) => op.changes(),
         }
@@ -365,7 +384,8 @@ impl Op {
             | Op::List(_)
             | Op::Pull(_)
             | Op::Report(_)
-            | Op::Mend(_) => false,
+            | Op::Mend(_)
+            | Op::Numbers(_) => false,
         }
     }
 
@@ -394,6 +414,10 @@ impl Op {
                 | Op::Pull(_)
                 | Op::Report(_)
                 | Op::Mend(_) => 0,
+                Op::Numbers(op) => {
+                    let sessions = op.there.iter().flat_map(|it| &it.sessions);
+                    sessions.map(|it| it.namespace.as_str().len() + it.id.as_str().len()).sum()
+                }
                 Op::Documents(op) => match op {
                     DocumentOp::Operate(operate) => {
                         let parameters = operate.request.parameters.as_ref();
@@ -422,7 +446,7 @@ impl Op {
                 let key = pull.filter.key.as_ref().map(|it| &it.namespace);
                 key.or(pull.filter.namespace.as_ref())
             }
-            Op::Report(_) | Op::Mend(_) => None,
+            Op::Report(_) | Op::Mend(_) | Op::Numbers(_) => None,
             Op::Documents(op) => match op {
                 DocumentOp::Operate(operate) => Some(&operate.request.space),
                 DocumentOp::Sync(sync) => sync.reader.as_ref().map(|it| &it.space),
@@ -512,6 +536,8 @@ pub enum Answer {
     Reported,
     /// To a look at what a node has.
     Mended(Mended),
+    /// To a question for the numbers of a node's sessions, in their order.
+    Numbers(Vec<SessionNumber>),
     /// About documents.
     Documents(DocumentAnswer),
 }

@@ -20,6 +20,10 @@
 //! A stable number is the document of class [`NUMBER_CLASS`] in the space for configuration with the item
 //! [`NUMBER_ITEM`] ([`StableNumber`]). Its id is the name of its entry: `Type[.parent].uuid`, or `last` for
 //! the UUID.
+//!
+//! The stable numbers of the sessions of a node are one document of class [`SESSION_NUMBERS_CLASS`] in the space
+//! for configuration, with the item [`SESSION_NUMBERS_ITEM`] ([`SessionNumbers`]). Its id is the name of the
+//! node's entry.
 
 use crate::digest::AttributesDigest;
 use crate::ids::{NodeId, ProvisionerName};
@@ -38,9 +42,15 @@ pub const POOL_CLASS: &str = "Pool";
 pub const ORDERS_CLASS: &str = "orders";
 /// Class of the documents that hold one [`StableNumber`] each, in the space for configuration.
 pub const NUMBER_CLASS: &str = "stable-number";
+/// Class of the documents that hold the [`SessionNumbers`] of one node each, in the space for configuration.
+pub const SESSION_NUMBERS_CLASS: &str = "session-numbers";
 /// Class of the documents that hold one [`Remembered`] each, beside the document of their session: what a
 /// session remembers of more requests than its own document holds.
 pub const REQUEST_CLASS: &str = "request";
+/// The classes of documents that managers write for themselves alone: no operation changes one, and no import
+/// brings one.
+pub const OWN_CLASSES: [&str; 5] =
+    [SESSION_CLASS, REQUEST_CLASS, ORDERS_CLASS, NUMBER_CLASS, SESSION_NUMBERS_CLASS];
 /// The singleton that holds a [`crate::SessionSpec`].
 pub const SPEC_ITEM: &str = "spec";
 /// The singleton that holds a [`Standing`].
@@ -57,6 +67,8 @@ pub const CLASS_ITEM: &str = "class";
 pub const ORDERS_ITEM: &str = "orders";
 /// The singleton that holds a [`StableNumber`].
 pub const NUMBER_ITEM: &str = "number";
+/// The singleton that holds [`SessionNumbers`].
+pub const SESSION_NUMBERS_ITEM: &str = "numbers";
 
 /// How a life of a session stands, and where.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
@@ -141,6 +153,36 @@ pub struct StableNumber {
     /// From 1 on.
     pub number: u64,
     /// The resource is there. One that is not keeps its number for a time.
+    pub valid: bool,
+    /// When the number or the validity last changed, in milliseconds since 1970.
+    pub changed_ms: u64,
+}
+
+/// The stable numbers of the sessions of a node.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SessionNumbers {
+    /// The pool of the node.
+    pub pool: String,
+    /// The node.
+    pub node: String,
+    /// The last number that was given there.
+    pub last: Option<StableNumber>,
+    /// Those that have one.
+    pub sessions: Vec<SessionNumber>,
+}
+
+/// The stable number of a session within its node.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SessionNumber {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its id.
+    pub id: String,
+    /// From 1 on.
+    pub number: u64,
+    /// It runs there. A session that does not keeps its number for a time.
     pub valid: bool,
     /// When the number or the validity last changed, in milliseconds since 1970.
     pub changed_ms: u64,

@@ -12,6 +12,7 @@
 //! * [`refusal`]: every way to say no, with its advice on retrying.
 //! * [`api`]: validated requests of clients and their answers.
 //! * [`mend`]: looks of an owner at what a node has of a session.
+//! * [`numbers`]: the stable numbers of a node's sessions.
 //! * [`pool`]: what operators say of a pool of nodes.
 //! * [`node_msg`]: messages between managers and node-agents.
 //! * [`text`]: characters that must not stand in names.
@@ -28,6 +29,7 @@ pub mod ids;
 pub mod items;
 pub mod mend;
 pub mod node_msg;
+pub mod numbers;
 pub mod pool;
 pub mod refusal;
 pub mod resources;
@@ -44,6 +46,7 @@ pub use digest::*;
 pub use epoch::*;
 pub use ids::*;
 pub use mend::*;
+pub use numbers::*;
 pub use pool::*;
 pub use refusal::*;
 pub use resources::*;

@@ -58,7 +58,7 @@ pub mod replica {
 
 /// Which resource has which key among the stable numbers.
 pub mod stable_numbers {
-    pub use crate::numbers::keys::{of_manager, of_node, of_pool};
+    pub use crate::ports::number_keys::{of_manager, of_node, of_pool, of_session};
     pub use rota_ids::{Key, Told};
 }
 

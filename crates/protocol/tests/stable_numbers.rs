@@ -22,7 +22,7 @@ const HOUR_MS: u64 = 60 * MINUTE_MS;
 
 fn numbering(retention_ms: u64) -> Table {
     let mut table = Table::laid();
-    table.stable_numbers = Some(NumbersConfig { retention_ms });
+    table.stable_numbers = Some(NumbersConfig { retention_ms, ..NumbersConfig::default() });
     table.start_all();
     table
 }

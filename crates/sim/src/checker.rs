@@ -378,7 +378,7 @@ impl Checker {
                     self.on_told(now_us, run, session, false);
                 }
             }
-            Answer::Reported | Answer::Mended(_) | Answer::Documents(_) => {}
+            Answer::Reported | Answer::Mended(_) | Answer::Numbers(_) | Answer::Documents(_) => {}
         }
     }
 

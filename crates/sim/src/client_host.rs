@@ -75,6 +75,7 @@ pub fn what_of(result: &OpResult) -> &'static str {
         Ok(Answer::KeptAlive { .. }) => "KEPT_ALIVE",
         Ok(Answer::Reported) => "REPORTED",
         Ok(Answer::Mended(mended)) => mended.step.as_str(),
+        Ok(Answer::Numbers(_)) => "NUMBERS",
         Ok(Answer::Documents(_)) => "DOCUMENTS",
         Err(refusal) => refusal.kind.as_str(),
     }

@@ -7,6 +7,7 @@ use super::links::is_number;
 use super::paging::Paging;
 use super::pools;
 use super::sessions;
+use super::sessions::Within;
 use super::shown::Node;
 use super::tree::{Answer, Tree, missing};
 use axum::Json;
@@ -16,9 +17,15 @@ use axum::response::IntoResponse as _;
 use rota_proto::v1;
 use rota_proto::v1::operator_server::Operator as _;
 use rota_proto::v1::pools_server::Pools as _;
+use rota_proto::v1::sessions_server::Sessions as _;
 use serde::Serialize;
 use serde_json::Value;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// How long a list waits for the stable numbers of its sessions.
+const NUMBERS_PATIENCE: Duration = Duration::from_secs(2);
 
 /// A page of them.
 #[derive(Serialize)]
@@ -83,11 +90,51 @@ pub async fn one(State(tree): State<Arc<Tree>>, uri: Uri, headers: HeaderMap) ->
     Ok(Json(Node::of(node, &list)).into_response())
 }
 
+/// The stable numbers of a node's sessions.
+async fn numbers(
+    tree: &Tree,
+    node: &v1::NodeStats,
+    asked: &Asked,
+) -> Result<Vec<v1::SessionNumber>, Failed> {
+    let (pool, node) = (node.pool.clone(), node.id.clone());
+    let request = asked.with(v1::SessionNumbersRequest { pool, node });
+    Ok(tree.operator.session_numbers(request).await?.into_inner().sessions)
+}
+
 /// The sessions that run, or ran, on a node.
 pub async fn sessions(State(tree): State<Arc<Tree>>, uri: Uri, headers: HeaderMap) -> Answer {
     // The page looks at the rest of the query.
     let asked = Asked::begin(Call::new(&uri, &headers)?.metadata());
     let (list, node) = find(&tree, &uri, &asked).await?;
+    // Where nobody tells the numbers, the sessions are told without.
+    let numbers = timeout(NUMBERS_PATIENCE, numbers(&tree, &node, &asked)).await;
+    let numbers = numbers.ok().and_then(Result::ok).unwrap_or_default();
+    let numbers = numbers.into_iter().map(|it| ((it.namespace, it.id), it.number)).collect();
     let list = links::node(&list, &node.id, node.stable_number) + "/sessions";
-    sessions::page(&tree, &uri, &headers, sessions::Within::Node { id: node.id, list }).await
+    sessions::page(&tree, &uri, &headers, Within::Node { id: node.id, list, numbers }).await
+}
+
+/// One of them, by its stable number within its node.
+pub async fn session(State(tree): State<Arc<Tree>>, uri: Uri, headers: HeaderMap) -> Answer {
+    let mut call = Call::new(&uri, &headers)?;
+    let asked = Asked::begin(call.metadata());
+    let stale_ok = call.is_set("stale_ok");
+    drop(call.request(())?);
+    let part = segments(&uri)?.into_iter().nth(5).unwrap_or_default();
+    let (list, node) = find(&tree, &uri, &asked).await?;
+    let list = links::node(&list, &node.id, node.stable_number) + "/sessions";
+    let missing = || missing("session", &part, &list);
+    if !is_number(&part) {
+        return Err(missing());
+    }
+    let numbers = numbers(&tree, &node, &asked).await?;
+    let found = numbers.into_iter().find(|it| it.number.to_string() == part);
+    let v1::SessionNumber { namespace, id, number, .. } = found.ok_or_else(missing)?;
+    let request = asked.with(v1::GetRequest { namespace, id, stale_ok });
+    let got = tree.sessions.get(request).await?.into_inner();
+    // It keeps its number for a while after it has moved.
+    if got.session.as_ref().is_none_or(|it| it.node_id != node.id) {
+        return Err(missing());
+    }
+    Ok(sessions::answer(&headers, got, |it| it.numbered(Some(number), &list)))
 }

@@ -17,6 +17,7 @@ use rota_proto::v1;
 use rota_proto::v1::sessions_server::Sessions as _;
 use serde::Serialize;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use tonic::Status;
 
@@ -35,9 +36,12 @@ pub enum Within {
     Ring,
     /// In a namespace.
     Namespace(String),
-    /// On a node; the path of its list.
-    Node { id: String, list: String },
+    /// On a node; the path of its list, and the stable numbers of its sessions.
+    Node { id: String, list: String, numbers: Numbers },
 }
+
+/// The stable numbers of a node's sessions, by namespace and id.
+pub type Numbers = BTreeMap<(String, String), u64>;
 
 /// Which session a call is about: its namespace and its id.
 pub struct Which {
@@ -123,10 +127,15 @@ pub async fn page(tree: &Tree, uri: &Uri, headers: &HeaderMap, within: Within) -
     let (page_token, stale_ok) = (call.text(TOKEN), call.is_set("stale_ok"));
     same.push((SIZE, page_size.map(|it| it.to_string()).unwrap_or_default()));
     same.push(("stale_ok", if stale_ok { "true".to_owned() } else { String::new() }));
-    let list = match within {
-        Within::Ring => "/v1/sessions".to_owned(),
-        Within::Namespace(name) => format!("/v1/namespaces/{}/sessions", encoded(&name)),
-        Within::Node { list, .. } => list,
+    let (list, numbers) = match within {
+        Within::Ring => ("/v1/sessions".to_owned(), None),
+        Within::Namespace(name) => (format!("/v1/namespaces/{}/sessions", encoded(&name)), None),
+        Within::Node { list, numbers, .. } => (list, Some(numbers)),
+    };
+    let shown = |it: v1::Session| {
+        let Some(numbers) = &numbers else { return Session::of(it) };
+        let number = numbers.get(&(it.namespace.clone(), it.id.clone())).copied();
+        Session::of(it).numbered(number, &list)
     };
     let page_size = page_size.unwrap_or(0);
     let request = v1::ListRequest { filter: Some(filter), page_size, page_token, stale_ok };
@@ -134,7 +143,7 @@ pub async fn page(tree: &Tree, uri: &Uri, headers: &HeaderMap, within: Within) -
     let place = tree.place().await?;
     let listed = tree.sessions.list(request).await.map_err(refused)?.into_inner();
     let next = listed.next_page_token;
-    let sessions: Vec<Session> = listed.sessions.into_iter().map(Session::of).collect();
+    let sessions: Vec<Session> = listed.sessions.into_iter().map(shown).collect();
     let links = links(&list, &same, &next);
     let stale = listed.stale;
     place.holds(&Sessions { sessions, stale, next_page_token: next, links })
@@ -178,13 +187,22 @@ async fn show(tree: &Tree, headers: &HeaderMap, mut call: Call, which: Which) ->
     let stale_ok = call.is_set("stale_ok");
     let request = call.request(v1::GetRequest { namespace, id, stale_ok })?;
     let got = tree.sessions.get(request).await?.into_inner();
+    Ok(answer(headers, got, |it| it))
+}
+
+/// The answer to a get, unless the caller has it already.
+pub fn answer(
+    headers: &HeaderMap,
+    got: v1::GetResponse,
+    with: impl FnOnce(Session) -> Session,
+) -> Response {
     let session = got.session.unwrap_or_default();
     let tag = tag(&session);
     if has_it(headers, &tag) {
-        return Ok(tagged(StatusCode::NOT_MODIFIED, &tag, ()));
+        return tagged(StatusCode::NOT_MODIFIED, &tag, ());
     }
-    let shown = Session { stale: Some(got.stale), ..Session::of(session) };
-    Ok(tagged(StatusCode::OK, &tag, Json(shown)))
+    let shown = with(Session { stale: Some(got.stale), ..Session::of(session) });
+    tagged(StatusCode::OK, &tag, Json(shown))
 }
 
 /// One, by the path; or the watch of it.

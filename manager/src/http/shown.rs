@@ -124,6 +124,9 @@ pub struct Session {
     /// Only in the answer to a get.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stale: Option<bool>,
+    /// Only below the node where it has that number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stable_number: Option<u64>,
     pub links: Value,
 }
 
@@ -320,7 +323,18 @@ impl Session {
             version: it.version,
             machine_state: it.machine_state,
             stale: None,
+            stable_number: None,
         }
+    }
+}
+
+impl Session {
+    /// With its number on its node. `list`: the path of the list of that node's sessions.
+    pub fn numbered(mut self, number: Option<u64>, list: &str) -> Self {
+        if let Some(number) = number {
+            self.links["on_node"] = format!("{list}/{number}").into();
+        }
+        Self { stable_number: number, ..self }
     }
 }
 

@@ -182,6 +182,7 @@ pub fn routes() -> Vec<Route> {
         ("/v1/pools/{pool}/nodes", get(nodes::list)),
         ("/v1/pools/{pool}/nodes/{node}", get(nodes::one)),
         ("/v1/pools/{pool}/nodes/{node}/sessions", get(nodes::sessions)),
+        ("/v1/pools/{pool}/nodes/{node}/sessions/{number}", get(nodes::session)),
         ("/v1/sessions", get(sessions::of_ring)),
         ("/v1/sessions:watch", get(watch::of_ring)),
         ("/v1/namespaces/{namespace}/sessions", get(sessions::of_namespace)),

@@ -220,6 +220,8 @@ fn what_is_decided_about_documents_is_checked() {
 #[test]
 fn how_long_numbers_are_kept_is_checked() {
     assert_eq!(parse(&[]).unwrap().numbers.retention_ms, 7 * 24 * 3_600_000);
+    assert!(parse(&[]).unwrap().numbers.sessions);
+    assert!(!parse(&["--no-session-numbers"]).unwrap().numbers.sessions);
     assert_eq!(parse(&["--number-retention-ms", "0"]).unwrap().numbers.retention_ms, 0);
     let told = parse(&["--number-retention-ms", "a week"]).unwrap_err();
     assert_eq!(told[0].to_string(), "--number-retention-ms is \"a week\", not a whole number");

@@ -7,7 +7,7 @@ use super::namespaces::{STEP, create_missing};
 use crate::bodies::in_time;
 use crate::mailbox::PendingCall;
 use rota_docstore::{Digest, DocName, Document, Exception, Namespace, SyncRequest, Update};
-use rota_model::items::{NUMBER_CLASS, ORDERS_CLASS, REQUEST_CLASS, SESSION_CLASS};
+use rota_model::items::OWN_CLASSES;
 use rota_model::{Changed, Refusal, RefusalKind, Retry};
 use rota_proto::documents::NamespaceState;
 use rota_proto::documents::export::{Order, Part};
@@ -61,8 +61,7 @@ async fn write_documents(
         next = page.next;
         let names = page.documents.into_iter().map(|it| it.name);
         // Managers keep these themselves: an import could not take them.
-        let own = [SESSION_CLASS, REQUEST_CLASS, ORDERS_CLASS, NUMBER_CLASS];
-        let names = names.filter(|it| !own.contains(&it.class()));
+        let names = names.filter(|it| !OWN_CLASSES.contains(&it.class()));
         let mut names: VecDeque<DocName> = names.collect();
         while !names.is_empty() {
             let ask = |name: &DocName| SyncRequest { name: name.clone(), held: None };

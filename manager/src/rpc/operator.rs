@@ -3,7 +3,7 @@
 use super::deadline::deadline_of;
 use super::{Shared, no_view, status};
 use rota_model::{ClusterName, FieldError, ManagerNumber, Refusal, RefusalKind, Retry};
-use rota_proto::{mend, operator, running, v1};
+use rota_proto::{mend, numbers, operator, running, v1};
 use rota_protocol::{Input, Op, Order};
 use rota_ring::View;
 use std::sync::Arc;
@@ -123,5 +123,15 @@ impl v1::operator_server::Operator for OperatorService {
             tracing::info!(%session, %node, step, text, "an operator had it mended");
         }
         Ok(Response::new(response))
+    }
+
+    async fn session_numbers(
+        &self,
+        request: Request<v1::SessionNumbersRequest>,
+    ) -> Result<Response<v1::SessionNumbersResponse>, Status> {
+        let deadline = deadline_of(request.metadata());
+        let op = numbers::session_numbers(request.get_ref()).map_err(status)?;
+        let answer = self.shared.mailbox.call(Op::Numbers(op), deadline).await.map_err(status)?;
+        numbers::session_numbers_response(answer).map(Response::new).map_err(status)
     }
 }

@@ -227,7 +227,8 @@ pub(crate) fn document_op_from(op: peer_request::Op) -> Result<DocumentOp, WireE
         | Wire::List(_)
         | Wire::Pull(_)
         | Wire::Report(_)
-        | Wire::Mend(_) => {
+        | Wire::Mend(_)
+        | Wire::Numbers(_) => {
             return Err(WireError::new("PeerRequest.op", "is about sessions"));
         }
     })
@@ -286,6 +287,7 @@ pub(crate) fn document_answer_from(
         | Wire::Pulled(_)
         | Wire::Reported(_)
         | Wire::Mended(_)
+        | Wire::Numbers(_)
         | Wire::Refusal(_) => {
             return Err(WireError::new("PeerAnswer.result", "is about sessions"));
         }

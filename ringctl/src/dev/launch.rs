@@ -151,6 +151,7 @@ pub fn manager(folder: &Folder, ports: &Ports, programs: &Programs, it: &Member<
     command.arg("--process-agent").arg(&programs.agent);
     command.arg("--process-data").arg(folder.path.join("pool"));
     command.arg("--process-classes").arg(&programs.classes);
+    command.args(&layout.manager_options);
     Launch { name: it.id.to_owned(), command }
 }
 
@@ -250,6 +251,18 @@ mod tests {
         assert!(manager.contains("--process-agent /bin --process-data "), "{manager}");
         let node = text(&all.nodes[0]);
         assert!(node.starts_with("run --id n1") && node.contains("--places 1000"), "{node}");
+    }
+
+    #[test]
+    fn further_options_go_to_every_manager_and_to_nobody_else() {
+        let manager_options = vec!["--no-session-numbers".to_owned(), "--works-max=3".to_owned()];
+        let all =
+            launches(&Settings { port_base: Some(0), manager_options, ..Settings::default() });
+        let ends = |it: &Launch| text(it).ends_with(" --no-session-numbers --works-max=3");
+        assert!(all.managers.iter().all(ends), "{}", text(&all.managers[0]));
+        assert!(
+            !text(&all.nodes[0]).contains("--works-max") && !text(&all.store).contains("--works")
+        );
     }
 
     #[test]

@@ -55,6 +55,8 @@ pub struct Settings {
     pub managers_max: Option<u32>,
     /// How long managers are patient with each other's silence, in ms; `None` leaves it to them.
     pub suspect_ms: Option<u32>,
+    /// Further options of every manager; none: those of the last start.
+    pub manager_options: Vec<String>,
 }
 
 /// A manager's place in the ring.
@@ -94,6 +96,9 @@ pub struct Layout {
     /// How long managers are patient with each other's silence, in ms; `None` leaves it to them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspect_ms: Option<u32>,
+    /// Further options of every manager.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub manager_options: Vec<String>,
     /// First port; 0: free ones.
     pub port_base: u16,
     /// Folder of class files.
@@ -146,6 +151,7 @@ impl Layout {
             consul: settings.consul,
             managers_max: settings.managers_max,
             suspect_ms: settings.suspect_ms,
+            manager_options: Vec::new(),
             port_base: PORT_BASE,
             classes: None,
         };
@@ -158,6 +164,9 @@ impl Layout {
         self.places = settings.places.unwrap_or(self.places);
         self.max_nodes = settings.max_nodes.unwrap_or(self.max_nodes);
         self.port_base = settings.port_base.unwrap_or(self.port_base);
+        if !settings.manager_options.is_empty() {
+            self.manager_options.clone_from(&settings.manager_options);
+        }
         let nodes = self.nodes.len();
         if self.max_nodes > 0 && (self.max_nodes as usize) < nodes {
             let text = format!("--max-nodes is {}, and {nodes} are started", self.max_nodes);

@@ -78,6 +78,11 @@ pub struct DevArguments {
     /// there. A folder that was made so stays so.
     #[arg(long)]
     pub consul: bool,
+    /// An option for every manager, such as `--manager-option=--provision-command=mine=./provision`. May be given
+    /// more than once. `rota-manager --help` tells which there are. Those of the last start with a folder are kept
+    /// unless others are given.
+    #[arg(long, value_name = "FLAG[=VALUE]", allow_hyphen_values = true)]
+    pub manager_option: Vec<String>,
 }
 
 impl From<&DevArguments> for Settings {
@@ -94,6 +99,7 @@ impl From<&DevArguments> for Settings {
             max_nodes: it.max_nodes,
             consul: it.consul,
             managers_max: None,
+            manager_options: it.manager_option.clone(),
             suspect_ms: None,
         }
     }

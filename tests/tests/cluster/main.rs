@@ -87,12 +87,13 @@ mod restores;
 #[cfg(test)]
 mod routes;
 #[cfg(test)]
+mod session_numbers;
+#[cfg(test)]
 mod set_up;
 #[cfg(test)]
 mod shrinking;
 #[cfg(test)]
 mod signals;
-#[cfg(test)]
 mod stable_numbers;
 #[cfg(test)]
 mod tracing;

@@ -306,6 +306,13 @@ impl Operator for Manager {
         Err(Status::unimplemented("order_node"))
     }
 
+    async fn session_numbers(
+        &self,
+        _request: Request<v1::SessionNumbersRequest>,
+    ) -> Result<Response<v1::SessionNumbersResponse>, Status> {
+        Err(Status::unimplemented("session_numbers"))
+    }
+
     async fn mend(
         &self,
         _request: Request<v1::MendRequest>,

@@ -16,7 +16,7 @@ mod session;
 
 use rota_docstore::{Attachment, Digest, DocName, Document, Glance, Schema};
 use rota_model::items::{
-    ORDERS_CLASS, Orders, REQUEST_CLASS, SESSION_CLASS, StableNumber, Standing,
+    ORDERS_CLASS, Orders, REQUEST_CLASS, SESSION_CLASS, SessionNumbers, StableNumber, Standing,
 };
 use rota_model::{
     BootId, ClassName, FieldError, Namespace, NodeId, Placement, PoolName, Reason, RequestEntry,
@@ -27,7 +27,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::{Arc, LazyLock, OnceLock};
 use xxhash_rust::xxh3::xxh3_64;
 
-pub use number::{number_name, read_number};
+pub use number::{number_name, read_number, read_session_numbers, session_numbers_name};
 pub use orders::orders_name;
 pub use pool::{Texts, pool_name, read_pool};
 pub use session::{request_name, session_name};
@@ -215,6 +215,17 @@ impl Doc {
     ) -> Self {
         let before = before.map(|it| it.document());
         Self::whole(Arc::new(number::next(before, name, entry, version)), Kind::Plain)
+    }
+
+    /// The document of the numbers of a node's sessions after `before`, as [`Doc::number_after`] makes one.
+    pub fn session_numbers_after(
+        before: Option<&Doc>,
+        name: DocName,
+        numbers: Option<&SessionNumbers>,
+        version: Stamp,
+    ) -> Self {
+        let before = before.map(|it| it.document());
+        Self::whole(Arc::new(number::next(before, name, numbers, version)), Kind::Plain)
     }
 
     /// From [`Doc::to_bytes`], checked as by [`Doc::new`].

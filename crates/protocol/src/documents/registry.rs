@@ -14,7 +14,10 @@ use rota_docstore::{
     Checker, Credentials, Exception, FieldError, Operation, Operations, Schema, codes,
 };
 use rota_messages::api::Service;
-use rota_model::items::{NUMBER_CLASS, ORDERS_CLASS, POOL_CLASS, REQUEST_CLASS, SESSION_CLASS};
+use rota_model::items::{
+    NUMBER_CLASS, ORDERS_CLASS, OWN_CLASSES, POOL_CLASS, REQUEST_CLASS, SESSION_CLASS,
+    SESSION_NUMBERS_CLASS,
+};
 
 /// All classes of documents: those with a meaning of their own, and beside them every other one.
 pub fn schema() -> Schema {
@@ -26,6 +29,7 @@ pub fn schema() -> Schema {
         .read_only(REQUEST_CLASS)
         .read_only(ORDERS_CLASS)
         .read_only(NUMBER_CLASS)
+        .read_only(SESSION_NUMBERS_CLASS)
         .open()
 }
 
@@ -53,7 +57,7 @@ pub fn check_schema(schema: &Schema) -> Result<(), FieldError> {
     let wrong = |class: &str, must: &str| {
         Err(FieldError::new("schema", format!("must {must} documents of class {class:?}")))
     };
-    for class in [SESSION_CLASS, REQUEST_CLASS, ORDERS_CLASS, NUMBER_CLASS] {
+    for class in OWN_CLASSES {
         if !schema.is_declared(class) || !schema.is_read_only(class) {
             return wrong(class, "declare, as read only,");
         }

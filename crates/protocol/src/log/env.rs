@@ -81,6 +81,8 @@ pub(crate) struct Env {
     pub documents_env: DocumentsEnv,
     /// The stable numbers, as the follower learned them.
     pub numbers: Arc<Told>,
+    /// The stable numbers of sessions that this manager assigns.
+    pub session_numbers: Arc<Told>,
     /// What records of sessions fill at this manager.
     pub session_bytes: u64,
     /// The bodies of attachments that are held here.
@@ -159,6 +161,7 @@ impl Env {
             renewals: Renewals::default(),
             documents_env,
             numbers: Arc::default(),
+            session_numbers: Arc::default(),
             session_bytes: 0,
             bodies: Arc::new(NoBodies),
             stamps: Stamps { began: now, beyond: Stamp::MIN, forgotten: Stamp::MIN },

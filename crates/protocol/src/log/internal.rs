@@ -4,13 +4,15 @@ use crate::log::origin::Origin;
 use rota_docstore::DocName;
 use rota_messages::Op;
 use rota_messages::api::OpResult;
-use rota_model::{ManagerNumber, Stamp};
+use rota_model::{ManagerNumber, NodeId, Stamp};
 
 /// Something that a manager asks for on its own account.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Internal {
     /// News of namespaces.
     Follow,
+    /// Whoever keeps the numbers of a node's sessions is told of those of a partition.
+    Numbers { part: ManagerNumber, node: NodeId },
     /// A document for an operation that waits.
     Fetch {
         part: ManagerNumber,

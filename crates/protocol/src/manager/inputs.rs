@@ -165,6 +165,11 @@ impl Manager {
                     self.following.drive(&mut self.env, &self.parts);
                 }
             }
+            Internal::Numbers { part, node } => {
+                if let Some(led) = self.parts.led(&part, &mut self.env) {
+                    led.residents.session_numbers.on_reported(&node, &result);
+                }
+            }
             Internal::Fetch { part, origin, name, asked } => {
                 if let Some(mut led) = self.parts.led(&part, &mut self.env) {
                     let documents = &mut led.residents.documents;

@@ -5,8 +5,8 @@ use crate::log::env::Env;
 use crate::log::lead::Phase;
 use crate::manager::inputs::Manager;
 use crate::membership::standing::Standing;
-use crate::numbers::keys::{of_manager, of_node};
 use crate::partition::state::Partition;
+use crate::ports::number_keys::{of_manager, of_node};
 use crate::ports::wait::Wait;
 use crate::sessions::drain::sessions_on_nodes;
 use crate::sessions::placements::placements;
@@ -80,6 +80,11 @@ impl Manager {
     /// The stable numbers that it knows.
     pub fn stable_numbers(&self) -> &Arc<Told> {
         &self.env.numbers
+    }
+
+    /// The stable numbers of sessions that it assigns.
+    pub fn session_numbers(&self) -> &Arc<Told> {
+        &self.env.session_numbers
     }
 
     /// This run; incarnation 0 before the number was claimed.
@@ -236,6 +241,7 @@ impl Env {
         (self.documents_env.knows_spaces, &self.documents_env.spaces, self.stamps.forgotten)
             .hash(into);
         self.numbers.hash(into);
+        self.session_numbers.hash(into);
         (
             &self.fleet.calls,
             self.store.refresh,

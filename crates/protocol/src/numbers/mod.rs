@@ -1,4 +1,4 @@
-//! Stable numbers of managers, pools and nodes. The owner of all descriptions assigns them, as documents: one for
+//! Stable numbers of managers, pools, nodes and sessions ([`sessions`]). Of the first three, the owner of all descriptions assigns them, as documents: one for
 //! each entry. Every manager follows these, so all show the same.
 //!
 //! ```text
@@ -9,6 +9,6 @@
 //! number, and a new owner goes on from the documents: a take-over makes no entry invalid. What a start would
 //! do to numbers of resources that went while nobody served is done by the first step of the next owner.
 
-pub(crate) mod keys;
+pub(crate) mod sessions;
 pub(crate) mod state;
-mod step;
+pub(crate) mod step;

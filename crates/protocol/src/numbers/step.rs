@@ -1,8 +1,8 @@
 //! One step of assigning: from what there is to documents.
 
 use crate::log::at::At;
-use crate::numbers::keys;
 use crate::numbers::state::{STEP_MS, StableNumbers};
+use crate::ports::number_keys as keys;
 use crate::ports::slots::{CONFIGURATION, slot_of_spaces};
 use rota_ids::{Entry, Key, Name, Numbers, collapse};
 use rota_messages::documents::{number_name, read_number};
@@ -94,6 +94,13 @@ fn there(led: &At<'_>, slot: SlotId) -> Vec<Key> {
     managers.chain(pools).chain(nodes).collect()
 }
 
+/// A version above all that was told of this partition.
+pub(crate) fn next_version(led: &At<'_>) -> Stamp {
+    let now = Stamp::from_epoch_ms(led.env.now.wall_ms);
+    let told = led.log.replica.high_water.max(led.env.stamps.forgotten).max(led.stamps_above());
+    now.max(told.next())
+}
+
 /// The documents that say so. Each has a version of its own, above all that was told of this partition: who
 /// follows asks for what is newer.
 fn writes(
@@ -101,9 +108,7 @@ fn writes(
     slot: SlotId,
     changes: impl IntoIterator<Item = (Name, Option<Entry>)>,
 ) -> Vec<Write> {
-    let now = Stamp::from_epoch_ms(led.env.now.wall_ms);
-    let told = led.log.replica.high_water.max(led.env.stamps.forgotten).max(led.stamps_above());
-    let mut version = now.max(told.next());
+    let mut version = next_version(led);
     let mut writes = Vec::new();
     for (name, entry) in changes {
         let Ok(name) = number_name(&name.to_string()) else { continue };

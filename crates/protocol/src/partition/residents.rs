@@ -9,6 +9,7 @@ use crate::log::origin::Origin;
 use crate::log::resident::{Late, RequestHandler, Resident, RoundEnd, Turn};
 use crate::log::state::Log;
 use crate::node_lease::state::NodeLeases;
+use crate::numbers::sessions::state::SessionNumbering;
 use crate::numbers::state::StableNumbers;
 use crate::partition::aging::Aging;
 use crate::pools::state::Pools;
@@ -23,6 +24,7 @@ pub(crate) struct Residents {
     pub documents: Documents,
     pub pools: Pools,
     pub numbers: StableNumbers,
+    pub session_numbers: SessionNumbering,
     pub leases: NodeLeases,
     pub aging: Aging,
 }
@@ -34,6 +36,7 @@ impl Resident for Residents {
             documents: Documents::begin(env, phase),
             pools: Pools::begin(env, phase),
             numbers: StableNumbers::begin(env, phase),
+            session_numbers: SessionNumbering::begin(env, phase),
             leases: NodeLeases::begin(env, phase),
             aging: Aging::begin(env, phase),
         }
@@ -60,6 +63,7 @@ impl Resident for Residents {
     fn committed(&mut self, led: &mut At<'_>, key: &DocKey) {
         self.pools.committed(led, key);
         self.numbers.committed(led, key);
+        self.session_numbers.committed(led, key);
         self.sessions.committed(led, key);
     }
 
@@ -90,6 +94,7 @@ impl Resident for Residents {
         self.documents.tick(led, turn);
         self.pools.tick(led, turn);
         self.numbers.tick(led, turn);
+        self.session_numbers.tick(led, turn);
         self.aging.tick(led, turn);
     }
 
@@ -112,6 +117,7 @@ impl Resident for Residents {
 
     fn step_down(&mut self, env: &mut Env) {
         self.leases.step_down(env);
+        self.session_numbers.step_down(env);
     }
 }
 
@@ -119,6 +125,8 @@ impl RequestHandler for Residents {
     fn carry_out(&mut self, led: &mut At<'_>, origin: Origin, op: Op) {
         if matches!(op, Op::Documents(_)) {
             self.documents.carry_out(led, origin, op);
+        } else if matches!(op, Op::Numbers(_)) {
+            self.session_numbers.carry_out(led, origin, op);
         } else {
             self.sessions.carry_out(led, origin, op);
         }
@@ -127,6 +135,8 @@ impl RequestHandler for Residents {
     fn confirmed(&mut self, led: &mut At<'_>, origin: Origin, op: Op) {
         if matches!(op, Op::Documents(_)) {
             self.documents.confirmed(led, origin, op);
+        } else if matches!(op, Op::Numbers(_)) {
+            self.session_numbers.confirmed(led, origin, op);
         } else {
             self.sessions.confirmed(led, origin, op);
         }
@@ -135,12 +145,14 @@ impl RequestHandler for Residents {
     fn unfinished(&self, led: &At<'_>, late: &Late) -> BTreeMap<Origin, OpResult> {
         let mut told = self.sessions.unfinished(led, late);
         told.extend(self.documents.unfinished(led, late));
+        told.extend(self.session_numbers.unfinished(led, late));
         told
     }
 
     fn reply(&mut self, led: &mut At<'_>, origin: Origin, result: OpResult) {
         match led.inbox.live.get(&origin).map(|asked| &asked.op) {
             Some(Op::Documents(_)) => self.documents.reply(led, origin, result),
+            Some(Op::Numbers(_)) => self.session_numbers.reply(led, origin, result),
             Some(_) => self.sessions.reply(led, origin, result),
             None => {}
         }

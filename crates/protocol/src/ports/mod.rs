@@ -4,6 +4,7 @@ pub mod bodies;
 pub mod carry_out;
 pub mod io;
 pub mod note;
+pub mod number_keys;
 pub mod slots;
 pub mod wait;
 pub mod work;

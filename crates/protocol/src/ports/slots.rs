@@ -1,21 +1,29 @@
 //! In which slot a document lies, and what a request is about.
 
+use crate::ports::number_keys::of_node;
 use rota_docstore::space::SPACE_CLASS;
 use rota_docstore::{DocName, Territory};
 use rota_messages::api::Place;
+use rota_messages::documents::session_numbers_name;
 use rota_messages::{DocumentOp, Op};
 use rota_model::items::{NUMBER_CLASS, ORDERS_CLASS, POOL_CLASS};
 use rota_model::node_msg::SlotRange;
-use rota_model::{Namespace, PoolName, SlotId};
+use rota_model::{Namespace, NodeId, PoolName, SlotId};
 use rota_ring::{slot_of_document, slot_of_pool, slot_of_session};
 
 /// The slot that a request is about.
 pub(crate) fn slot_of_request(op: &Op, m: u32) -> SlotId {
     match op.place() {
         Place::Session(session) => slot_of_session(session, m),
+        Place::Node(pool, node) => slot_of(&session_numbers_of(pool, node), m),
         Place::Slot(slot) => SlotId(slot.0.min(m.saturating_sub(1))),
         Place::Documents(op) => slot_of_op(op, m),
     }
+}
+
+/// The document of the numbers of a node's sessions. It lies by the node's entry, so that the work is spread.
+pub(crate) fn session_numbers_of(pool: &PoolName, node: &NodeId) -> DocName {
+    session_numbers_name(&of_node(pool, node).to_string()).expect("names of entries are ids")
 }
 
 /// In whose slot all descriptions of namespaces and pools lie, and all stable numbers: one partition has them

@@ -315,6 +315,7 @@ fn mend_of(led: &At<'_>, origin: &Origin) -> Option<MendOp> {
             | Op::List(_)
             | Op::Pull(_)
             | Op::Report(_)
+            | Op::Numbers(_)
             | Op::Documents(_),
         )
         | None => None,

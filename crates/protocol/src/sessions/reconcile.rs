@@ -436,6 +436,7 @@ impl Sessions {
                 | Op::Pull(_)
                 | Op::Report(_)
                 | Op::Mend(_)
+                | Op::Numbers(_)
                 | Op::Documents(_) => self.run(led, origin),
             }
         }

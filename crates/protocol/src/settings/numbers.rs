@@ -10,10 +10,13 @@ pub struct NumbersConfig {
     /// that is away for a while comes back with another number. Too high: numbers of old resources fill memory
     /// and disk.
     pub retention_ms: u64,
+    /// Sessions have numbers, too. Default true. Without it a manager tells of no sessions, and assigns none;
+    /// it should be the same at all managers.
+    pub sessions: bool,
 }
 
 impl Default for NumbersConfig {
     fn default() -> Self {
-        Self { retention_ms: WEEK_MS }
+        Self { retention_ms: WEEK_MS, sessions: true }
     }
 }

@@ -22,6 +22,7 @@ pub fn check(ledger: &Ledger) -> Verdict {
             | Answer::KeptAlive { .. }
             | Answer::Reported
             | Answer::Mended(_)
+            | Answer::Numbers(_)
             | Answer::Documents(_),
         )
         | Err(_) => None,

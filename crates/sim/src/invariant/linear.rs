@@ -70,6 +70,7 @@ fn of_asked(asked: &Asked) -> Vec<Observation> {
                 | Answer::Pulled(_)
                 | Answer::Reported
                 | Answer::Mended(_)
+                | Answer::Numbers(_)
                 | Answer::Documents(_),
             ) => {
                 continue;

@@ -26,6 +26,7 @@ fn essence(result: &OpResult) -> Option<(String, Stamp, String, String)> {
             | Answer::KeptAlive { .. }
             | Answer::Reported
             | Answer::Mended(_)
+            | Answer::Numbers(_)
             | Answer::Documents(_),
         )
         | Err(_) => return None,

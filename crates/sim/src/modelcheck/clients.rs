@@ -188,6 +188,7 @@ impl Clients {
                 | Answer::KeptAlive { .. }
                 | Answer::Reported
                 | Answer::Mended(_)
+                | Answer::Numbers(_)
                 | Answer::Documents(_),
             )
             | Err(_) => {}
