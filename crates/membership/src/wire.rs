@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use rota_model::{ClusterName, Epoch};
 use rota_ring::view::VIEW_FORMATS;
-use rota_ring::{Change, ConfigState, NodeReg, View};
+use rota_ring::{Change, ConfigState, Dropped, NodeReg, View};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,6 +34,8 @@ struct StateOut<'a> {
     index: u64,
     view: Option<&'a View>,
     nodes: Vec<&'a NodeReg>,
+    #[serde(skip_serializing_if = "Dropped::is_none")]
+    dropped: Dropped,
 }
 
 #[derive(Deserialize)]
@@ -43,6 +45,8 @@ struct StateIn {
     index: u64,
     view: Option<Arc<View>>,
     nodes: Vec<NodeReg>,
+    #[serde(default)]
+    dropped: Dropped,
 }
 
 /// Only the formats, for a message that says more than the name of a field that moved.
@@ -57,7 +61,7 @@ struct ViewFormat {
     format: u32,
 }
 
-/// The state as JSON: `{format, cluster, index, view, nodes}`, nodes by id.
+/// The state as JSON: `{format, cluster, index, view, nodes, dropped}`, nodes by id.
 pub fn state_to_json(cluster: &ClusterName, state: &ConfigState) -> Bytes {
     let out = StateOut {
         format: STATE_FORMAT,
@@ -65,6 +69,7 @@ pub fn state_to_json(cluster: &ClusterName, state: &ConfigState) -> Bytes {
         index: state.index,
         view: state.view.as_deref(),
         nodes: state.nodes.values().collect(),
+        dropped: state.dropped,
     };
     let json = serde_json::to_vec(&out).expect("strings, numbers and number-keyed maps serialise");
     Bytes::from(json)
@@ -76,7 +81,7 @@ pub fn state_to_json(cluster: &ClusterName, state: &ConfigState) -> Bytes {
 /// What is wrong, in words: another format, another cluster, a View that breaks its rules, a node
 /// twice, or the place where the JSON ends to make sense.
 pub fn state_from_json(cluster: &ClusterName, json: &[u8]) -> Result<ConfigState, String> {
-    let state: StateIn = serde_json::from_slice(json).map_err(|error| foreign(json, &error))?;
+    let mut state: StateIn = serde_json::from_slice(json).map_err(|error| foreign(json, &error))?;
     if state.format != STATE_FORMAT {
         return Err(format_text(state.format));
     }
@@ -93,12 +98,13 @@ pub fn state_from_json(cluster: &ClusterName, json: &[u8]) -> Result<ConfigState
         }
     }
     let mut nodes = BTreeMap::new();
-    for reg in state.nodes {
+    for reg in std::mem::take(&mut state.nodes) {
         if let Some(twice) = nodes.insert(reg.node.clone(), reg) {
             return Err(format!("node {} is there twice", twice.node));
         }
     }
-    Ok(ConfigState { index: state.index, view: state.view, nodes })
+    let StateIn { index, view, dropped, .. } = state;
+    Ok(ConfigState { index, view, nodes, dropped })
 }
 
 fn format_text(found: u32) -> String {
@@ -198,7 +204,8 @@ mod tests {
             wish: NodeWish::default(),
             revision: 1,
         };
-        ConfigState { index: 7, view: Some(Arc::new(view)), nodes: BTreeMap::from([(node, reg)]) }
+        let nodes = BTreeMap::from([(node, reg)]);
+        ConfigState { index: 7, view: Some(Arc::new(view)), nodes, dropped: Dropped::default() }
     }
 
     #[test]

@@ -16,7 +16,7 @@ use rota_protocol::{
     CasOutcome, Disk, DiskWrite, EffectHandler, Envelope, Input, Manager, ManagerConfig, Op, Reply,
     Sizes, Timing,
 };
-use rota_ring::{Change, ConfigState, RingShape, View};
+use rota_ring::{Change, ConfigState, Dropped, RingShape, View};
 use std::collections::{BTreeMap, VecDeque};
 use std::error::Error;
 use std::sync::Arc;
@@ -118,7 +118,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let view = View::found(ClusterName::parse("c")?, 1024, 0, 1, &numbers)
         .map_err(|mistakes| format!("{mistakes:?}"))?;
     let ring = view.shape();
-    let config_state = ConfigState { index: 1, view: Some(Arc::new(view)), nodes: BTreeMap::new() };
+    let config_state = ConfigState {
+        index: 1,
+        view: Some(Arc::new(view)),
+        nodes: BTreeMap::new(),
+        dropped: Dropped::default(),
+    };
     let start = Now { mono_ms: 1_000, wall_ms: WALL_MS };
     let manager = Manager::new(config(&id, ring), Disk::default(), 77 << 16, start);
     let queue = VecDeque::new();

@@ -113,6 +113,38 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
+/// What is left of nodes that have no entry any more: one bound for all of them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Dropped {
+    /// Of a node without an entry, every boot up to this one is over. It only grows; 0: no entry was dropped.
+    pub through: BootId,
+    /// Owners may have to wait for one of these until what they granted it is over.
+    pub unproven: bool,
+}
+
+impl Dropped {
+    /// Whether that boot of a node without an entry is over.
+    pub fn is_over(self, boot: BootId) -> bool {
+        !self.is_none() && boot <= self.through
+    }
+
+    /// Whether it is certain that nothing of it runs.
+    pub fn is_proved_over(self, boot: BootId) -> bool {
+        self.is_over(boot) && !self.unproven
+    }
+
+    /// Whether nothing was dropped.
+    pub fn is_none(&self) -> bool {
+        self.through == BootId(0)
+    }
+
+    fn take(&mut self, trace: &NodeReg) {
+        self.through = self.through.max(trace.boot);
+        self.unproven |= trace.may_outlive();
+    }
+}
+
 /// All of the config store at one moment.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct ConfigState {
@@ -122,6 +154,8 @@ pub struct ConfigState {
     pub view: Option<Arc<View>>,
     /// The node registry.
     pub nodes: BTreeMap<NodeId, NodeReg>,
+    /// What is left of those that were dropped from it.
+    pub dropped: Dropped,
 }
 
 impl ConfigState {
@@ -138,6 +172,17 @@ pub struct NodeChange {
     pub expect_revision: u64,
     /// The new entry.
     pub to: NodeReg,
+    /// Traces of nodes that are gone, which are dropped with it: their boots stay over ([`Dropped`]). What is no
+    /// trace any more stays.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drops: Vec<NodeId>,
+}
+
+impl NodeChange {
+    /// The change to that entry, and nothing else.
+    pub fn to(to: NodeReg) -> Self {
+        Self { expect_revision: to.revision - 1, to, drops: Vec::new() }
+    }
 }
 
 /// A compare-and-set. Everything that is given is checked and written as one.
@@ -149,6 +194,28 @@ pub struct Change {
     pub view: Option<View>,
     /// A node's entry.
     pub node: Option<NodeChange>,
+}
+
+impl NodeChange {
+    fn apply(&self, state: &mut ConfigState) -> Option<()> {
+        let before = state.nodes.get(&self.to.node);
+        let (revision, is_over) = match before {
+            // Revisions begin anew after a drop. So a late change of an earlier entry may expect the right one.
+            Some(before) => (before.revision, before.boot > self.to.boot),
+            None => (0, state.dropped.is_over(self.to.boot)),
+        };
+        if revision != self.expect_revision || is_over {
+            return None;
+        }
+        state.nodes.insert(self.to.node.clone(), self.to.clone());
+        for node in &self.drops {
+            if let Some(trace) = state.nodes.get(node).filter(|it| it.is_forgotten()).cloned() {
+                state.dropped.take(&trace);
+                state.nodes.remove(node);
+            }
+        }
+        Some(())
+    }
 }
 
 impl Change {
@@ -175,11 +242,7 @@ impl Change {
             next.view = Some(Arc::new(view.clone()));
         }
         if let Some(change) = &self.node {
-            let revision = state.nodes.get(&change.to.node).map_or(0, |it| it.revision);
-            if revision != change.expect_revision {
-                return None;
-            }
-            next.nodes.insert(change.to.node.clone(), change.to.clone());
+            change.apply(&mut next)?;
         }
         Some(next)
     }

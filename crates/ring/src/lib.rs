@@ -32,7 +32,7 @@ pub mod view;
 
 pub use absent::Others;
 pub use claim::{Claim, ClaimRefused};
-pub use config::{Change, ConfigState, NodeChange, NodeReg};
+pub use config::{Change, ConfigState, Dropped, NodeChange, NodeReg};
 pub use leave::{CancelRefused, LeaveRefused};
 pub use node_order::{DRAIN_MS_MAX, DrainTime, NodeOrder, NodeOrderRefused, NodeWish, Spares};
 pub use place::{slot_of_document, slot_of_node, slot_of_pool, slot_of_session};

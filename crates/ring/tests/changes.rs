@@ -8,7 +8,7 @@ use rota_model::{
     MemberId, Nonce, PeerTimes,
 };
 use rota_ring::{
-    Change, Claim, ClaimRefused, ConfigState, Others, PartitionState, RingTransition, View,
+    Change, Claim, ClaimRefused, ConfigState, Dropped, Others, PartitionState, RingTransition, View,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -296,8 +296,12 @@ fn founding_names_every_mistake() {
 #[test]
 fn a_compare_and_set_needs_the_epoch_it_was_made_from() {
     let view = started();
-    let state =
-        ConfigState { index: 7, view: Some(Arc::new(view.clone())), nodes: BTreeMap::new() };
+    let state = ConfigState {
+        index: 7,
+        view: Some(Arc::new(view.clone())),
+        nodes: BTreeMap::new(),
+        dropped: Dropped::default(),
+    };
     let next = view.without(&[member(10, 1)]).unwrap();
     let change = Change::view(next);
     let written = change.apply(&state).unwrap();

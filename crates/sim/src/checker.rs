@@ -8,6 +8,7 @@ use crate::invariant::cordon_kept::CordonKept;
 use crate::invariant::deadlines::Deadlines;
 use crate::invariant::fresh_run::FreshRun;
 use crate::invariant::node_obeys::{Boot, NodeObeys};
+use crate::invariant::over_stays::OverStays;
 use crate::invariant::placement_settled::PlacementSettled;
 use crate::invariant::split_at_rest::Moment;
 use crate::invariant::synced_first::SyncedFirst;
@@ -63,6 +64,7 @@ pub struct Checker {
     told: Vec<(Run, Arc<View>)>,
     settled: PlacementSettled,
     cordons: CordonKept,
+    over_stays: OverStays,
     obeys: NodeObeys,
     synced: SyncedFirst,
     runs: FreshRun,
@@ -95,6 +97,7 @@ impl Checker {
             told: Vec::new(),
             settled: PlacementSettled::default(),
             cordons: CordonKept::default(),
+            over_stays: OverStays::default(),
             obeys: NodeObeys::default(),
             synced: SyncedFirst::default(),
             runs: FreshRun::default(),
@@ -453,6 +456,8 @@ impl Checker {
     ) {
         self.ledger.on_config(now_us, after);
         self.judge(now_us, lost_is_dead::check(before, after, &self.ledger.instances));
+        let stays = self.over_stays.check(before, after);
+        self.judge(now_us, stays);
         self.judge(now_us, cordon_kept::check_written(before, after));
         let (Some(was), Some(view)) = (&before.view, &after.view) else { return };
         if was.epoch == view.epoch {

@@ -141,6 +141,8 @@ faults!(
     NodeCordoned = "node_cordoned",
     /// An operator ordered that a node is drained.
     NodeDrained = "node_drained",
+    /// An operator had a node forgotten that is gone.
+    NodeForgotten = "node_forgotten",
     /// An operator let a node take sessions again.
     NodeUncordoned = "node_uncordoned",
     /// An operator had owners look at what a node has, and put right what differs.

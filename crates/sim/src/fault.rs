@@ -25,6 +25,7 @@ const MENU: &[(u64, Fault, Begin)] = &[
     (2, Fault::NodeCordoned, World::order_cordon),
     (5, Fault::NodeDrained, World::order_drain),
     (6, Fault::NodeUncordoned, World::order_uncordon),
+    (10, Fault::NodeForgotten, World::order_forget),
     (8, Fault::MendOrdered, World::order_mends),
     (8, Fault::ManagerPause, World::pause_manager),
     (8, Fault::FalseSuspicion, World::suspect_falsely),

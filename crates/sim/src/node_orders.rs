@@ -1,4 +1,4 @@
-//! What operators order about nodes: cordon, drain, uncordon; and looks at what they have.
+//! What operators order about nodes: cordon, drain, uncordon, forget; and looks at what they have.
 
 use crate::client_host::CallFor;
 use crate::counters::Fault;
@@ -15,6 +15,15 @@ impl World {
     pub fn order_cordon(&mut self, fault: Fault) {
         if let Some(node) = self.some_registered() {
             self.give_node_order(fault, node, NodeOrder::Cordon);
+        }
+    }
+
+    /// Somebody has all nodes forgotten that are gone.
+    pub fn order_forget(&mut self, fault: Fault) {
+        let is_gone = |it: &&NodeReg| it.state.is_gone() && !it.is_forgotten();
+        let gone = self.store.state().nodes.values().filter(is_gone);
+        for node in gone.map(|it| it.node.clone()).collect::<Vec<_>>() {
+            self.give_node_order(fault, node, NodeOrder::Forget);
         }
     }
 

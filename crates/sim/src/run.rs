@@ -74,6 +74,7 @@ fn is_final(result: &OpResult) -> bool {
 pub fn run(seed: u64, keep_trace: bool, bug: Option<Bug>) -> Outcome {
     let mut world = World::new(seed, keep_trace, bug.map(Plant::new));
     world.store.careless = bug == Some(Bug::CarelessStore);
+    world.store.drops_unsaid = bug == Some(Bug::DropsUnsaid);
     let phases = [
         World::chaos as fn(&mut World) -> Verdict,
         World::converge,

@@ -6,7 +6,7 @@ use crate::packet::Packet;
 use crate::world::{Event, Phase, World};
 use rota_model::{ClusterName, Epoch, ManagerNumber};
 use rota_protocol::CasOutcome;
-use rota_ring::{Change, ConfigState, View};
+use rota_ring::{Change, ConfigState, Dropped, View};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -19,6 +19,8 @@ pub struct Store {
     state: ConfigState,
     /// Accepts any expectation: a planted bug.
     pub careless: bool,
+    /// It says nothing of what is dropped from it: a planted bug.
+    pub drops_unsaid: bool,
     /// What it once held.
     backup: Option<ConfigState>,
 }
@@ -29,7 +31,7 @@ const BACKUP_EVERY: u64 = 16;
 impl Store {
     /// A store that holds `state`.
     pub fn new(state: ConfigState) -> Self {
-        Self { state, careless: false, backup: None }
+        Self { state, careless: false, drops_unsaid: false, backup: None }
     }
 
     /// What it holds.
@@ -42,7 +44,10 @@ impl Store {
         let next =
             if self.careless { force(&self.state, change) } else { change.apply(&self.state) };
         match next {
-            Some(next) => {
+            Some(mut next) => {
+                if self.drops_unsaid {
+                    next.dropped = self.state.dropped;
+                }
                 if next.index.is_multiple_of(BACKUP_EVERY) {
                     self.backup = Some(self.state.clone());
                 }
@@ -127,7 +132,12 @@ impl World {
         if self.is_there(to) {
             self.counters.fault(Fault::OtherRingShown);
         }
-        ConfigState { index, view: Some(Arc::new(view)), nodes: BTreeMap::new() }
+        ConfigState {
+            index,
+            view: Some(Arc::new(view)),
+            nodes: BTreeMap::new(),
+            dropped: Dropped::default(),
+        }
     }
 
     /// Now and then, a backup that is older than what that manager knows.

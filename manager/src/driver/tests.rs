@@ -11,7 +11,7 @@ use rota_model::{
     SessionId, SessionKey, SessionSpec, SlotId,
 };
 use rota_protocol::{ManagerConfig, Op, Sizes, Timing};
-use rota_ring::{ConfigState, NodeReg, RingShape};
+use rota_ring::{ConfigState, Dropped, NodeReg, RingShape};
 use std::path::Path;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -200,7 +200,12 @@ async fn nodes_that_the_decisions_do_not_take_are_shown_to_nobody() {
     };
     let with = |index, view: Option<Arc<View>>, address: &str| {
         let node = node(address);
-        Input::Config(ConfigState { index, view, nodes: [(node.node.clone(), node)].into() })
+        Input::Config(ConfigState {
+            index,
+            view,
+            nodes: [(node.node.clone(), node)].into(),
+            dropped: Dropped::default(),
+        })
     };
     let shown = |one: &One| {
         one.seen.borrow().nodes.values().map(|it| it.address.clone()).collect::<Vec<_>>()

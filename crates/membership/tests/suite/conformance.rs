@@ -89,6 +89,7 @@ pub fn next_node(state: &ConfigState, id: &NodeId, node_state: NodeState, mark: 
     let expect_revision = revision(state, id);
     NodeChange {
         expect_revision,
+        drops: Vec::new(),
         to: NodeReg {
             node: id.clone(),
             boot: BootId(mark),

@@ -60,6 +60,9 @@ pub(crate) enum ReadFor {
     Wedge,
 }
 
+/// Most traces that one change drops.
+const DROPS_MAX: usize = 100;
+
 /// A peer that should be taken out, and since when.
 pub(crate) type Suspects = BTreeMap<MemberId, u64>;
 
@@ -366,7 +369,22 @@ impl Env {
         // This owner granted leases while it looked, too.
         let newest_ms = self.granted.newest(part, is_shut_out).unwrap_or_default();
         let over_ms = since_ms.max(newest_ms).saturating_add(self.config.timing.node_lost_ms);
-        over_ms <= self.now.mono_ms || !self.nodes.reg.values().any(NodeReg::may_outlive)
+        let may_outlive =
+            self.nodes.dropped.unproven || self.nodes.reg.values().any(NodeReg::may_outlive);
+        over_ms <= self.now.mono_ms || !may_outlive
+    }
+
+    /// The traces that are dropped when an entry becomes one: those of the earliest boots, where there are more than
+    /// are kept. Whoever drops none lets the registry grow with every node that ends.
+    pub fn drops_with(&self, to: &NodeReg) -> Vec<NodeId> {
+        if !to.is_forgotten() {
+            return Vec::new();
+        }
+        let others = self.nodes.reg.values().filter(|it| it.is_forgotten() && it.node != to.node);
+        let mut traces: Vec<&NodeReg> = others.chain([to]).collect();
+        traces.sort_by_key(|it| (it.boot, &it.node));
+        let surplus = traces.len().saturating_sub(self.config.sizes.traces_max);
+        traces.into_iter().take(surplus.min(DROPS_MAX)).map(|it| it.node.clone()).collect()
     }
 
     pub fn suspect(&mut self, member: MemberId) {

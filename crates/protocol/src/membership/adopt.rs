@@ -57,9 +57,10 @@ impl Manager {
     }
 
     fn adopt_nodes(&mut self, state: &ConfigState) {
-        if self.env.nodes.reg == state.nodes {
+        if self.env.nodes.reg == state.nodes && self.env.nodes.dropped == state.dropped {
             return;
         }
+        self.env.nodes.dropped = state.dropped;
         let before = std::mem::replace(&mut self.env.nodes.reg, state.nodes.clone());
         self.env.nodes.news += 1;
         self.env.nodes.find_pools_of_classes();

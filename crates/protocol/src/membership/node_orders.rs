@@ -69,7 +69,8 @@ impl Manager {
                 Err(Refusal::new(RefusalKind::NotServing, self.env.soon(), text))
             }
             Ok(Some(to)) => {
-                let node = Some(NodeChange { expect_revision: to.revision - 1, to: to.clone() });
+                let drops = self.env.drops_with(&to);
+                let node = Some(NodeChange { drops, ..NodeChange::to(to.clone()) });
                 let change = Change { expect_epoch: None, view: None, node };
                 return self.ask_view(Purpose::NodeOrder(Box::new(waiting), Box::new(to)), change);
             }

@@ -32,10 +32,14 @@ impl Manager {
         let before = self.env.nodes.reg.get(&register.node);
         // A registration may arrive late: boot ids grow, and an earlier boot never comes back.
         if self.env.nodes.is_over(&register.node, register.boot) {
-            let text = format!(
-                "boot {} of node {} is over: a later boot is registered, or it was declared lost",
-                register.boot, register.node
-            );
+            let why = match before {
+                Some(_) => "a later boot is registered, or it was declared lost",
+                None => {
+                    "it is not later than boots of nodes that were forgotten. If this goes on, the node's clock is \
+                     behind"
+                }
+            };
+            let text = format!("boot {} of node {} is over: {why}", register.boot, register.node);
             return self
                 .env
                 .refuse_register(call, Refusal::new(RefusalKind::UnknownNode, Retry::Never, text));
@@ -84,7 +88,7 @@ impl Manager {
             wish,
             revision: expect_revision + 1,
         };
-        let node = Some(NodeChange { expect_revision, to });
+        let node = Some(NodeChange::to(to));
         let change = Change { expect_epoch: None, view: None, node };
         self.ask_view(Purpose::Register { call, register, tries }, change);
     }

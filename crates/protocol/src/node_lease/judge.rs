@@ -140,13 +140,12 @@ impl NodeLeases {
         let is_due = |judged: &Judged| led.env.now.mono_ms >= judged.heard_ms + lost_ms;
         let (node, _) = self.judged.iter().find(|(_, judged)| is_due(judged))?;
         let mut to = led.env.nodes.reg.get(node)?.clone();
-        let expect_revision = to.revision;
         to.revision += 1;
         to.state = NodeState::Lost;
         Some(Change {
             expect_epoch: Some(led.env.epoch()),
             view: None,
-            node: Some(NodeChange { expect_revision, to }),
+            node: Some(NodeChange::to(to)),
         })
     }
 }
@@ -162,5 +161,5 @@ pub(crate) fn long_gone(env: &Env, log: &Log) -> Option<NodeChange> {
     };
     let reg = env.nodes.reg.values().find(is_due)?;
     let to = reg.ordered(NodeOrder::Forget, env.now.wall_ms).ok().flatten()?;
-    Some(NodeChange { expect_revision: reg.revision, to })
+    Some(NodeChange { drops: env.drops_with(&to), ..NodeChange::to(to) })
 }

@@ -4,7 +4,7 @@ use rota_model::{
     BootId, ClassName, LoadLimit, NodeContact, NodeId, NodeLoad, NodeState, OpenOp, PoolName,
     PoolSettings, PoolsByName, Resources, Token,
 };
-use rota_ring::{NodeReg, Spares};
+use rota_ring::{Dropped, NodeReg, Spares};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -108,6 +108,8 @@ impl Silence {
 pub(crate) struct Nodes {
     /// The registry.
     pub reg: BTreeMap<NodeId, NodeReg>,
+    /// What is left of those that were dropped from it.
+    pub dropped: Dropped,
     /// Pools, as the follower learned them.
     pub pools: PoolsByName,
     /// Where opens of a class go that name no pool, if its text says so.
@@ -144,6 +146,7 @@ impl Nodes {
     pub fn new(renew_ms: u64, load_limit: LoadLimit) -> Self {
         Self {
             reg: BTreeMap::new(),
+            dropped: Dropped::default(),
             pools: PoolsByName::new(),
             goes: BTreeMap::new(),
             on_demand: Arc::default(),
@@ -409,11 +412,12 @@ impl Nodes {
 
     /// Whether that boot of a node is shut out. Something of it may run for as long as its owners granted.
     pub fn is_over(&self, node: &NodeId, boot: BootId) -> bool {
-        self.reg.get(node).is_some_and(|reg| reg.is_over(boot))
+        self.reg.get(node).map_or(self.dropped.is_over(boot), |reg| reg.is_over(boot))
     }
 
     /// Whether it is certain that nothing of that boot runs any more.
     pub fn is_proved_over(&self, node: &NodeId, boot: BootId) -> bool {
-        self.reg.get(node).is_some_and(|reg| reg.is_proved_over(boot))
+        let reg = self.reg.get(node);
+        reg.map_or(self.dropped.is_proved_over(boot), |reg| reg.is_proved_over(boot))
     }
 }

@@ -85,7 +85,6 @@ impl Pools {
         let (node, order) = found?;
         let reg = led.env.nodes.reg.get(&node)?;
         let to = reg.ordered(order, led.env.now.wall_ms).ok().flatten()?;
-        let expect_revision = to.revision - 1;
         let why = match order {
             NodeOrder::ScaleIn => "is not needed any more",
             NodeOrder::Succeeded
@@ -96,7 +95,7 @@ impl Pools {
             | NodeOrder::Replace(_) => "is replaced by another one, which has come",
         };
         let text = format!("node {node} of pool {} {why}: it is drained and ends", reg.pool);
-        let node = Some(NodeChange { expect_revision, to });
+        let node = Some(NodeChange::to(to));
         self.spare_since.remove(&reg.node);
         Some((Change { expect_epoch: Some(led.env.epoch()), view: None, node }, text))
     }

@@ -74,6 +74,8 @@ pub struct Sizes {
     /// Most documents among which one step looks for sessions of nodes that are drained: less than a
     /// millisecond.
     pub drain_docs: usize,
+    /// Most traces of nodes that are gone in the registry, some 250 bytes each. Of the rest one bound is kept.
+    pub traces_max: usize,
     /// Most sessions of a partition that are closed at once because their nodes are drained: a node
     /// with all its places in use ends some hundred programs at a time.
     pub drain_closes: usize,
@@ -103,6 +105,7 @@ impl Default for Sizes {
             requests_max: REQUESTS_REMEMBERED_MAX,
             purge_docs: 512,
             mark_every: 64,
+            traces_max: 100,
             drain_docs: 2_000,
             drain_closes: 256,
         }

@@ -25,7 +25,7 @@ use rota_protocol::{
     ManagerConfig, NodeOrdered, NumbersConfig, Op, OpResult, Order, Ordered, Sizes, Timing,
     Transition,
 };
-use rota_ring::{ConfigState, RingShape, View};
+use rota_ring::{ConfigState, Dropped, RingShape, View};
 pub use shelf::Shelf;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -229,7 +229,12 @@ impl Table {
             bodies_come: true,
             fetches: Vec::new(),
             ring: view.shape(),
-            config: ConfigState { index: 1, view: Some(Arc::new(view)), nodes: BTreeMap::new() },
+            config: ConfigState {
+                index: 1,
+                view: Some(Arc::new(view)),
+                nodes: BTreeMap::new(),
+                dropped: Dropped::default(),
+            },
             now_ms: 1_000,
             wall_step_ms: 0,
             replies: BTreeMap::new(),

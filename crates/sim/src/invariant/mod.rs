@@ -24,6 +24,7 @@
 //! | copies | [`enough_copies`] | when a life is begun |
 //! | awaited | [`better_awaited`] | at every write of the config store |
 //! | lease | [`lost_is_dead`] | at every write of the config store, and of a record |
+//! | over | [`over_stays`] | at every write of the config store |
 //! | cordon | [`cordon_kept`] | at every write of the config store, and when a session is begun |
 //! | closed for good | [`closed_for_good`] | at every write of a record |
 //! | linear | [`linear`] | at the end, per session id |
@@ -65,6 +66,7 @@ pub mod node_obeys;
 pub mod one_instance;
 pub mod one_owner;
 pub mod one_transition;
+pub mod over_stays;
 pub mod placement_settled;
 pub mod registered_first;
 pub mod same_answer;

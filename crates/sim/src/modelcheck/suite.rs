@@ -237,7 +237,8 @@ fn found_within(bug: Bug) -> Option<(Bounds, Left)> {
         | Bug::LeftToTheGone
         | Bug::OneMayReturn
         | Bug::OtherRingFollowed
-        | Bug::OldStoreFollowed => None,
+        | Bug::OldStoreFollowed
+        | Bug::DropsUnsaid => None,
     }
 }
 

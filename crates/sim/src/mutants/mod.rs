@@ -117,6 +117,8 @@ bugs!(
     DestroyAssumed = "destroy_assumed",
     /// The config store writes without comparing.
     CarelessStore = "careless_store",
+    /// The config store drops what is left of a node, and does not say that its boots are over.
+    DropsUnsaid = "drops_unsaid",
     /// A copy does not tell the new owner of its uncommitted entries.
     HiddenTail = "hidden_tail",
     /// A learner acknowledges a snapshot of which it kept nothing.
