@@ -4,6 +4,7 @@ use crate::processes::maker;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 
 /// A socket that listens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -124,10 +125,28 @@ pub fn is_seen_with(listener: Listener, pid: i32) -> bool {
 }
 
 fn has_open(pid: i32, inode: u64) -> io::Result<bool> {
-    let name = format!("socket:[{inode}]");
     let entries = fs::read_dir(format!("/proc/{pid}/fd"))?;
-    let mut links = entries.flatten().filter_map(|it| fs::read_link(it.path()).ok());
-    Ok(links.any(|it| it.as_os_str() == name.as_str()))
+    is_among(entries.flatten().map(|it| fs::read_link(it.path())), inode)
+}
+
+/// Whether a socket is among open files. In a container the list of another user's may be seen, and not what each
+/// file is: then it is not known.
+fn is_among(mut files: impl Iterator<Item = io::Result<PathBuf>>, inode: u64) -> io::Result<bool> {
+    let name = format!("socket:[{inode}]");
+    let mut hidden = None;
+    let found = files.any(|it| match it {
+        Ok(it) => it.as_os_str() == name.as_str(),
+        Err(error) => {
+            if error.kind() == io::ErrorKind::PermissionDenied {
+                hidden = Some(error);
+            }
+            false
+        }
+    });
+    match hidden {
+        Some(error) if !found => Err(error),
+        Some(_) | None => Ok(found),
+    }
 }
 
 #[cfg(test)]
@@ -137,6 +156,17 @@ mod tests {
 
     fn me() -> i32 {
         i32::try_from(std::process::id()).unwrap()
+    }
+
+    #[test]
+    fn a_file_that_is_hidden_may_be_the_socket_and_one_that_was_closed_is_not() {
+        let closed = || Err(io::ErrorKind::NotFound.into());
+        let hidden = || Err(io::ErrorKind::PermissionDenied.into());
+        let socket = |it: u64| Ok(PathBuf::from(format!("socket:[{it}]")));
+        assert!(is_among([closed(), hidden(), socket(7)].into_iter(), 7).unwrap());
+        assert!(!is_among([closed(), socket(8)].into_iter(), 7).unwrap());
+        let told = is_among([hidden(), socket(8)].into_iter(), 7).unwrap_err();
+        assert_eq!(told.kind(), io::ErrorKind::PermissionDenied);
     }
 
     #[test]
