@@ -1,8 +1,12 @@
 //! The command line: every mistake is found and listed before anything is started.
 
+#[cfg(feature = "docker")]
+mod docker;
 mod memory;
 mod provisioners;
 
+#[cfg(feature = "docker")]
+pub use docker::DockerArguments;
 pub use memory::{MemoryArguments, MemoryOptions};
 pub use provisioners::{ProvisionerArguments, ProvisionerOptions};
 

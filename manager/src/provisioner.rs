@@ -32,6 +32,11 @@ pub fn provisioners(options: &Options) -> Provisioners {
         let program = Program { program, timeout, cluster: cluster.clone() };
         all.add(name.as_str(), Arc::new(program));
     }
+    #[cfg(feature = "docker")]
+    for (name, docker) in &options.provisioners.docker {
+        let (options, cluster) = (docker.clone(), cluster.clone());
+        all.add(name.as_str(), Arc::new(rota_provision::docker::Containers { options, cluster }));
+    }
     all
 }
 

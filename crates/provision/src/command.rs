@@ -4,7 +4,7 @@
 //! prints on its standard error goes into the manager's log, and its last lines into what operators are told. It
 //! may be asked the same twice (`request_id`), and does it once.
 
-use crate::{ClusterOptions, NewNode, OldNode, Provision, Work};
+use crate::{ClusterOptions, NewNode, OldNode, Provision, Work, last_words as said};
 use rota_daemon::processes::signal_group;
 use rota_model::{Labels, NodeId, PoolName};
 use rustix::process::Signal;
@@ -25,9 +25,6 @@ const OPEN_AFTER_END: Duration = Duration::from_secs(1);
 
 /// Most bytes of each output that are read; more is an error.
 const OUTPUT_BYTES_MAX: u64 = 64 << 10;
-
-/// Most characters of an output in what operators are told.
-const TOLD_CHARS_MAX: usize = 300;
 
 /// What is to be done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -242,13 +239,6 @@ async fn read(from: Option<impl AsyncRead + Unpin>, into: &mut Vec<u8>) -> std::
 }
 
 fn judge(ran: &Ran) -> Result<(), String> {
-    let said = |bytes: &[u8]| {
-        let text = String::from_utf8_lossy(bytes);
-        let text = text.trim();
-        let skipped = text.chars().count().saturating_sub(TOLD_CHARS_MAX);
-        let last: String = text.chars().skip(skipped).collect();
-        last.replace('\n', " | ")
-    };
     let last_words = match said(&ran.stderr) {
         text if text.is_empty() => String::new(),
         text => format!("; it said: {text}"),

@@ -6,15 +6,18 @@
 //! ```
 //! * [`process`]: processes of this machine.
 //! * [`command`]: any program; [`command::Answer`] says how it is spoken to.
+//! * `docker` (a feature of the crate): containers of an engine.
 //!
 //! **Invariant:** both may be asked for again, also by another manager, and what is done already is no failure. A
 //! node has one name, which is given once.
 
 pub mod command;
+#[cfg(feature = "docker")]
+pub mod docker;
 pub mod process;
 
 use rota_daemon::Log;
-use rota_model::{ClusterName, NewNodes, NodeId, PoolName, ProvisionerName};
+use rota_model::{ClusterName, NewNodes, NodeId, PoolName, ProvisionerName, label_text};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
@@ -46,6 +49,33 @@ pub struct ClusterOptions {
     pub times: NodeTimes,
     /// The log.
     pub log: Log,
+}
+
+impl ClusterOptions {
+    /// What the agent of a new node is told, but for its folders and where it listens.
+    fn arguments(&self, it: &NewNode) -> Vec<String> {
+        let (new, times) = (&it.new, &self.times);
+        let ms = |ms: u64| format!("{ms}ms");
+        let flag = |flag: &str, value: String| [flag.to_owned(), value];
+        let mut all = [
+            flag("--id", it.node.to_string()),
+            flag("--cluster", self.cluster.to_string()),
+            flag("--managers", it.managers.join(",")),
+            flag("--pool", new.pool.to_string()),
+            flag("--places", new.places.to_string()),
+        ]
+        .concat();
+        all.extend(new.labels.iter().map(|it| format!("--label={}", label_text(it))));
+        all.extend((new.cpu_millis > 0).then(|| format!("--cpu-millis={}", new.cpu_millis)));
+        all.extend((new.memory_mib > 0).then(|| format!("--memory-mib={}", new.memory_mib)));
+        all.extend(flag("--load-limit", new.load_limit.to_string()));
+        all.extend(flag("--renew", ms(times.renew_ms)));
+        all.extend(flag("--lease-term", ms(times.lease_term_ms)));
+        all.extend(flag("--lease-kill", ms(times.lease_kill_ms)));
+        all.extend(self.log.options().map(str::to_owned));
+        all.extend(self.consul.iter().flat_map(|it| ["--consul".to_owned(), it.clone()]));
+        all
+    }
 }
 
 /// A node to start.
@@ -109,7 +139,7 @@ impl Provisioners {
             format!(
                 "the manager that owns the pool has no provisioner {name:?}; every manager needs its flags \
                  (--process-agent, --process-data and --process-classes for {:?}, --provision-command NAME=PROGRAM for \
-                 others)",
+                 programs, --provision-docker NAME=IMAGE for containers)",
                 process::PROCESS
             )
         })
@@ -160,6 +190,18 @@ impl Provisioners {
         let _place = entry.places.acquire().await;
         entry.does.end(node).await.err()
     }
+}
+
+/// Most characters of what somebody said in what operators are told.
+const TOLD_CHARS_MAX: usize = 300;
+
+/// The end of what somebody printed, in one line.
+fn last_words(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let text = text.trim();
+    let skipped = text.chars().count().saturating_sub(TOLD_CHARS_MAX);
+    let last: String = text.chars().skip(skipped).collect();
+    last.replace('\n', " | ")
 }
 
 /// Failures of many nodes are mostly the same one: some are enough.

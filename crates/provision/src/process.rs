@@ -5,7 +5,7 @@ use crate::{ClusterOptions, NewNode, OldNode, Provision, Work};
 use anyhow::bail;
 use rota_daemon::private::make_way;
 use rota_daemon::processes::{self, Process};
-use rota_model::{NodeId, label_text};
+use rota_model::NodeId;
 use rustix::process::Signal;
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -153,10 +153,6 @@ impl Processes {
     }
 
     fn spawn(&self, it: &NewNode, (folder, log): (&Path, &File)) -> std::io::Result<Child> {
-        let (new, times) = (&it.new, &self.cluster.times);
-        let ms = |ms: u64| format!("{ms}ms");
-        let consul = self.cluster.consul.iter();
-        let consul = consul.flat_map(|it| ["--consul".to_owned(), it.clone()]);
         let mut command = Command::new(&self.options.agent);
         command
             .arg("run")
@@ -164,20 +160,7 @@ impl Processes {
             .arg(folder.join("data"))
             .arg("--classes")
             .arg(&self.options.classes)
-            .args(["--id", it.node.as_str()])
-            .args(["--cluster", self.cluster.cluster.as_str()])
-            .args(["--managers", &it.managers.join(",")])
-            .args(["--pool", new.pool.as_str()])
-            .args(["--places", &new.places.to_string()])
-            .args(new.labels.iter().map(|it| format!("--label={}", label_text(it))))
-            .args((new.cpu_millis > 0).then(|| format!("--cpu-millis={}", new.cpu_millis)))
-            .args((new.memory_mib > 0).then(|| format!("--memory-mib={}", new.memory_mib)))
-            .args(["--load-limit", &new.load_limit.to_string()])
-            .args(["--renew", &ms(times.renew_ms)])
-            .args(["--lease-term", &ms(times.lease_term_ms)])
-            .args(["--lease-kill", &ms(times.lease_kill_ms)])
-            .args(self.cluster.log.options())
-            .args(consul)
+            .args(self.cluster.arguments(it))
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log.try_clone()?)

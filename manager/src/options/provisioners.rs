@@ -28,6 +28,10 @@ pub struct ProvisionerArguments {
     /// How long such a program may run, in ms, 100 to 600000; then it is killed [default: 60000].
     #[arg(long, value_name = "MS")]
     pub provision_command_ms: Option<String>,
+    /// Containers.
+    #[cfg(feature = "docker")]
+    #[command(flatten)]
+    pub docker: super::DockerArguments,
 }
 
 /// Who starts nodes.
@@ -39,6 +43,9 @@ pub struct ProvisionerOptions {
     pub commands: BTreeMap<ProvisionerName, PathBuf>,
     /// How long each run of one may take.
     pub command_timeout: Duration,
+    /// Images, by name.
+    #[cfg(feature = "docker")]
+    pub docker: BTreeMap<ProvisionerName, rota_provision::docker::DockerOptions>,
 }
 
 impl ProvisionerArguments {
@@ -59,7 +66,15 @@ impl ProvisionerArguments {
         let ms = self.provision_command_ms.as_deref().unwrap_or("60000");
         let ms = number("--provision-command-ms", ms, 100, 600_000, wrong);
         let command_timeout = Duration::from_millis(ms);
-        ProvisionerOptions { process, commands, command_timeout }
+        #[cfg(feature = "docker")]
+        let docker = self.docker.check(&|name| commands.contains_key(name), wrong);
+        ProvisionerOptions {
+            process,
+            commands,
+            command_timeout,
+            #[cfg(feature = "docker")]
+            docker,
+        }
     }
 
     fn check_process(&self, wrong: &mut Vec<FieldError>) -> Option<ProcessOptions> {
