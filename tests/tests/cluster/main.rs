@@ -23,6 +23,8 @@ mod consul;
 #[cfg(test)]
 mod consul_views;
 #[cfg(test)]
+mod containers;
+#[cfg(test)]
 mod dev;
 #[cfg(test)]
 mod documents;
