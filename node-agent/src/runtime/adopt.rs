@@ -84,7 +84,7 @@ async fn go_on(mut session: Session, holds: Holds, stage: Stage) {
     if let Some(keeper) = link.pid() {
         tracing::info!(keeper, "a program of an earlier agent goes on");
     }
-    Box::pin(Running::new(session, link, holds, stage).run()).await;
+    Box::pin(Running::adopted(session, link, holds, stage).run()).await;
 }
 
 #[cfg(test)]

@@ -88,6 +88,8 @@ pub struct Running {
     link: KeeperLink,
     holds: Holds,
     stage: Stage,
+    /// An earlier agent asked for it.
+    adopted: bool,
     /// The first process of the program, once it was started.
     pid: Option<i32>,
     /// Somebody else takes connections on its port.
@@ -122,6 +124,7 @@ impl Running {
             link,
             holds,
             stage,
+            adopted: false,
             pid: None,
             stranger: false,
             ready_by: Instant::now() + Duration::from_millis(left_ms),
@@ -130,6 +133,11 @@ impl Running {
             grace_ms: None,
             keeper_late: None,
         }
+    }
+
+    /// The same, of an earlier agent.
+    pub fn adopted(session: Session, link: KeeperLink, holds: Holds, stage: Stage) -> Self {
+        Self { adopted: true, ..Self::new(session, link, holds, stage) }
     }
 
     /// To its end. Everything of it is gone when this returns, and the end is told.
@@ -247,7 +255,8 @@ impl Running {
     }
 
     async fn on_started(&mut self, pid: i32) {
-        tracing::info!(pid, port = self.session.terms.port, "started");
+        let what = if self.adopted { "adopted" } else { "started" };
+        tracing::info!(pid, port = self.session.terms.port, "{what}");
         self.pid = Some(pid);
         // What is adopted may have been ready long ago.
         if self.stage == Stage::Asked {

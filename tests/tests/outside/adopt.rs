@@ -125,6 +125,8 @@ async fn what_runs_goes_on_when_its_agent_is_killed_and_the_next_one_tells_what_
     assert_eq!(event(&scene.brief, &light, "go").await.to, "green");
     scene.open_only("late", "slow").await;
     let (boot, pids) = (agent.ready["boot"].clone(), scene.pids());
+    let log = fs::read_to_string(&agent.log).unwrap();
+    assert!(log.contains(": started") && !log.contains(": adopted"), "{log}");
     agent.kill().await;
     scene.put("ends", "end");
     eventually("one ends while there is no agent", PATIENCE, async || {
@@ -150,6 +152,9 @@ async fn what_runs_goes_on_when_its_agent_is_killed_and_the_next_one_tells_what_
         if now.starts_with(&before) && now.len() > before.len() { Ok(()) } else { Err(now) }
     })
     .await;
+    let told = fs::read_to_string(&agent.log).unwrap().split_off(log.len());
+    let count = |what: &str| told.matches(what).count();
+    assert_eq!((count(": adopted"), count(": started")), (3, 0), "{told}");
     let stopped = event(&scene.brief, &light, "stop").await;
     assert_eq!((stopped.to.as_str(), stopped.changes), ("off", 2), "{stopped:?}");
     let keepers: Vec<_> = scene.pids().into_iter().filter_map(process).collect();
