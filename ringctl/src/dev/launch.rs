@@ -8,6 +8,7 @@ use super::programs::{self, program};
 use crate::failure::UsageMistake;
 use anyhow::{Context, bail};
 use rota_model::LeaseTimes;
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -151,6 +152,11 @@ pub fn manager(folder: &Folder, ports: &Ports, programs: &Programs, it: &Member<
     command.arg("--process-agent").arg(&programs.agent);
     command.arg("--process-data").arg(folder.path.join("pool"));
     command.arg("--process-classes").arg(&programs.classes);
+    for (name, program) in &layout.provision_commands {
+        let mut word = OsString::from(format!("{name}="));
+        word.push(program);
+        command.arg("--provision-command").arg(word);
+    }
     command.args(&layout.manager_options);
     Launch { name: it.id.to_owned(), command }
 }
@@ -263,6 +269,22 @@ mod tests {
         assert!(
             !text(&all.nodes[0]).contains("--works-max") && !text(&all.store).contains("--works")
         );
+    }
+
+    #[test]
+    fn every_manager_is_told_the_programs_that_start_nodes() {
+        let program = std::fs::canonicalize("/bin/sh").unwrap();
+        let given = ["mine", "other"].map(|name| format!("{name}=/bin/sh"));
+        let provision_commands = given.to_vec();
+        let all =
+            launches(&Settings { port_base: Some(0), provision_commands, ..Settings::default() });
+        for manager in &all.managers {
+            let line = text(manager);
+            for name in ["mine", "other"] {
+                let option = format!("--provision-command {name}={}", program.display());
+                assert!(line.contains(&option), "{line}");
+            }
+        }
     }
 
     #[test]

@@ -7,7 +7,9 @@ use crate::output::counted;
 use anyhow::{Context, bail};
 use rota_daemon::may_hold_data;
 use rota_daemon::private::{make_way, shut_folder, shut_way};
+use rota_model::ProvisionerName;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -24,6 +26,8 @@ const NODES: u32 = 1;
 const SLOTS: u32 = 1024;
 const PLACES: u32 = 1000;
 const PORT_BASE: u16 = 7400;
+/// The provisioner that managers have built in.
+const PROCESS: &str = "process";
 /// From so many managers on one machine on they are more patient with each other, in a bench.
 const CROWD: u32 = 30;
 const CROWD_SUSPECT_MS: u32 = 5_000;
@@ -49,6 +53,8 @@ pub struct Settings {
     pub classes: Option<PathBuf>,
     /// Most nodes, those that managers start included; 0: they start none.
     pub max_nodes: Option<u32>,
+    /// Programs that start nodes, as `NAME=PROGRAM`; none leaves it to the data folder.
+    pub provision_commands: Vec<String>,
     /// Whether the config store is a Consul agent.
     pub consul: bool,
     /// Most managers of the ring; `None` leaves it to them.
@@ -87,6 +93,9 @@ pub struct Layout {
     pub places: u32,
     /// Most nodes, the pool's included.
     pub max_nodes: u32,
+    /// Programs that start nodes, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub provision_commands: BTreeMap<String, PathBuf>,
     /// Whether the config store is a Consul agent.
     #[serde(default)]
     pub consul: bool,
@@ -127,6 +136,28 @@ fn spread(managers: u32, slots: u32) -> impl Iterator<Item = u32> {
     (1..=managers).filter_map(move |it| u32::try_from(it * slots / managers - 1).ok())
 }
 
+/// Programs that start nodes, by name. Their paths are whole: managers may run in another folder.
+fn provision_commands(texts: &[String]) -> anyhow::Result<BTreeMap<String, PathBuf>> {
+    let mut commands = BTreeMap::new();
+    for text in texts {
+        let mistake = |what: String| UsageMistake(format!("--provision-command {text:?}: {what}"));
+        let parts = text.split_once('=');
+        let (name, program) = parts.ok_or_else(|| mistake("it must be NAME=PROGRAM".into()))?;
+        ProvisionerName::parse_new(name).map_err(|it| mistake(it.to_string()))?;
+        if name == PROCESS {
+            bail!(mistake(format!("{PROCESS} is built in; choose another name")));
+        }
+        let found = std::fs::canonicalize(program).map_err(|it| mistake(it.to_string()))?;
+        if !found.is_file() {
+            bail!(mistake("it is no file".into()));
+        }
+        if commands.insert(name.to_owned(), found).is_some() {
+            bail!(mistake(format!("{name} is given twice")));
+        }
+    }
+    Ok(commands)
+}
+
 impl Layout {
     fn new(settings: &Settings) -> anyhow::Result<Self> {
         let (managers, slots) =
@@ -148,6 +179,7 @@ impl Layout {
             nodes: (1..=settings.nodes.unwrap_or(NODES)).map(|it| format!("n{it}")).collect(),
             places: PLACES,
             max_nodes: 0,
+            provision_commands: BTreeMap::new(),
             consul: settings.consul,
             managers_max: settings.managers_max,
             suspect_ms: settings.suspect_ms,
@@ -180,6 +212,9 @@ impl Layout {
                 bail!(UsageMistake(format!("--classes {at} is not a folder")));
             }
             self.classes = Some(found);
+        }
+        if !settings.provision_commands.is_empty() {
+            self.provision_commands = provision_commands(&settings.provision_commands)?;
         }
         Ok(())
     }
@@ -402,6 +437,36 @@ mod tests {
             let error = Layout::new(&asked).unwrap_err();
             assert!(crate::failure::is_usage(&error), "{error:#}");
             assert!(error.to_string().starts_with("--classes "), "{error:#}");
+        }
+    }
+
+    #[test]
+    fn programs_that_start_nodes_are_kept_and_wrong_ones_are_usage_mistakes() {
+        let folder = tempfile::tempdir().unwrap();
+        let asked = |given: &[&str]| Settings {
+            provision_commands: given.iter().map(|it| (*it).to_owned()).collect(),
+            ..settings(folder.path())
+        };
+        let mut opened = Folder::open(folder.path(), &asked(&["mine=/bin/sh"])).unwrap();
+        opened.keep().unwrap();
+        let first = opened.layout.clone();
+        drop(opened);
+        assert!(first.provision_commands.contains_key("mine"), "{first:?}");
+        let again = Folder::open(folder.path(), &settings(folder.path())).unwrap().layout;
+        assert_eq!(first, again);
+        let wrong: [(&[&str], &str); 6] = [
+            (&["mine"], "NAME=PROGRAM"),
+            (&["=/bin/sh"], "=/bin/sh"),
+            (&["process=/bin/sh"], "built in"),
+            (&["a=/no/such"], "No such file"),
+            (&["a=/bin"], "no file"),
+            (&["a=/bin/sh", "a=/bin/cat"], "twice"),
+        ];
+        for (given, part) in wrong {
+            let error = Folder::open(folder.path(), &asked(given)).unwrap_err();
+            let text = format!("{error:#}");
+            assert!(text.contains("--provision-command") && text.contains(part), "{text}");
+            assert!(crate::failure::is_usage(&error), "{text}");
         }
     }
 

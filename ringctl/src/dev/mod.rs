@@ -71,6 +71,10 @@ pub struct DevArguments {
     /// Lets managers start more nodes when all are full, up to this many in all [default: none].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1000))]
     pub max_nodes: Option<u32>,
+    /// A program that starts nodes, for pools that name it (`ringctl pool create --provisioner NAME`); every manager
+    /// gets it. May be given several times. The folder keeps them until others are given.
+    #[arg(long = "provision-command", value_name = "NAME=PROGRAM")]
+    pub provision_commands: Vec<String>,
     /// Slots of the ring [default: 1024].
     #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub slots: Option<u32>,
@@ -97,6 +101,7 @@ impl From<&DevArguments> for Settings {
             places: it.places,
             classes: it.classes.clone(),
             max_nodes: it.max_nodes,
+            provision_commands: it.provision_commands.clone(),
             consul: it.consul,
             managers_max: None,
             manager_options: it.manager_option.clone(),
