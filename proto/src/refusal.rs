@@ -144,6 +144,18 @@ pub fn status(refusal: &Refusal) -> Status {
     Status::with_error_details(code(refusal.kind), message, details)
 }
 
+/// The reason of [`wrong_method`].
+pub const METHOD_NOT_ALLOWED: &str = "METHOD_NOT_ALLOWED";
+
+/// A resource has no such method. Only HTTP knows of that, so it is no kind of refusal.
+pub fn wrong_method(text: &str) -> Status {
+    let mut metadata = HashMap::from([("changed".to_owned(), changed_text(Changed::No).into())]);
+    let mut details = ErrorDetails::new();
+    note_retry(Retry::Never, &mut metadata, &mut details);
+    details.set_error_info(METHOD_NOT_ALLOWED, DOMAIN, metadata);
+    Status::with_error_details(Code::Unimplemented, text, details)
+}
+
 fn changed_text(changed: Changed) -> &'static str {
     match changed {
         Changed::No => "no",

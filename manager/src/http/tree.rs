@@ -15,6 +15,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, any, get, post};
 use axum::{Json, Router};
 use rota_model::{ClusterName, FieldError, ManagerNumber, Refusal, RefusalKind, Retry};
+use rota_proto::refusal;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -140,7 +141,7 @@ async fn unknown(uri: Uri) -> Failed {
 /// session.
 pub async fn wrong_method(uri: Uri) -> Response {
     let text = "this resource has no such method; GET /v1/openapi.json tells which it has";
-    let failed = Failed::from(Status::unimplemented(text));
+    let failed = Failed::from(refusal::wrong_method(text));
     let mut response = failed.as_code(StatusCode::METHOD_NOT_ALLOWED);
     let allow = match last_with_verb(&uri, &writes::VERBS) {
         (_, Some(_)) => "POST",
@@ -228,6 +229,22 @@ mod tests {
                 drop(answer);
             }
             assert_eq!(lists.available_permits(), 1, "{is_read}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_method_that_is_not_there_is_told_with_its_reason_and_those_that_are() {
+        for (path, allow) in
+            [("/v1/pools", "GET,HEAD"), ("/v1/namespaces/default/sessions/a:close", "POST")]
+        {
+            let answer = wrong_method(path.parse().unwrap()).await;
+            assert_eq!(answer.status(), StatusCode::METHOD_NOT_ALLOWED);
+            assert_eq!(answer.headers()[header::ALLOW], allow);
+            let body = to_bytes(answer.into_body(), 10_000).await.unwrap();
+            let told: Value = serde_json::from_slice(&body).unwrap();
+            let info = &told["error"]["details"][0];
+            assert_eq!(info["reason"], "METHOD_NOT_ALLOWED", "{told}");
+            assert_eq!(info["metadata"], json!({"retry": "never", "changed": "no"}));
         }
     }
 }

@@ -194,6 +194,15 @@ async fn a_refusal_is_the_status_of_grpc_as_json() {
     let http = &cluster.document.managers[0].http;
     let page = http_ask(http, put).await.unwrap();
     assert_eq!((page.code, page.header("allow")), (405, Some("GET,HEAD")), "{page:?}");
+    let error = page.json()["error"].clone();
+    assert_eq!((&error["code"], &error["status"]), (&405.into(), &"UNIMPLEMENTED".into()));
+    let info = &error["details"][0];
+    assert_eq!((&info["reason"], &info["domain"]), (&"METHOD_NOT_ALLOWED".into(), &"rota".into()));
+    assert_eq!(info["metadata"], serde_json::json!({"retry": "never", "changed": "no"}));
+    let verb = "/v1/namespaces/default/sessions/a:close";
+    let get = http_ask(http, HttpRequest::get(verb, &[])).await.unwrap();
+    assert_eq!((get.code, get.header("allow")), (405, Some("POST")), "{get:?}");
+    assert_eq!(get.json()["error"]["details"][0]["reason"], "METHOD_NOT_ALLOWED");
     let foreign = HttpRequest::get("/v1/pools", &[("Host", "evil.example")]);
     assert_eq!(http_ask(http, foreign).await.unwrap().code, 421);
     cluster.end().await;
