@@ -478,6 +478,7 @@ mod tests {
             lag: vec![(ManagerNumber(400), 3)],
             digest: 0,
             on_nodes: std::collections::BTreeMap::new(),
+            waiting: std::collections::BTreeMap::new(),
             marks: Vec::new(),
         }
     }

@@ -232,6 +232,7 @@ impl From<&PartitionStats> for v1::PartitionStats {
             digest: it.digest,
             marks: it.marks.iter().map(|(at, digest)| digest_mark(*at, *digest)).collect(),
             on_nodes: it.on_nodes.iter().map(|(node, count)| (node.to_string(), *count)).collect(),
+            waiting: it.waiting.iter().map(|(pool, count)| (pool.to_string(), *count)).collect(),
         }
     }
 }
@@ -259,6 +260,9 @@ impl TryFrom<v1::PartitionStats> for PartitionStats {
         let on_node = |(node, count): (String, u64)| {
             Ok((named("PartitionStats.on_nodes", NodeId::parse(&node))?, count))
         };
+        let in_pool = |(pool, count): (String, u64)| {
+            Ok((named("PartitionStats.waiting", PoolName::parse(&pool))?, count))
+        };
         let position = |pe, seq| rota_model::LogPos::from(v1::LogPos { pe, seq });
         Ok(PartitionStats {
             part: ManagerNumber(it.number),
@@ -271,6 +275,7 @@ impl TryFrom<v1::PartitionStats> for PartitionStats {
             digest: it.digest,
             marks: it.marks.into_iter().map(|it| (position(it.pe, it.seq), it.digest)).collect(),
             on_nodes: it.on_nodes.into_iter().map(on_node).collect::<Result<_, WireError>>()?,
+            waiting: it.waiting.into_iter().map(in_pool).collect::<Result<_, WireError>>()?,
         })
     }
 }

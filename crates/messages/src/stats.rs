@@ -1,7 +1,7 @@
 //! What operators see of a manager.
 
 use rota_model::NodeLoad;
-use rota_model::{LogPos, ManagerNumber, NodeId, SessionState};
+use rota_model::{LogPos, ManagerNumber, NodeId, PoolName, SessionState};
 use rota_ring::NodeReg;
 use std::collections::BTreeMap;
 
@@ -53,6 +53,9 @@ pub struct PartitionStats {
     pub lag: Vec<(ManagerNumber, u64)>,
     /// Sessions that have not ended, by the node where they run or are to run.
     pub on_nodes: BTreeMap<NodeId, u64>,
+    /// At the owner: sessions that wait for a node, by pool. An open that waits has no record yet; a lost session that
+    /// is opened again has one, and is LOST.
+    pub waiting: BTreeMap<PoolName, u64>,
     /// Order-independent digest of all committed session records (key, life, version, state).
     pub digest: u64,
     /// The same at some earlier committed positions, oldest first.

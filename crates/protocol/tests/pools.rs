@@ -45,12 +45,18 @@ fn an_owner_that_has_not_seen_the_new_node_yet_orders_no_second_one() {
     let asker = table.owner(&id);
     let waiting = table.ask(asker, open(&id, "r1"));
     table.pass(300);
+    let waits = |table: &Table| -> u64 {
+        let all = table.managers[&asker].stats().parts.into_iter();
+        all.filter_map(|it| it.waiting.get(&PoolName::default_pool()).copied()).sum()
+    };
+    assert_eq!(waits(&table), 1, "an operator sees that it waits");
     table.late.insert(asker);
     assert_eq!(nodes_come(&mut table), 1);
     table.pass(1_500);
     assert_eq!(table.ordered, [], "the node that has come is for this open");
     table.late.clear();
     opened(table.wait_for(waiting, 1_000));
+    assert_eq!(waits(&table), 0);
     table.pass(1_500);
     assert_eq!(table.ordered, []);
 }

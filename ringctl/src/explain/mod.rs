@@ -9,7 +9,7 @@ mod reasons;
 
 use crate::connect;
 use crate::failure::UsageMistake;
-use crate::inspect::{ask, join, newest_view};
+use crate::inspect::{ask, join, newest_view, waiting_text};
 use crate::length_of_time::length_of_time;
 use crate::output::{Format, Out};
 use crate::session::Shown;
@@ -19,6 +19,7 @@ use rota_client::v1;
 use rota_model::{Namespace, SessionId, SessionKey};
 use rota_ring::View;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// `explain`.
@@ -33,6 +34,10 @@ pub struct ExplainArguments {
     #[arg(long, default_value = "2s", value_parser = length_of_time)]
     timeout: Duration,
 }
+
+/// What it means to wait.
+const WAITING_WHY: &str =
+    "sessions of this partition that no node has taken yet; an open that waits has no record";
 
 /// The JSON document. Every `why` is a sentence for people.
 #[derive(Serialize, PartialEq, Debug)]
@@ -72,6 +77,8 @@ pub struct Partition {
     pub recovered: Option<String>,
     /// Epoch of the change that last touched its owner, copies or range.
     pub epoch: u64,
+    /// Sessions of this partition that wait for a node, by pool; empty when its owner did not answer.
+    pub waiting: BTreeMap<String, u64>,
 }
 
 /// Who decides about the session.
@@ -140,8 +147,16 @@ fn key_of(it: &ExplainArguments) -> Result<SessionKey, UsageMistake> {
 impl Explained {
     /// For people: a fact a line, its reason below.
     fn text(&self) -> String {
-        let Partition { home, home_status, first_slot, last_slot, state, recovered, epoch } =
-            &self.partition;
+        let Partition {
+            home,
+            home_status,
+            first_slot,
+            last_slot,
+            state,
+            recovered,
+            epoch,
+            waiting,
+        } = &self.partition;
         let mut lines = vec![format!("{}/{}", self.namespace, self.id)];
         let mut say = |what: &str, fact: String, why: &str| {
             lines.push(format!("  {what:<10}{fact}"));
@@ -163,6 +178,9 @@ impl Explained {
         );
         if let Some(account) = recovered {
             say("", account.clone(), "");
+        }
+        if !waiting.is_empty() {
+            say("waiting", format!("for a node: {}", waiting_text(waiting)), WAITING_WHY);
         }
         say("home", format!("manager {home}, {home_status}"), "");
         let Owner { number, grpc, role, why } = &self.owner;

@@ -24,9 +24,13 @@ pub fn explain(
                 Some(_) => ", or ended before the partition was found again from the nodes",
                 None => "",
             };
+            let waits = match seen.is_some_and(|it| !it.waiting.is_empty()) {
+                true => ", or waits for a node",
+                false => "",
+            };
             format!(
                 "no session of that id is known: it was never opened, or ended so long ago that its \
-                 record is gone{lost}"
+                 record is gone{lost}{waits}"
             )
         }
         Err(error) => format!("nobody could say: {error}"),
@@ -50,6 +54,7 @@ pub fn explain(
                 .to_owned(),
             recovered: part.recovered.map(|it| it.to_string()),
             epoch: part.pe.0,
+            waiting: seen.map(|it| it.waiting.clone()).unwrap_or_default(),
         },
         owner: Owner {
             number: part.owner.0,

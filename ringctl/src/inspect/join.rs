@@ -90,6 +90,8 @@ pub struct Partition {
     pub copies: Vec<Copy>,
     /// By state, as the owner counts, tombstones included. Empty when it did not answer.
     pub sessions: BTreeMap<String, u64>,
+    /// Sessions that wait for a node, by pool, as the owner counts.
+    pub waiting: BTreeMap<String, u64>,
 }
 
 /// What one manager knows of a partition.
@@ -245,6 +247,12 @@ pub fn stats_of(answers: &Answers, manager: u32, part: u32) -> Option<&v1::Parti
     answer.parts.iter().find(|it| it.number == part)
 }
 
+/// Sessions of each pool that wait for a node, for people.
+pub fn waiting_text(waiting: &BTreeMap<String, u64>) -> String {
+    let each = waiting.iter().map(|(pool, count)| format!("{count} in pool {pool}"));
+    each.collect::<Vec<_>>().join(", ")
+}
+
 /// Whether that is the role of who answers for the partition.
 pub fn serves(stats: &v1::PartitionStats) -> bool {
     matches!(stats.role.as_str(), "serving" | "wedged")
@@ -277,6 +285,7 @@ fn partition(part: &v1::Part, view: &v1::View, answers: &Answers) -> Partition {
         pe: part.pe,
         copies: part.isr.iter().copied().chain(others).map(copy).collect(),
         sessions: owner.map(|it| it.sessions.clone()).unwrap_or_default(),
+        waiting: owner.map(|it| it.waiting.clone()).unwrap_or_default(),
     }
 }
 

@@ -10,7 +10,7 @@ mod join;
 mod tables;
 
 pub use join::{
-    Answers, Manager, Node, Partition, Ring, join, newest_view, serves, stats_of,
+    Answers, Manager, Node, Partition, Ring, join, newest_view, serves, stats_of, waiting_text,
     without_config_store,
 };
 

@@ -85,7 +85,10 @@ fn copy_text(copy: &Copy) -> String {
 
 fn sessions_text(partition: &Partition) -> String {
     let counts = partition.sessions.iter().filter(|(_, count)| **count > 0);
-    let counts: Vec<String> = counts.map(|(state, count)| format!("{count} {state}")).collect();
+    let counts = counts.map(|(state, count)| format!("{count} {state}"));
+    let waiting: u64 = partition.waiting.values().sum();
+    let waiting = (waiting > 0).then(|| format!("{waiting} waiting"));
+    let counts: Vec<String> = counts.chain(waiting).collect();
     if counts.is_empty() { "-".to_owned() } else { counts.join(", ") }
 }
 

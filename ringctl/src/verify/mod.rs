@@ -14,6 +14,7 @@ mod census;
 mod finding;
 mod repair;
 mod ring;
+mod waiting;
 
 use crate::connect;
 use crate::failure::Reported;
@@ -87,6 +88,8 @@ pub struct Report {
     sessions: u64,
     /// READY sessions of nodes that did not answer, and whatever changed at each look.
     sessions_unproved: u64,
+    /// Sessions that wait for a node, by pool, as the owners that answered say. They run nowhere yet.
+    sessions_waiting: BTreeMap<String, u64>,
     /// Managers that answered.
     managers: usize,
     /// Nodes that answered.
@@ -382,6 +385,7 @@ impl<'a> Verifier<'a> {
             partitions,
             sessions: self.proved,
             sessions_unproved: self.unproved + self.moving,
+            sessions_waiting: waiting::count(view, &self.answers),
             managers,
             nodes: there.count(),
             violations,
@@ -476,6 +480,7 @@ fn told(report: &Report) -> String {
             "not proved: {count}, which changed at each look or are on nodes that do not answer\n"
         ));
     }
+    text.push_str(&waiting::told(&report.sessions_waiting));
     if let Some(away) = inspect::without_config_store(&report.without_config_store, report.managers)
     {
         text.push_str(&format!("{away}\n"));
@@ -514,6 +519,7 @@ mod tests {
             partitions: 3,
             sessions: 1,
             sessions_unproved: 0,
+            sessions_waiting: BTreeMap::new(),
             managers: 3,
             nodes: 2,
             violations: Vec::new(),

@@ -5,7 +5,7 @@ use crate::log::env::Env;
 use crate::log::lead::Phase;
 use crate::manager::inputs::Manager;
 use crate::membership::standing::Standing;
-use crate::partition::state::Partition;
+use crate::partition::state::{Leader, Partition};
 use crate::ports::number_keys::{of_manager, of_node};
 use crate::ports::wait::Wait;
 use crate::sessions::drain::sessions_on_nodes;
@@ -14,7 +14,7 @@ use rota_docstore::Spaces;
 use rota_ids::{Key, Told};
 use rota_messages::placements::{Placements, PlacementsAsk};
 use rota_messages::{Numbered, PartitionStats, Stats};
-use rota_model::{ClassName, MemberId, NodeId, NodeLoad};
+use rota_model::{ClassName, MemberId, NodeId, NodeLoad, PoolName};
 use rota_ring::{ClaimRefused, NodeReg, View};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
@@ -232,7 +232,19 @@ pub(crate) fn of_part(env: &Env, part: &Partition) -> PartitionStats {
         digest: part.log.replica.digest,
         marks: part.log.replica.marks.iter().copied().collect(),
         on_nodes: sessions_on_nodes(&part.log),
+        waiting: part.leader().map(|it| waiting(env, part, it)).unwrap_or_default(),
     }
+}
+
+/// Sessions that wait for a node, by pool.
+fn waiting(env: &Env, part: &Partition, leader: &Leader) -> BTreeMap<PoolName, u64> {
+    let sessions = &leader.residents.sessions;
+    let opens = sessions.capacity.pools(env, &leader.inbox);
+    let mut counts = BTreeMap::new();
+    for pool in opens.chain(sessions.reopening_in(&part.log)) {
+        *counts.entry(pool).or_default() += 1;
+    }
+    counts
 }
 
 impl Env {

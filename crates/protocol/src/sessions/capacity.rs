@@ -2,6 +2,7 @@
 
 use crate::log::at::At;
 use crate::log::env::Env;
+use crate::log::inbox::Inbox;
 use crate::log::origin::Origin;
 use crate::nodes::calls::NodesWanted;
 use crate::nodes::choice::{NoNode, NoRoom, Unfit};
@@ -286,6 +287,12 @@ impl AwaitingCapacity {
         self.news = news;
         self.next_ms = now + ROOM_MS;
         std::mem::take(&mut self.waiting)
+    }
+
+    /// The pool of each open that waits.
+    pub fn pools(&self, env: &Env, inbox: &Inbox) -> impl Iterator<Item = PoolName> {
+        let asked = self.waiting.iter().filter_map(|it| inbox.live.get(it));
+        asked.filter_map(|it| open_in(&it.op)).map(|it| env.nodes.pool_of(it))
     }
 
     /// The registry here may be some milliseconds old: before an open is refused for it, it is

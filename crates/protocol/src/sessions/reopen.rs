@@ -13,6 +13,7 @@
 
 use crate::log::at::At;
 use crate::log::env::Env;
+use crate::log::state::Log;
 use crate::ports::note::Transition;
 use crate::sessions::capacity::ROOM_MS;
 use crate::sessions::request_ids::life_of;
@@ -127,6 +128,13 @@ impl Sessions {
         let next_ms = now + if begun < STEP_MAX { REOPEN_MS } else { ROOM_MS };
         self.reopening = Reopening { waits: begun < keys.len(), next_ms };
         waiting
+    }
+
+    /// The pool of each lost session that waits to be opened again.
+    pub fn reopening_in(&self, log: &Log) -> impl Iterator<Item = PoolName> {
+        let keys = self.reopening.waits.then(|| log.replica.sessions_reopening());
+        let records = keys.into_iter().flatten().filter_map(|key| log.replica.record(key));
+        records.map(|it| it.spec.pool.clone())
     }
 
     /// Begins the next life of a session. False where no node has room.

@@ -192,6 +192,7 @@ mod tests {
             lag: Vec::new(),
             digest,
             on_nodes: BTreeMap::new(),
+            waiting: BTreeMap::new(),
             marks: Vec::new(),
         };
         Stats { parts: vec![part(10), part(20)], ..Stats::default() }

@@ -166,22 +166,27 @@ pub fn stats() -> Any<Stats> {
         btree_map(number(), any::<u64>(), 0..3).prop_map(|it| it.into_iter().collect::<Vec<_>>());
     let role = select(&rota_proto::operator::ROLES[..]);
     let on_nodes = btree_map(register().prop_map(|it| it.node), any::<u64>(), 0..3);
+    let waiting = btree_map(register().prop_map(|it| it.pool), any::<u64>(), 0..3);
     let marks = vec((at(), any::<u64>()), 0..3);
     let numbers = (any::<u64>(), any::<u64>());
-    let part = (number(), role, at(), at(), sessions, lag, on_nodes, numbers, marks).prop_map(
-        |(part, role, last, committed, sessions, lag, on_nodes, numbers, marks)| PartitionStats {
-            part,
-            role,
-            last,
-            committed,
-            sessions,
-            lag,
-            on_nodes,
-            documents: numbers.0,
-            digest: numbers.1,
-            marks,
-        },
-    );
+    let part = (number(), role, at(), at(), sessions, lag, (on_nodes, waiting), numbers, marks)
+        .prop_map(
+            |(part, role, last, committed, sessions, lag, (on_nodes, waiting), numbers, marks)| {
+                PartitionStats {
+                    part,
+                    role,
+                    last,
+                    committed,
+                    sessions,
+                    lag,
+                    on_nodes,
+                    waiting,
+                    documents: numbers.0,
+                    digest: numbers.1,
+                    marks,
+                }
+            },
+        );
     (vec(part, 0..3), vec(node(), 0..3), any::<u32>(), any::<bool>())
         .prop_map(|(parts, nodes, waiting, numbered)| Stats {
             parts,
