@@ -4,6 +4,8 @@
 //! and not for a look-up. What the decisions know anyway (sessions by state, lag) is asked for and
 //! written when somebody looks, so that nothing stale stays behind when a partition moves.
 
+mod pools;
+
 use anyhow::{Context, Result};
 use metrics::{Counter, Histogram, counter, describe_counter, describe_histogram, histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
@@ -386,7 +388,8 @@ fn write_look(text: &mut String, look: &Look) -> std::fmt::Result {
             writeln!(text, "rota_replication_lag_entries{{{labels}}} {entries}")?;
         }
     }
-    write_nodes(text, look)
+    write_nodes(text, look)?;
+    pools::write(text, look)
 }
 
 /// Sessions are told by the owner of their partition alone, so that a sum counts each once.
@@ -467,7 +470,7 @@ mod tests {
         BootId, ClusterName, ManagerId, ManagerNumber, NodeId, NodeState, PoolName, SessionState,
     };
 
-    fn part(number: u32, role: &'static str) -> PartitionStats {
+    pub(super) fn part(number: u32, role: &'static str) -> PartitionStats {
         PartitionStats {
             part: ManagerNumber(number),
             role,
@@ -506,7 +509,7 @@ mod tests {
         (reg, NodeLoad::of_places(4, 10))
     }
 
-    fn look(stats: Stats) -> Look {
+    pub(super) fn look(stats: Stats) -> Look {
         let cluster = ClusterName::parse("c").unwrap();
         let numbers = [(100, "a"), (400, "b")]
             .map(|(number, id)| (ManagerNumber(number), ManagerId::parse(id).unwrap()));
@@ -531,6 +534,9 @@ mod tests {
         assert_eq!(["rota_node_used{", "rota_node_places{"].map(count), [9, 9]);
         assert_eq!(["rota_sessions{", "rota_session_copies{"].map(count), [2, 2]);
         assert!(!pages.contains("n10") && !pages.contains("n11"), "{pages}");
+        let told = "rota_pool_nodes{pool=\"p\",state=\"READY\"} 9";
+        assert_eq!(pages.lines().filter(|it| *it == told).count(), 1, "{pages}");
+        assert_eq!(count("rota_pool_nodes{"), 1);
     }
 
     #[test]

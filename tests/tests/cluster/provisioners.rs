@@ -4,7 +4,9 @@ use rota_client::Client;
 use rota_tests::processes::{Process, of_folder};
 use rota_tests::sessions::{CALL, close, open, opened};
 use rota_tests::small::{Small, refused, ring};
-use rota_tests::{PATIENCE, Ran, TestFolder, binary, checkout, eventually, ringctl, run_to_end};
+use rota_tests::{
+    PATIENCE, Ran, TestFolder, binary, checkout, eventually, http_get, ringctl, run_to_end,
+};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
@@ -193,6 +195,28 @@ async fn the_shipped_program_starts_nodes_as_processes_and_clears_away_those_tha
     small.end(Vec::new()).await;
 }
 
+/// Operators see how many sessions wait for a node that does not come.
+async fn who_waits_is_counted(small: &Small, client: &Client) {
+    let (asking, asked) = (client.clone(), open("waits", "counter"));
+    let waits = tokio::spawn(async move { asking.open(asked, PATIENCE).await });
+    eventually("it is counted", PATIENCE, async || {
+        let verified = at(small, &["verify", "-o", "json"]).await.json();
+        let explained = at(small, &["explain", "waits", "-o", "json"]).await.json();
+        let counted = (&verified["sessions_waiting"], &explained["partition"]["waiting"]);
+        let one = json!({"default": 1});
+        let page = http_get(small.first.told("http"), "/metrics").await.expect("it serves");
+        let told = page.body.lines().any(|it| it == "rota_pool_waiting{pool=\"default\"} 1");
+        if counted == (&one, &one) && told { Ok(()) } else { Err(format!("{counted:?} {told}")) }
+    })
+    .await;
+    let verified = at(small, &["verify"]).await.expect_success().stdout;
+    assert!(verified.starts_with("waiting for a node: 1 in pool default\n"), "{verified}");
+    let explained = at(small, &["explain", "waits"]).await.expect_success().stdout;
+    assert!(explained.contains("for a node: 1 in pool default\n"), "{explained}");
+    assert!(!waits.is_finished());
+    waits.abort();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_open_is_told_what_the_program_says_when_it_starts_nothing() {
     let folder = TestFolder::new();
@@ -205,6 +229,7 @@ async fn an_open_is_told_what_the_program_says_when_it_starts_nothing() {
     let shown = at(&small, &["pool", "show", "default", "-o", "json"]).await.json();
     let failure = shown["failure"].as_str().unwrap_or_default();
     assert!(failure.contains("for node default-1-0") && failure.contains("no quota"), "{shown}");
+    who_waits_is_counted(&small, &client).await;
     let unknown = ["pool", "set", "default", "--provisioner", "cloud"];
     at(&small, &unknown).await.expect_success();
     let shown = at(&small, &["pool", "show", "default", "-o", "json"]).await.json();
