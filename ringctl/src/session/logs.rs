@@ -5,6 +5,7 @@
 //! be had again.
 
 use super::show::Shown;
+use super::silence::{Awaited, whom};
 use crate::length_of_time::length_of_time;
 use crate::output::{Format, Out, for_terminals};
 use base64::Engine;
@@ -99,7 +100,7 @@ pub async fn run(client: &Client, it: &LogsArguments, out: &mut Out) -> anyhow::
     let mut show = Show::new(out.format(), it);
     let mut silence = Some(SILENCE);
     loop {
-        let next = first_or_told(logs.next(), silence.take(), it);
+        let next = first_or_told(logs.next(), silence.take(), (client, it));
         let printed = tokio::select! {
             printed = next => printed?,
             _ = stop.wished() => return Ok(()),
@@ -120,18 +121,26 @@ pub async fn run(client: &Client, it: &LogsArguments, out: &mut Out) -> anyhow::
 async fn first_or_told<T>(
     answer: impl Future<Output = T>,
     silence: Option<Duration>,
-    it: &LogsArguments,
+    (client, it): (&Client, &LogsArguments),
 ) -> T {
     let Some(silence) = silence else { return answer.await };
     tokio::pin!(answer);
     if let Ok(answer) = timeout(silence, &mut answer).await {
         return answer;
     }
-    eprintln!(
-        "no answer yet; asking for up to {:?} (--patience). `ringctl session get {}` tells the node, and `ringctl \
-         node list` whether that node answers",
-        it.patience, it.id
-    );
+    let awaited = Awaited { namespace: &it.namespace, id: &it.id, life: it.life, node: &it.node };
+    let (patience, id) = (it.patience, &it.id);
+    let told = tokio::select! {
+        biased;
+        answer = &mut answer => return answer,
+        told = whom(client, &awaited) => told,
+    };
+    let told = told.unwrap_or_else(|| {
+        format!(
+            "`ringctl session get {id}` tells the node, and `ringctl node list` whether that node answers"
+        )
+    });
+    eprintln!("no answer yet; asking for up to {patience:?} (--patience). {told}");
     answer.await
 }
 

@@ -4,6 +4,7 @@ mod change;
 mod keep_alive;
 mod logs;
 mod show;
+mod silence;
 
 pub use show::{Shown, state_name};
 

@@ -132,7 +132,8 @@ async fn what_has_no_output_is_told_with_the_reason() {
     let ran = cluster.ringctl(&line).await;
     processes::send(node.pid, Signal::CONT);
     assert_ne!(ran.code, 0);
-    assert!(ran.stderr.contains("no answer yet; asking for up to 4s"), "{}", ran.stderr);
+    let told = format!("no answer yet; asking for up to 4s (--patience). node {} is ", node.id);
+    assert!(ran.stderr.contains(&told), "{}", ran.stderr);
     assert!(ran.stderr.contains(&format!("node {} does not answer", node.id)), "{}", ran.stderr);
     cluster.end().await;
 }
