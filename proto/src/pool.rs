@@ -189,6 +189,7 @@ impl From<&PoolState> for v1::PoolInfo {
             class_digests: digests(it.texts.iter().map(|(name, it)| (name, it.digest))),
             class_facts: facts(it.texts.iter().map(|(name, it)| (name, &it.facts))),
             failure: orders.failure,
+            end_failure: orders.end_failure,
             orders_unknown: it.orders.as_ref().err().cloned(),
             warning: it.warning.clone(),
             stable_number: it.numbered.as_ref().map_or(0, |it| it.number),
@@ -216,7 +217,8 @@ impl TryFrom<v1::PoolInfo> for PoolState {
             (name, ClassText { digest, facts })
         });
         let texts = texts.collect();
-        let orders = Orders { ordered, failure: it.failure, ..Orders::default() };
+        let (failure, end_failure) = (it.failure, it.end_failure);
+        let orders = Orders { ordered, failure, end_failure, ..Orders::default() };
         Ok(Self {
             name: named("PoolInfo.name", PoolName::parse(&it.name))?,
             settings: named("PoolInfo.settings", settings)?,
@@ -276,6 +278,7 @@ mod tests {
         let orders = Orders {
             ordered: vec![NodeId::parse("small-1-0").unwrap()],
             failure: "no such program".into(),
+            end_failure: "no such container".into(),
             ..Orders::default()
         };
         let load = PoolLoad { nodes: 3, ready_nodes: 2, places: 30, used_places: 7 };

@@ -207,6 +207,9 @@ pub struct Orders {
     /// Why the last order started nothing, for people; empty while all is well.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub failure: String,
+    /// Why what is left of a node could not be ended, for people; empty while nothing fails so.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub end_failure: String,
     /// Those of the last order that did not start. They may have left something behind.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<NodeId>,

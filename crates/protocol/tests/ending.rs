@@ -254,6 +254,15 @@ fn leaves(table: &mut Table, node: &str) {
     });
 }
 
+/// What operators are told of nodes of the pool of which something is left.
+fn end_failure(table: &Table) -> String {
+    let key = rota_messages::documents::orders_name(&PoolName::default_pool());
+    let owner = table.view().owner_of(slot_of_pool(&PoolName::default_pool(), 1024)).0;
+    let doc = table.disks[&owner].docs.iter().find(|(it, _)| it.name == key);
+    let orders = doc.and_then(|(_, doc)| doc.orders());
+    orders.map(|it| it.end_failure.clone()).unwrap_or_default()
+}
+
 #[test]
 fn what_is_left_of_a_node_that_has_left_is_cleared_away_once() {
     let mut table = shrinking(&json!({}));
@@ -266,8 +275,13 @@ fn what_is_left_of_a_node_that_has_left_is_cleared_away_once() {
     assert_eq!(table.count(Transition::NodeNotCleared), 1);
     table.pass(20_000);
     assert_eq!(table.to_clear, [], "not at once");
+    let told = end_failure(&table);
+    assert_eq!(told, format!("what is left of node {node} was not ended: no answer"));
     table.pass(15_000);
+    assert_eq!(end_failure(&table), told, "until an end succeeds");
     assert_eq!(answers(&mut table, None), [node]);
+    table.pass(2_000);
+    assert_eq!(end_failure(&table), "");
     table.pass(60_000);
     assert_eq!(table.to_clear, []);
 }

@@ -79,6 +79,7 @@ pub struct Pool {
     /// `null` while its owner cannot be asked.
     pub ordered: Option<Vec<String>>,
     pub failure: Option<String>,
+    pub end_failure: Option<String>,
     pub warning: Option<String>,
     pub classes: BTreeMap<String, PoolClass>,
     pub described: bool,
@@ -272,6 +273,7 @@ impl Pool {
             all_places: it.places,
             ordered: it.orders_unknown.is_none().then_some(it.ordered),
             failure: text(it.failure),
+            end_failure: text(it.end_failure),
             warning: text(it.warning),
             classes: classes.collect(),
             described: it.version > 0,

@@ -54,6 +54,8 @@ pub struct Shown {
     pub ordered: Option<Vec<String>>,
     /// Why the last order started nothing.
     pub failure: Option<String>,
+    /// Why what is left of a node could not be ended.
+    pub end_failure: Option<String>,
     /// What is odd about the settings.
     pub warning: Option<String>,
     /// By name, the text that counts of each class that its nodes have or had.
@@ -134,6 +136,7 @@ impl Shown {
             all_places: load.places,
             ordered: orders.map(|it| ordered(&it.ordered)),
             failure: orders.map(|it| it.failure.clone()).filter(|it| !it.is_empty()),
+            end_failure: orders.map(|it| it.end_failure.clone()).filter(|it| !it.is_empty()),
             warning: Some(state.warning.clone()).filter(|it| !it.is_empty()),
             classes: (state.texts.iter())
                 .map(|(name, it)| (name.to_string(), ShownClass::of(it)))
@@ -179,7 +182,7 @@ fn nodes(it: &Shown) -> String {
 /// What deserves a look.
 fn note(it: &Shown) -> String {
     let is_full = it.provisioner.is_some() && it.nodes >= it.max_nodes;
-    match it.failure.as_ref().or(it.warning.as_ref()) {
+    match it.failure.as_ref().or(it.end_failure.as_ref()).or(it.warning.as_ref()) {
         Some(trouble) => shortened(trouble),
         None if is_full => "max_nodes reached".to_owned(),
         None if !it.described => "not described".to_owned(),
@@ -322,6 +325,7 @@ pub fn one(it: &Shown) -> Table {
         ("load", load(it)),
         ("nodes ordered", ordered.unwrap_or_else(|| "not known".to_owned())),
         ("failure of the last order", it.failure.clone().unwrap_or_default()),
+        ("failure of the last end", it.end_failure.clone().unwrap_or_default()),
         ("warning", it.warning.clone().unwrap_or_default()),
         ("classes", classes(it)),
         ("version", version.unwrap_or_else(|| "not described".to_owned())),
@@ -447,6 +451,11 @@ mod tests {
              classes                    big 00000000 -> gpu (needs 3 places, 64 MiB, zone=a) (disturb never)\n\
              version                    101000000001\n"
         );
+        let orders = Orders { end_failure: "no such container".to_owned(), ..Orders::default() };
+        let shown = Shown::of(&PoolState { orders: Ok(orders), ..small() });
+        let text = drawn(&one(&shown));
+        assert!(text.contains("failure of the last end  no such container"), "{text}");
+        assert_eq!(note(&shown), "no such container");
         let text = drawn(&one(&Shown::of(&small())));
         assert!(text.contains("small-1-0, small-1-1") && !text.contains("failure"), "{text}");
         assert!(drawn(&one(&Shown::of(&unknown()))).contains("not known"));
@@ -463,7 +472,7 @@ mod tests {
             "{\"name\":\"small\",\"stable_number\":4,\"uuid\":\"7a\",\"description\":\"for shops\",\"provisioner\":\"process\",\"places\":10,\
              \"load_limit\":0.75,\"policy\":\"spread\",\"min_nodes\":1,\"max_nodes\":9,\"warm_places\":0,\"warm_nodes\":0,\
              \"scale_in_delay_s\":60,\"scale_in_below\":0.25,\"namespaces\":[],\"labels\":{},\"cpu_millis\":0,\"memory_mib\":0,\"version\":101000000001,\"nodes\":3,\"ready_nodes\":2,\"used_places\":7,\
-             \"all_places\":30,\"ordered\":[\"small-1-0\",\"small-1-1\"],\"failure\":null,\
+             \"all_places\":30,\"ordered\":[\"small-1-0\",\"small-1-1\"],\"failure\":null,\"end_failure\":null,\
              \"warning\":null,\"classes\":{\"big\":{\"digest\":\"00000000000000ff\",\"pool\":\"gpu\",\
              \"weight\":3,\"cpu_millis\":0,\"memory_mib\":64,\"labels\":{\"zone\":\"a\"},\"on_node_loss\":\"lost\",\"disturb\":\"never\",\"open_on_demand\":false,\"other_pools\":true}},\
              \"described\":true}"

@@ -115,7 +115,7 @@ impl Partitions {
         pool: &PoolName,
         (node, failure): (&NodeId, Option<&str>),
     ) {
-        self.at_pool(env, pool, |pools, at| pools.on_node_cleared(at, node, failure));
+        self.at_pool(env, pool, |pools, at| pools.on_node_cleared(at, pool, node, failure));
     }
 
     /// At the owner of a pool.

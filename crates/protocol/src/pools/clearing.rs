@@ -1,7 +1,8 @@
 //! What is left of nodes that a pool started: those that have left or were forgotten, and those that never came.
 //!
 //! The provisioner is told to end it: a process that hangs, a container, a machine. That it did so is remembered here
-//! alone: the next owner of the pool asks once more, and whoever is asked twice does it once.
+//! alone: the next owner of the pool asks once more, and whoever is asked twice does it once. That it could not stands
+//! in the pool's record of orders, for operators.
 
 use crate::log::at::At;
 use crate::pools::ending::{decision_of, was_ordered};
@@ -86,8 +87,11 @@ impl Pools {
         let mut left = BTreeMap::new();
         // A pool that starts none any more may have left something, too.
         for pool in pools_here(led) {
-            let of_pool = left_over(led, self, &pool);
-            left.extend(of_pool.map(|(node, by)| (node, (pool.clone(), by))));
+            let of_pool: Vec<_> = left_over(led, self, &pool).collect();
+            if of_pool.iter().all(|(node, _)| self.clearing.has_cleared(node)) {
+                self.write_end_failure(led, &pool, String::new());
+            }
+            left.extend(of_pool.into_iter().map(|(node, by)| (node, (pool.clone(), by))));
         }
         let clearing = &mut self.clearing;
         clearing.look_ms = now + LOOK_MS;
@@ -106,8 +110,15 @@ impl Pools {
         }
     }
 
-    /// A provisioner has ended what was left of a node, or could not.
-    pub fn on_node_cleared(&mut self, led: &mut At<'_>, node: &NodeId, failure: Option<&str>) {
+    /// A provisioner has ended what was left of a node, or could not. Operators see the failure until nothing is left
+    /// that was not ended.
+    pub fn on_node_cleared(
+        &mut self,
+        led: &mut At<'_>,
+        pool: &PoolName,
+        node: &NodeId,
+        failure: Option<&str>,
+    ) {
         let Some(step) = self.clearing.steps.get_mut(node) else { return };
         *step = match failure {
             None => Step::Cleared,
@@ -115,6 +126,7 @@ impl Pools {
         };
         if let Some(why) = failure {
             let text = format!("what is left of node {node} was not ended: {why}");
+            self.write_end_failure(led, pool, text.clone());
             led.env.note_text(Transition::NodeNotCleared, Some(led.log.number), text);
         }
     }

@@ -202,6 +202,7 @@ impl Pools {
             overdue,
             given_up_wall_ms,
             failure,
+            end_failure: orders.end_failure,
             failed: Vec::new(),
             to_clear,
             successors,
@@ -268,6 +269,17 @@ impl Pools {
         if led.may_begin() && !self.ordering.contains_key(pool) && orders.failure != failure {
             let failed = failed(&orders);
             write(led, pool, before.as_deref(), Orders { failure, failed, ..orders });
+        }
+    }
+}
+
+impl Pools {
+    /// Writes down why what is left of a pool's nodes is not ended; empty: nothing fails any more.
+    pub fn write_end_failure(&mut self, led: &mut At<'_>, pool: &PoolName, end_failure: String) {
+        let (before, orders) = ordered(led, pool);
+        if led.may_begin() && !self.ordering.contains_key(pool) && orders.end_failure != end_failure
+        {
+            write(led, pool, before.as_deref(), Orders { end_failure, ..orders });
         }
     }
 }

@@ -112,6 +112,7 @@ pub fn doc() -> Any<Doc> {
                 to_clear: overdue.clone(),
                 overdue,
                 given_up_wall_ms,
+                end_failure: failure.chars().rev().collect(),
                 failure,
                 successors,
                 provisioners: BTreeMap::from([(decisions, provisioner)]),
