@@ -20,6 +20,7 @@ mod pools;
 mod route;
 mod sessions;
 mod shown;
+mod tags;
 mod tree;
 mod watch;
 mod writes;

@@ -5,12 +5,11 @@ use super::error::Failed;
 use super::links::is_number;
 use super::paging::Paging;
 use super::shown::Pool;
+use super::tags::tagged;
 use super::tree::{Answer, Tree, missing};
-use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
-use axum::response::IntoResponse as _;
-use rota_model::PoolName;
+use rota_model::{PoolName, Refusal, RefusalKind, Retry};
 use rota_proto::v1;
 use rota_proto::v1::pools_server::Pools as _;
 use rota_protocol::stable_numbers::of_pool;
@@ -100,7 +99,10 @@ pub async fn one(State(tree): State<Arc<Tree>>, uri: Uri, headers: HeaderMap) ->
     let name = name_of(&tree, &part, &asked).await?;
     let request = asked.with(v1::GetPoolRequest { name });
     let found = tree.pools.get_pool(request).await?.into_inner();
-    Ok(Json(Pool::of(found)).into_response())
+    tagged(&headers, &Pool::of(found)).map_err(|error| {
+        let text = format!("the pool is no JSON: {error}");
+        Refusal::new(RefusalKind::Internal, Retry::Never, text).into()
+    })
 }
 
 impl Tree {

@@ -208,6 +208,30 @@ async fn a_refusal_is_the_status_of_grpc_as_json() {
     cluster.end().await;
 }
 
+async fn a_pool_that_did_not_change_is_not_sent_again(cluster: &Cluster) {
+    let path = "/v1/pools/default";
+    let http = &cluster.document.managers[0].http;
+    let mut tag = String::new();
+    // Its load may change while the node tells that a session has ended.
+    eventually("it stays as it is", PATIENCE, async || {
+        let page = asked(cluster, 0, path, 200).await;
+        page.header("etag").expect("it has a tag").clone_into(&mut tag);
+        let headers = [("If-None-Match", tag.as_str())];
+        let again = http_ask(http, HttpRequest::get(path, &headers)).await?;
+        let is_same = (again.code, again.body.as_str(), again.header("etag"));
+        if is_same == (304, "", Some(tag.as_str())) { Ok(()) } else { Err(format!("{again:?}")) }
+    })
+    .await;
+    printed(cluster, &["pool", "create", "default", "--description", "other"]).await;
+    eventually("another one is sent", PATIENCE, async || {
+        let headers = [("If-None-Match", tag.as_str())];
+        let page = http_ask(http, HttpRequest::get(path, &headers)).await?;
+        let is_new = page.code == 200 && page.json()["description"] == "other";
+        if is_new && page.header("etag") != Some(&tag) { Ok(()) } else { Err(format!("{page:?}")) }
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_did_not_change_is_not_sent_again() {
     let folder = TestFolder::new();
@@ -229,5 +253,6 @@ async fn a_session_that_did_not_change_is_not_sent_again() {
     let page = again(2).await;
     assert_eq!((page.code, &page.json()["state"]), (200, &"CLOSED".into()));
     assert_ne!(page.header("etag"), Some(tag.as_str()));
+    a_pool_that_did_not_change_is_not_sent_again(&cluster).await;
     cluster.end().await;
 }
