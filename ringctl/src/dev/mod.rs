@@ -82,7 +82,7 @@ pub struct DevArguments {
     /// there. A folder that was made so stays so.
     #[arg(long)]
     pub consul: bool,
-    /// An option for every manager, such as `--manager-option=--provision-command=mine=./provision`. May be given
+    /// An option for every manager, such as `--manager-option=--no-session-numbers`. May be given
     /// more than once. `rota-manager --help` tells which there are. Those of the last start with a folder are kept
     /// unless others are given.
     #[arg(long, value_name = "FLAG[=VALUE]", allow_hyphen_values = true)]
