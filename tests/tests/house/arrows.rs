@@ -17,6 +17,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("rota-placement", &[]),
     // Numbers of resources that stay.
     ("rota-ids", &[]),
+    // Work that goes on after an operation.
+    ("rota-tasks", &[]),
     (
         "rota-protocol",
         &["rota-messages", "rota-placement", "rota-ids", "rota-ring", "rota-docstore"],

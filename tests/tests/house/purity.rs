@@ -12,6 +12,7 @@ const DECIDERS: &[(&str, &str)] = &[
     ("rota-messages", "crates/messages/"),
     ("rota-placement", "crates/placement/"),
     ("rota-ids", "crates/ids/"),
+    ("rota-tasks", "crates/tasks/"),
     ("rota-protocol", "crates/protocol/"),
     ("rota-docstore", "crates/docstore/"),
 ];
