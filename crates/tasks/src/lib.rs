@@ -1,7 +1,29 @@
 //! Tasks: work that an operation leaves for later. Pure: whoever calls says what time it is.
 //!
+//! ```text
+//!   register ──▶ WAITING ── start ──▶ RUNNING ── succeed ──▶ gone (periodic: the next run is registered)
+//!                  ▲  ▲                 │  │
+//!                  │  └──── fail ───────┤  └── lose ──▶ LOST ── start ──▶ RUNNING
+//!                  │                    ▼
+//!                  └── retry_now ── PARKED (given up)
+//! ```
+//!
+//! * [`Task`]: the record of a task, as its document holds it, and what administrators order.
+//! * [`Registration`]: what is registered, and every check of it.
+//! * [`start`], [`succeed`], [`fail`], [`lose`]: from a record to what the commit writes.
 //! * [`Cron`]: the short text that says when a periodic task runs.
+//!
+//! **Invariant:** a run that is not the record's own never changes the record, except that it removes it.
 
 mod cron;
+mod task;
 
 pub use cron::Cron;
+pub use task::end::{CODE_BYTES_MAX, Change, Patience, REPORT_BYTES_MAX, fail, lose, succeed};
+pub use task::register::{
+    Config, DOCID_BYTES_MAX, INFO_BYTES_MAX, PARAM_BYTES_MAX, PARAM_INLINE_BYTES_MAX, PAST_MS_MAX,
+    Registered, Registration, TASKID_BYTES_MAX, check_start_at,
+};
+pub use task::{
+    EARLY_MS, LOST, NoStart, PARAM_CLASS, Param, Run, TASK_CLASS, Task, TaskState, start,
+};
