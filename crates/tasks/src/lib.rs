@@ -11,14 +11,17 @@
 //! * [`Task`]: the record of a task, as its document holds it, and what administrators order.
 //! * [`Registration`]: what is registered, and every check of it.
 //! * [`start`], [`succeed`], [`fail`], [`lose`]: from a record to what the commit writes.
+//! * [`QueueManager`]: which task a worker takes next, and which runs are lost.
 //! * [`Cron`]: the short text that says when a periodic task runs.
 //!
 //! **Invariant:** a run that is not the record's own never changes the record, except that it removes it.
 
 mod cron;
+mod queue;
 mod task;
 
 pub use cron::Cron;
+pub use queue::{Backlog, QueueManager, QueueSettings, TaskKey};
 pub use task::end::{CODE_BYTES_MAX, Change, Patience, REPORT_BYTES_MAX, fail, lose, succeed};
 pub use task::register::{
     Config, DOCID_BYTES_MAX, INFO_BYTES_MAX, PARAM_BYTES_MAX, PARAM_INLINE_BYTES_MAX, PAST_MS_MAX,
