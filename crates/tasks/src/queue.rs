@@ -19,7 +19,7 @@ pub struct QueueSettings {
     /// From one scan to the next, in milliseconds. Tasks that start within it are near. Shorter, and records are read
     /// more often. Longer, and more tasks lie in memory, and lost ones wait longer.
     pub scan_ms: u64,
-    /// Most near tasks in memory. Fewer, and a busy manager scans more often. More, and it takes more memory.
+    /// Most near tasks in memory, at least one for each queue and namespace that has some. Fewer, and a busy manager scans more often. More, and it takes more memory.
     pub near_max: usize,
     /// A run this old, in milliseconds, without a worker here is lost. It must be longer than the quota of a task.
     /// Shorter, and a run that a former owner began is doubled. Longer, and a lost task waits longer.
@@ -80,8 +80,10 @@ pub struct QueueManager {
     suspended_spaces: BTreeSet<Namespace>,
     /// When the next scan is due.
     scan_at: Stamp,
-    /// Whether a near task was left out, for lack of room.
-    left_out: bool,
+    /// Of which queues and namespaces near tasks were left out, for lack of room.
+    left_out: BTreeSet<(u8, Namespace)>,
+    /// Near tasks whose worker has not told its end yet, with where they will stand.
+    behind: BTreeMap<TaskKey, (u8, Stamp)>,
 }
 
 impl QueueManager {
@@ -96,7 +98,8 @@ impl QueueManager {
             suspended_queues: BTreeSet::new(),
             suspended_spaces: BTreeSet::new(),
             scan_at: Stamp::MIN,
-            left_out: false,
+            left_out: BTreeSet::new(),
+            behind: BTreeMap::new(),
         }
     }
 
@@ -106,13 +109,9 @@ impl QueueManager {
         self.forget(&key);
         let Some(at) = task.due_at().filter(|at| *at < self.scan_at) else { return };
         if self.busy.contains_key(&key) {
-            // Its worker has not told its end yet; `ended` asks for a scan.
-            self.left_out = true;
-            return;
-        }
-        self.put(task.qn, at, key);
-        if self.index.len() > self.settings.near_max {
-            self.leave_out_latest();
+            self.behind.insert(key, (task.qn, at));
+        } else {
+            self.put(task.qn, at, key);
         }
     }
 
@@ -120,19 +119,26 @@ impl QueueManager {
         let spaces = self.near.entry(qn).or_default();
         spaces.entry(key.ns.clone()).or_default().insert((at, key.clone()));
         self.index.insert(key, (qn, at));
+        if self.index.len() > self.settings.near_max {
+            self.leave_one_out();
+        }
     }
 
-    /// Of all near tasks the latest goes: a scan finds it again.
-    fn leave_out_latest(&mut self) {
-        self.left_out = true;
-        let sets = self.near.values().flat_map(BTreeMap::values);
-        if let Some((_, key)) = sets.filter_map(BTreeSet::last).max().cloned() {
+    /// The queue and namespace with most near tasks loses its latest one, so that none starves another that has few.
+    /// A scan finds it again.
+    fn leave_one_out(&mut self) {
+        let sets = self.near.iter().flat_map(|(qn, spaces)| spaces.values().map(|it| (*qn, it)));
+        let largest = sets.max_by_key(|(_, set)| set.len());
+        if let Some((qn, (_, key))) = largest.and_then(|(qn, set)| Some((qn, set.last()?.clone())))
+        {
+            self.left_out.insert((qn, key.ns.clone()));
             self.forget(&key);
         }
     }
 
     /// Forgets a task that is gone.
     pub fn forget(&mut self, key: &TaskKey) {
+        self.behind.remove(key);
         let Some((qn, at)) = self.index.remove(key) else { return };
         let Some(spaces) = self.near.get_mut(&qn) else { return };
         if let Some(set) = spaces.get_mut(&key.ns) {
@@ -143,10 +149,16 @@ impl QueueManager {
         }
     }
 
-    /// When the next scan of all records is due. Sooner, if a near task was left out and there is room again.
+    /// When the next scan of all records is due. At once, if a queue and namespace whose tasks were left out has none
+    /// left in memory.
     pub fn scan_at(&self) -> Stamp {
-        let has_room = self.index.len() <= self.settings.near_max / 2;
-        if self.left_out && has_room { Stamp::MIN } else { self.scan_at }
+        let sets: usize = self.near.values().map(BTreeMap::len).sum();
+        // With room for one task of each at least, a scan leaves none without tasks. So no scan follows another.
+        let helps = sets < self.settings.near_max;
+        let is_empty = |(qn, ns): &(u8, Namespace)| {
+            self.near.get(qn).is_none_or(|spaces| !spaces.contains_key(ns))
+        };
+        if helps && self.left_out.iter().any(is_empty) { Stamp::MIN } else { self.scan_at }
     }
 
     /// A scan: all records of the slots that this manager serves. Gives the runs that are lost, for
@@ -157,7 +169,8 @@ impl QueueManager {
         now: Stamp,
     ) -> Vec<(TaskKey, Run)> {
         self.scan_at = now.plus_ms(self.settings.scan_ms);
-        self.left_out = false;
+        self.left_out.clear();
+        self.behind.clear();
         (self.near, self.index) = (BTreeMap::new(), BTreeMap::new());
         let mut lost = Vec::new();
         for task in records {
@@ -217,6 +230,9 @@ impl QueueManager {
     /// noted at its commit.
     pub fn ended(&mut self, key: &TaskKey) {
         self.busy.remove(key);
+        if let Some((qn, at)) = self.behind.remove(key) {
+            self.put(qn, at, key.clone());
+        }
     }
 
     /// Starts nothing of a queue, until it is resumed. What runs goes on.
@@ -361,26 +377,35 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_comes_before_the_end_of_its_worker_is_found_by_a_scan() {
+    fn a_record_that_comes_before_the_end_of_its_worker_waits_for_that_end() {
         let mut queue = manager(1, 100);
         let waiting = task("a", 0, 1, 0);
         queue.scan([&waiting], at(0));
         let (_, key) = queue.take(at(0)).remove(0);
         let running = start(Some(&waiting), at(0)).unwrap();
-        let patience = Patience { first_ms: 10, ..Patience::default() };
-        let change = fail(
-            running.run().map(|_| &running),
-            running.run().unwrap(),
-            ("E", ""),
-            patience,
-            at(0),
-        );
+        let (run, patience) =
+            (running.run().unwrap(), Patience { first_ms: 10, ..Patience::default() });
+        let change = fail(Some(&running), run, ("E", ""), patience, at(0));
         let crate::Change::Put { task: failed, .. } = change else { panic!("it is written") };
         queue.note(&failed);
+        assert_eq!(queue.scan_at(), at(1_000));
+        assert_eq!(queue.take(at(10)), []);
         queue.ended(&key);
-        assert!(queue.scan_at() <= at(10));
-        queue.scan([&*failed], at(10));
         assert_eq!(queue.take(at(10)), [(1, key)]);
+    }
+
+    #[test]
+    fn a_suspended_namespace_with_many_tasks_takes_no_room_from_others() {
+        let mut queue = manager(1, 4);
+        let mut tasks: Vec<_> = (0..10).map(|it| task("a", it, 1, 0)).collect();
+        tasks.extend((10..14).map(|it| task("b", it, 1, 5)));
+        queue.suspend_space(tasks[0].ns.clone());
+        queue.scan(&tasks, at(5));
+        assert_eq!(run_all(&mut queue, at(5)), ["b", "b"]);
+        assert_eq!(queue.scan_at(), Stamp::MIN);
+        queue.scan(&tasks, at(6));
+        assert_eq!(queue.scan_at(), at(1_006));
+        assert_eq!(queue.index.len(), 4);
     }
 
     proptest! {
