@@ -12,15 +12,18 @@
 //! * [`Registration`]: what is registered, and every check of it.
 //! * [`start`], [`succeed`], [`fail`], [`lose`]: from a record to what the commit writes.
 //! * [`QueueManager`]: which task a worker takes next, and which runs are lost.
+//! * [`Filter`]: which tasks an administrator means.
 //! * [`Cron`]: the short text that says when a periodic task runs.
 //!
 //! **Invariant:** a run that is not the record's own never changes the record, except that it removes it.
 
 mod cron;
+mod filter;
 mod queue;
 mod task;
 
 pub use cron::Cron;
+pub use filter::Filter;
 pub use queue::{Backlog, QueueManager, QueueSettings, TaskKey};
 pub use task::end::{CODE_BYTES_MAX, Change, Patience, REPORT_BYTES_MAX, fail, lose, succeed};
 pub use task::register::{
