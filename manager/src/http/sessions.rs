@@ -5,6 +5,7 @@ use super::error::Failed;
 use super::links::encoded;
 use super::paging::{SIZE, TOKEN, links};
 use super::shown::{Session, state, state_names};
+use super::tags::has_it;
 use super::tree::{Answer, Tree, wrong_method};
 use super::{watch, writes};
 use axum::Json;
@@ -165,14 +166,6 @@ fn tag(session: &v1::Session) -> String {
     format!("W/\"{}.{}\"", session.version, session.epoch)
 }
 
-/// Whether the caller has that already.
-fn has_it(headers: &HeaderMap, tag: &str) -> bool {
-    let weak = |it: &str| it.trim().trim_start_matches("W/").to_owned();
-    let lists = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|it| it.to_str().ok());
-    let mut tags = lists.flat_map(|it| it.split(','));
-    tags.any(|it| it.trim() == "*" || weak(it) == weak(tag))
-}
-
 /// A session with its tag.
 fn tagged(code: StatusCode, tag: &str, body: impl IntoResponse) -> Response {
     let mut response = (code, body).into_response();
@@ -249,21 +242,5 @@ mod tests {
         assert_eq!(fields_of(failed), ["node", "class", "state", "page_token"]);
         let plain = refused(Status::unavailable("filter.node_id"));
         assert_eq!(plain.json()["error"]["message"], "filter.node_id");
-    }
-
-    #[test]
-    fn a_tag_is_known_in_each_of_its_forms() {
-        let session = v1::Session { version: 7, epoch: 4, ..Default::default() };
-        let tag = tag(&session);
-        assert_eq!(tag, "W/\"7.4\"");
-        let knows = |value: &'static str| {
-            has_it(
-                &HeaderMap::from_iter([(header::IF_NONE_MATCH, HeaderValue::from_static(value))]),
-                &tag,
-            )
-        };
-        assert!(knows("W/\"7.4\"") && knows("\"7.4\"") && knows("\"1\", W/\"7.4\"") && knows("*"));
-        assert!(!knows("\"7.5\""));
-        assert!(!has_it(&HeaderMap::new(), &tag));
     }
 }

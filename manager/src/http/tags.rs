@@ -14,7 +14,7 @@ fn tag(body: &[u8]) -> String {
 }
 
 /// Whether the caller has that already.
-fn has_it(headers: &HeaderMap, tag: &str) -> bool {
+pub fn has_it(headers: &HeaderMap, tag: &str) -> bool {
     let weak = |it: &str| it.trim().trim_start_matches("W/").to_owned();
     let lists = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|it| it.to_str().ok());
     let mut tags = lists.flat_map(|it| it.split(','));
@@ -42,6 +42,19 @@ pub fn tagged(headers: &HeaderMap, answer: &impl Serialize) -> serde_json::Resul
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_tag_is_known_in_each_of_its_forms() {
+        let knows = |tag: &str, value: &'static str| {
+            let value = HeaderValue::from_static(value);
+            has_it(&HeaderMap::from_iter([(header::IF_NONE_MATCH, value)]), tag)
+        };
+        let is_known = |value| knows("W/\"7.4\"", value);
+        assert!(is_known("W/\"7.4\"") && is_known("\"7.4\""));
+        assert!(is_known("\"1\", W/\"7.4\"") && is_known("*"));
+        assert!(!is_known("\"7.5\""));
+        assert!(!has_it(&HeaderMap::new(), "W/\"7.4\""));
+    }
 
     #[test]
     fn what_the_caller_has_is_not_sent_again_until_it_changes() {
