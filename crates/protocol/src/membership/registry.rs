@@ -34,10 +34,7 @@ impl Manager {
         if self.env.nodes.is_over(&register.node, register.boot) {
             let why = match before {
                 Some(_) => "a later boot is registered, or it was declared lost",
-                None => {
-                    "it is not later than boots of nodes that were forgotten. If this goes on, the node's clock is \
-                     behind"
-                }
+                None => "it is not later than those of nodes that were forgotten",
             };
             let text = format!("boot {} of node {} is over: {why}", register.boot, register.node);
             return self

@@ -1,6 +1,5 @@
 //! At the owner of the document of a node's numbers: from reports to numbers.
 
-use crate::documents::operate::slots_of;
 use crate::log::at::At;
 use crate::log::origin::Origin;
 use crate::numbers::sessions::state::{Kept, SessionNumbering};
@@ -197,7 +196,8 @@ impl SessionNumbering {
 /// Changes the numbers of a node's sessions, and writes them if that makes a difference.
 fn change(led: &mut At<'_>, node: NodeOf<'_>, with: impl FnOnce(&mut OfNode)) {
     let key = key_of(node, led.env.view().m);
-    if !slots_of(led).holds(key.slot) {
+    let here = Slots { m: led.env.view().m, range: led.log.range };
+    if !here.holds(key.slot) {
         return;
     }
     let retention_ms = led.env.config.numbers.map_or(0, |it| it.retention_ms);
