@@ -117,7 +117,7 @@ pub struct MutantsOptions {
     #[arg(long)]
     sound: bool,
     /// Most seeds that are tried for one that no search notices.
-    #[arg(long, default_value_t = 200)]
+    #[arg(long, default_value_t = 400)]
     seeds: u64,
     /// Tell on stderr the shortest way to each broken promise.
     #[arg(long)]
