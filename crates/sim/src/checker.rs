@@ -418,11 +418,13 @@ impl Checker {
         if Self::took_over_alone(part) {
             let since_us = self.landed_us.get(&part.pe).copied().unwrap_or_default();
             let record = &session.record;
-            // What ran on a boot that is shut out, and of which nobody proved anything, may run still.
+            // What ran on a boot that is shut out, and of which nobody proved anything, may run still; and the proof
+            // is under way for a while.
             let boots = &self.ledger.boots;
             let at = record.placement.as_ref().map(|it| (it.node.clone(), it.boot));
             let facts = at.and_then(|it| boots.get(&it)).copied().unwrap_or_default();
-            let waits = facts.gone_us.is_some() && facts.proved_us.is_none();
+            let is_unheard = |proved_us: u64| now_us < proved_us + STRAGGLER_US_MAX;
+            let waits = facts.gone_us.is_some() && facts.proved_us.is_none_or(is_unheard);
             let instances = if waits { &[][..] } else { &self.ledger.instances[..] };
             let shown = shown_running::check(instances, record, since_us);
             self.judge(now_us, shown);
