@@ -8,7 +8,7 @@ use rota_messages::Answer;
 use rota_model::items::SessionNumber;
 use rota_model::node_msg::SlotRange;
 use rota_model::{
-    NodeId, NumbersOp, PoolName, Refusal, SESSION_NUMBERS_MAX, SessionsThere, SlotId,
+    Epoch, NodeId, NumbersOp, PoolName, Refusal, SESSION_NUMBERS_MAX, SessionsThere, SlotId,
 };
 
 /// Checks what an operator asks.
@@ -51,6 +51,7 @@ impl From<v1::SessionNumber> for SessionNumber {
 impl From<NumbersOp> for v1::NumbersOp {
     fn from(op: NumbersOp) -> Self {
         let there = op.there.map(|it| v1::SessionsThere {
+            pe: it.pe.0,
             first_slot: it.range.first.0,
             last_slot: it.range.last.0,
             sessions: it.sessions.iter().map(Into::into).collect(),
@@ -69,7 +70,8 @@ impl TryFrom<v1::NumbersOp> for NumbersOp {
                 let problem = format!("has {count} sessions; the limit is {SESSION_NUMBERS_MAX}");
                 return Err(WireError::new("NumbersOp.there", problem));
             }
-            Ok(SessionsThere { range: SlotRange { first, last }, sessions: each(it.sessions)? })
+            let range = SlotRange { first, last };
+            Ok(SessionsThere { pe: Epoch(it.pe), range, sessions: each(it.sessions)? })
         });
         Ok(NumbersOp {
             pool: named("NumbersOp.pool", PoolName::parse(&op.pool))?,
@@ -112,7 +114,7 @@ mod tests {
         let op = |sessions| NumbersOp {
             pool: PoolName::default_pool(),
             node: NodeId::parse("n1").unwrap(),
-            there: Some(SessionsThere { range, sessions }),
+            there: Some(SessionsThere { pe: Epoch(5), range, sessions }),
         };
         let one = op(vec![key.clone()]);
         assert_eq!(NumbersOp::try_from(v1::NumbersOp::from(one.clone())), Ok(one));

@@ -1,5 +1,6 @@
 //! The stable numbers of a node's sessions: who tells that a session runs there, and who asks for numbers.
 
+use crate::epoch::Epoch;
 use crate::ids::{NodeId, PoolName, SessionKey};
 use crate::node_msg::SlotRange;
 
@@ -21,6 +22,8 @@ pub struct NumbersOp {
 /// The sessions of some slots that run on a node, as the owner of these slots knows them.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SessionsThere {
+    /// The epoch of the partition under which its owner says so. One that was overtaken says nothing.
+    pub pe: Epoch,
     /// The slots. Sessions of other slots may run there, too.
     pub range: SlotRange,
     /// All sessions of these slots that run there, at most [`SESSION_NUMBERS_MAX`].

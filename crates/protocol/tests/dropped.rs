@@ -14,7 +14,7 @@ const TRACES_MAX: usize = 3;
 
 fn table() -> Table {
     let mut table = Table::laid();
-    table.sizes.traces_max = TRACES_MAX;
+    (table.sizes.traces_max, table.sizes.traces_ms) = (TRACES_MAX, 0);
     table.start_all();
     table
 }
@@ -50,6 +50,40 @@ fn the_registry_keeps_few_traces_however_many_nodes_came_and_went() {
     }
     assert_eq!(traces(&table), ["n6", "n7", "n8"]);
     assert_eq!(table.config.dropped.through.0, 5);
+}
+
+#[test]
+fn what_is_left_of_a_node_that_was_just_heard_stays_known() {
+    let mut table = table();
+    table.sizes.traces_ms = 3_600_000;
+    NUMBERS.iter().for_each(|n| table.kill(*n));
+    table.start_all();
+    for at in 1..=8u64 {
+        table.register(&format!("n{at}"), at);
+    }
+    all_are_lost(&mut table);
+    for at in 1..=8u64 {
+        forget(&mut table, &format!("n{at}"));
+    }
+    assert_eq!((traces(&table).len(), table.config.dropped.is_none()), (8, true));
+}
+
+#[test]
+fn a_node_that_an_owner_saw_vanish_keeps_no_other_one_from_being_lost() {
+    let mut table = table();
+    for at in 1..=6u64 {
+        table.register(&format!("n{at}"), at);
+    }
+    table.pass(1_000);
+    // What came between is never seen: the entry is there, and then it is not.
+    let n1 = NodeId::parse("n1").unwrap();
+    table.config.nodes.remove(&n1);
+    table.config.dropped.through = BootId(1);
+    table.config.index += 1;
+    let state = table.config.clone();
+    NUMBERS.iter().for_each(|n| table.input(*n, Input::Config(state.clone())));
+    all_are_lost(&mut table);
+    assert_eq!(table.config.nodes.len(), 5);
 }
 
 #[test]

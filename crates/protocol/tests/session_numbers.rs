@@ -167,12 +167,12 @@ fn a_node_that_is_gone_leaves_no_valid_number_and_then_none() {
     let node = NodeId::parse("n1").unwrap();
     table.input(300, Input::NodeOrder { call: 3, node, order: NodeOrder::Forget });
     table.pass_until("the order is answered", 5_000, |it| it.node_ordered_as.is_some());
-    table.pass_until("nothing is valid", 20_000, |it| {
+    table.pass_until("nothing is valid", 90_000, |it| {
         it.managers.values().all(|it| it.session_numbers().iter().all(|(_, it)| !it.valid))
     });
     assert_eq!(entries_here(&table), 4);
     table.now_ms += 1_000_000;
-    table.pass_until("nothing is left", 20_000, |it| entries_here(it) == 0);
+    table.pass_until("nothing is left", 90_000, |it| entries_here(it) == 0);
     assert_eq!(all(&mut table, 300, "n1"), []);
 }
 

@@ -288,6 +288,7 @@ fn draw_sizes(rng: &mut SeededRng) -> Sizes {
         session_bytes: Sizes::default().session_bytes,
         mark_every: u64::try_from(count(1, 5)).unwrap_or(1),
         traces_max: window_entries % 3,
+        traces_ms: 0,
         drain_docs: count(1, 6),
         drain_closes: count(1, 3),
     }

@@ -375,16 +375,20 @@ impl Env {
     }
 
     /// The traces that are dropped when an entry becomes one: those of the earliest boots, where there are more than
-    /// are kept. Whoever drops none lets the registry grow with every node that ends.
+    /// are kept. None goes that is new to this manager: what is left of such a node may have to be ended still.
+    /// Whoever drops none lets the registry grow with every node that ends.
     pub fn drops_with(&self, to: &NodeReg) -> Vec<NodeId> {
         if !to.is_forgotten() {
             return Vec::new();
         }
+        let sizes = &self.config.sizes;
         let others = self.nodes.reg.values().filter(|it| it.is_forgotten() && it.node != to.node);
-        let mut traces: Vec<&NodeReg> = others.chain([to]).collect();
-        traces.sort_by_key(|it| (it.boot, &it.node));
-        let surplus = traces.len().saturating_sub(self.config.sizes.traces_max);
-        traces.into_iter().take(surplus.min(DROPS_MAX)).map(|it| it.node.clone()).collect()
+        let surplus = (others.clone().count() + 1).saturating_sub(sizes.traces_max);
+        let now_ms = self.now.mono_ms;
+        let is_old = |it: &&NodeReg| self.nodes.is_unheard_for(&it.node, sizes.traces_ms, now_ms);
+        let mut old: Vec<&NodeReg> = others.filter(is_old).collect();
+        old.sort_by_key(|it| (it.boot, &it.node));
+        old.into_iter().take(surplus.min(DROPS_MAX)).map(|it| it.node.clone()).collect()
     }
 
     pub fn suspect(&mut self, member: MemberId) {

@@ -60,7 +60,10 @@ impl Manager {
         if self.env.nodes.reg == state.nodes && self.env.nodes.dropped == state.dropped {
             return;
         }
-        self.env.nodes.dropped = state.dropped;
+        if self.env.nodes.dropped != state.dropped {
+            self.env.nodes.dropped = state.dropped;
+            self.env.nodes.known.retain(|node, _| state.nodes.contains_key(node));
+        }
         let before = std::mem::replace(&mut self.env.nodes.reg, state.nodes.clone());
         self.env.nodes.news += 1;
         self.env.nodes.find_pools_of_classes();

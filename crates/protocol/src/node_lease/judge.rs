@@ -76,6 +76,8 @@ impl NodeLeases {
     fn judge_new(&mut self, led: &At<'_>) {
         let m = led.env.view().m;
         let range = led.log.range;
+        // What is left of a node may be dropped from the registry before this owner saw that it is gone.
+        self.judged.retain(|node, _| led.env.nodes.reg.contains_key(node));
         for reg in led.env.nodes.reg.values() {
             if !range.contains(slot_of_node(&reg.node, m)) || reg.state.is_gone() {
                 self.judged.remove(&reg.node);

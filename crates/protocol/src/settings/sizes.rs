@@ -76,6 +76,9 @@ pub struct Sizes {
     pub drain_docs: usize,
     /// Most traces of nodes that are gone in the registry, some 250 bytes each. Of the rest one bound is kept.
     pub traces_max: usize,
+    /// How long nothing was heard of a node before its trace may go, in milliseconds. Whoever started it has ended
+    /// what is left of it by then.
+    pub traces_ms: u64,
     /// Most sessions of a partition that are closed at once because their nodes are drained: a node
     /// with all its places in use ends some hundred programs at a time.
     pub drain_closes: usize,
@@ -106,6 +109,7 @@ impl Default for Sizes {
             purge_docs: 512,
             mark_every: 64,
             traces_max: 100,
+            traces_ms: 2 * 3_600_000,
             drain_docs: 2_000,
             drain_closes: 256,
         }

@@ -133,7 +133,11 @@ impl SessionNumbering {
     ) {
         let (m, wall_ms) = (led.env.view().m, led.env.now.wall_ms);
         let slots = Slots { m, range: there.range };
-        change(led, node, |it| it.take(node, slots, there, wall_ms));
+        // Another owner serves there by now, and has told what it knows.
+        let is_overtaken = there.pe < led.env.view().part_of(there.range.last).1.pe;
+        if !is_overtaken {
+            change(led, node, |it| it.take(node, slots, there, wall_ms));
+        }
         // Nobody builds on it: what is not committed after all is reported again.
         led.reply(origin, Ok(Answer::Reported));
     }
@@ -218,8 +222,8 @@ fn change(led: &mut At<'_>, node: NodeOf<'_>, with: impl FnOnce(&mut OfNode)) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rota_model::SlotId;
     use rota_model::node_msg::SlotRange;
+    use rota_model::{Epoch, SlotId};
     use std::collections::BTreeSet;
 
     const M: u32 = 1_024;
@@ -246,7 +250,7 @@ mod tests {
         let halves = [range(0, M / 2 - 1), range(M / 2, M - 1)];
         let all: Vec<SessionKey> = (0..20).map(session).collect();
         let take = |of_node: &mut OfNode, half: SlotRange, sessions: &[SessionKey]| {
-            let there = SessionsThere { range: half, sessions: sessions.to_vec() };
+            let there = SessionsThere { pe: Epoch(1), range: half, sessions: sessions.to_vec() };
             of_node.take(at, Slots { m: M, range: half }, &there, 5);
         };
         // What lies elsewhere is left out of a report.
@@ -275,7 +279,11 @@ mod tests {
         let whole = range(0, M - 1);
         let mut of_node = OfNode::read(None, at, WEEK);
         let take = |of_node: &mut OfNode, from: usize, to: usize, wall_ms: u64| {
-            let there = SessionsThere { range: whole, sessions: (from..to).map(session).collect() };
+            let there = SessionsThere {
+                pe: Epoch(1),
+                range: whole,
+                sessions: (from..to).map(session).collect(),
+            };
             of_node.take(at, Slots { m: M, range: whole }, &there, wall_ms);
         };
         take(&mut of_node, 0, SESSION_NUMBERS_MAX, 1);
@@ -290,7 +298,7 @@ mod tests {
         assert_eq!(numbers(&of_node, false).len(), 15);
         // Twelve new ones displace as many that are gone, the oldest first.
         let sessions = (5..SESSION_NUMBERS_MAX - 10).chain(5_000..5_012).map(session).collect();
-        let there = SessionsThere { range: whole, sessions };
+        let there = SessionsThere { pe: Epoch(1), range: whole, sessions };
         of_node.take(at, Slots { m: M, range: whole }, &there, 5);
         assert_eq!(of_node.numbers.entries().count(), SESSION_NUMBERS_MAX);
         assert_eq!(numbers(&of_node, false).len(), 3);

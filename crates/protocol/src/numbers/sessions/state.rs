@@ -29,6 +29,9 @@ const ALL_MS: u64 = 300_000;
 /// Between two looks for numbers that are outdated, or whose node is gone.
 const SWEEP_MS: u64 = 5_000;
 
+/// How long a new owner waits before it takes a node for gone that its registry does not name.
+const FIRST_SWEEP_MS: u64 = 60_000;
+
 /// Most nodes that one look is about, and most reports that wait for an answer.
 const NODES_MAX: usize = 16;
 
@@ -50,7 +53,9 @@ pub(crate) struct SessionNumbering {
     /// No step, no report of all and no sweep before.
     next_ms: u64,
     all_ms: u64,
-    pub(super) sweep_ms: u64,
+    sweep_ms: u64,
+    /// It looked through the partition, and so knows the documents that lie here.
+    has_looked: bool,
 }
 
 /// A document of numbers that lies here.
@@ -95,7 +100,8 @@ impl SessionNumbering {
         let free = self.changed.iter().filter(is_free).take(room);
         let nodes: Vec<NodeId> = free.cloned().collect();
         self.changed.retain(|it| !nodes.contains(it));
-        (!nodes.is_empty()).then(|| Look::at(nodes))
+        let is_first = !std::mem::replace(&mut self.has_looked, true);
+        (is_first || !nodes.is_empty()).then(|| Look::at(nodes))
     }
 
     /// Tells whoever keeps the numbers of a node what runs there. One that nobody knows has no number, and its
@@ -106,7 +112,8 @@ impl SessionNumbering {
         };
         let pool = reg.pool.clone();
         sessions.truncate(SESSION_NUMBERS_MAX);
-        let there = Some(SessionsThere { range: led.log.range, sessions });
+        let (pe, range) = (led.lead.pe, led.log.range);
+        let there = Some(SessionsThere { pe, range, sessions });
         let op = Op::Numbers(NumbersOp { pool, node: node.clone(), there });
         let deadline_ms = led.env.now.mono_ms + DEADLINE_MS;
         let inner = Internal::Numbers { part: led.log.number, node: node.clone() };
@@ -156,7 +163,10 @@ impl Resident for SessionNumbering {
         }
         self.next_ms = now + STEP_MS;
         self.look_on(led);
-        if now >= self.sweep_ms {
+        if self.sweep_ms == 0 {
+            // The registry here may be older than a node whose numbers lie here.
+            self.sweep_ms = now + FIRST_SWEEP_MS;
+        } else if now >= self.sweep_ms && !led.env.store.is_away {
             self.sweep_ms = now + SWEEP_MS;
             self.sweep(led);
         }
