@@ -384,9 +384,11 @@ impl Env {
         let sizes = &self.config.sizes;
         let others = self.nodes.reg.values().filter(|it| it.is_forgotten() && it.node != to.node);
         let surplus = (others.clone().count() + 1).saturating_sub(sizes.traces_max);
+        // The newest one stays, unless none is to.
+        let newest = [to].into_iter().filter(|_| sizes.traces_max == 0);
         let now_ms = self.now.mono_ms;
         let is_old = |it: &&NodeReg| self.nodes.is_unheard_for(&it.node, sizes.traces_ms, now_ms);
-        let mut old: Vec<&NodeReg> = others.filter(is_old).collect();
+        let mut old: Vec<&NodeReg> = others.chain(newest).filter(is_old).collect();
         old.sort_by_key(|it| (it.boot, &it.node));
         old.into_iter().take(surplus.min(DROPS_MAX)).map(|it| it.node.clone()).collect()
     }

@@ -74,7 +74,8 @@ pub struct Sizes {
     /// Most documents among which one step looks for sessions of nodes that are drained: less than a
     /// millisecond.
     pub drain_docs: usize,
-    /// Most traces of nodes that are gone in the registry, some 250 bytes each. Of the rest one bound is kept.
+    /// Most traces of nodes that are gone in the registry, some 250 bytes each. Of the rest one bound is kept. With 0
+    /// not even the newest stays.
     pub traces_max: usize,
     /// How long nothing was heard of a node before its trace may go, in milliseconds. Whoever started it has ended
     /// what is left of it by then.
