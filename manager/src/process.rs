@@ -290,6 +290,7 @@ fn manager_config(
         sizes: Sizes { session_bytes: options.memory.sessions_bytes_max, ..Sizes::default() },
         documents: options.documents.clone(),
         numbers: Some(options.numbers),
+        tasks: rota_protocol::TasksConfig::default(),
     }
 }
 

@@ -12,6 +12,7 @@ pub mod namespaces;
 pub mod operator;
 pub mod pools;
 pub mod programs;
+pub mod tasks;
 pub mod watch;
 
 use crate::bodies::Bodies;

@@ -10,6 +10,7 @@ use crate::rpc::namespaces::NamespacesService;
 use crate::rpc::operator::OperatorService;
 use crate::rpc::pools::PoolsService;
 use crate::rpc::programs::ProgramsService;
+use crate::rpc::tasks::TasksService;
 use crate::rpc::{REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX, SessionsService, Shared};
 use anyhow::{Context, Result};
 use rota_daemon::accept::{Calls, Gate, Incoming, Need};
@@ -27,6 +28,7 @@ use rota_proto::v1::peers_server::PeersServer;
 use rota_proto::v1::pools_server::PoolsServer;
 use rota_proto::v1::programs_server::ProgramsServer;
 use rota_proto::v1::sessions_server::SessionsServer;
+use rota_proto::v1::tasks_server::TasksServer;
 use rota_proto::{reflection, refusal, serving};
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,7 +81,10 @@ fn need(path: &str) -> Need {
         "Programs/Usage" | "Documents/Sync" | "Documents/ListDocuments" | "Sessions/List" => {
             need(READ_BYTES, false)
         }
-        path if ["Operator/", "Namespaces/", "Pools/"].iter().any(|it| path.starts_with(it)) => {
+        path if ["Operator/", "Namespaces/", "Pools/", "Tasks/"]
+            .iter()
+            .any(|it| path.starts_with(it)) =>
+        {
             need(READ_BYTES, false)
         }
         _ => need(SESSION_BYTES, false),
@@ -142,6 +147,13 @@ fn pools(services: &Services) -> Bounded<PoolsServer<PoolsService>> {
     Bounded::new(server, REQUEST_BYTES_MAX)
 }
 
+fn tasks(services: &Services) -> Bounded<TasksServer<TasksService>> {
+    let server = TasksServer::new(TasksService { shared: services.shared.clone() })
+        .max_decoding_message_size(REQUEST_BYTES_MAX)
+        .max_encoding_message_size(ANSWER_BYTES_MAX);
+    Bounded::new(server, REQUEST_BYTES_MAX)
+}
+
 fn programs(services: &Services) -> Bounded<ProgramsServer<ProgramsService>> {
     let service = ProgramsService::new(services.shared.clone(), services.cluster.clone());
     let server = ProgramsServer::new(service)
@@ -172,7 +184,7 @@ fn peers(services: &Services) -> PeersServer<PeersService> {
 }
 
 /// The services that stand here.
-const SERVED: [&str; 8] = [
+const SERVED: [&str; 9] = [
     "rota.v1.Sessions",
     "rota.v1.Nodes",
     "rota.v1.Peers",
@@ -181,6 +193,7 @@ const SERVED: [&str; 8] = [
     "rota.v1.Namespaces",
     "rota.v1.Pools",
     "rota.v1.Programs",
+    "rota.v1.Tasks",
 ];
 
 /// Calls that only managers and nodes make begin so.
@@ -221,6 +234,7 @@ pub async fn serve(
         .add_service(namespaces(&services))
         .add_service(pools(&services))
         .add_service(programs(&services))
+        .add_service(tasks(&services))
         .add_service(nodes(&services))
         .add_service(peers(&services))
         .add_service(health)

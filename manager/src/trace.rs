@@ -116,6 +116,7 @@ fn is_loss(step: Transition) -> bool {
             | Transition::Recovered
             | Transition::WorkOverdue
             | Transition::WorkRefused
+            | Transition::TaskGivenUp
     )
 }
 
@@ -170,6 +171,9 @@ fn is_news(step: Transition) -> bool {
         | Transition::NodesOrdered
         | Transition::NodeEnds
         | Transition::OrderFailed
+        | Transition::TaskNotStarted
+        | Transition::TaskLost
+        | Transition::TaskGivenUp
         | Transition::NodeNotCleared => true,
         // Repeated every second while a node waits; the node says it once.
         Transition::NodeUnproven
@@ -204,6 +208,10 @@ fn is_news(step: Transition) -> bool {
         | Transition::CopiesSynced
         | Transition::NamespaceRefused
         | Transition::TombstonePurged
+        | Transition::TaskStarted
+        | Transition::TaskWentOn
+        | Transition::TaskEnded
+        | Transition::TaskFailed
         | Transition::ItemsForgotten => false,
     }
 }

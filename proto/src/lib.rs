@@ -52,6 +52,7 @@ pub mod running;
 pub mod serving;
 pub mod session;
 pub mod status_details;
+pub mod tasks;
 mod wire;
 
 pub use operator::Inspected;

@@ -239,6 +239,7 @@ pub(crate) fn request_to_wire(rid: u64, deadline_ms: u64, op: Op) -> v1::PeerReq
         Op::Report(item) => WireOp::Report(item.into()),
         Op::Mend(op) => WireOp::Mend(op.into()),
         Op::Numbers(op) => WireOp::Numbers(op.into()),
+        Op::Tasks(op) => WireOp::Tasks(op.into()),
         Op::Documents(op) => document_op(op),
     };
     v1::PeerRequest { rid, deadline_ms, op: Some(op) }
@@ -257,6 +258,7 @@ pub(crate) fn op_from_wire(op: Option<v1::peer_request::Op>) -> Result<Op, WireE
         WireOp::Report(item) => Op::Report(item.try_into()?),
         WireOp::Mend(op) => Op::Mend(op.try_into()?),
         WireOp::Numbers(op) => Op::Numbers(op.try_into()?),
+        WireOp::Tasks(op) => Op::Tasks(op.try_into()?),
         op @ (WireOp::Operate(_)
         | WireOp::Sync(_)
         | WireOp::Documents(_)
@@ -338,6 +340,7 @@ pub(crate) fn answer_to_wire(rid: u64, result: OpResult) -> v1::PeerAnswer {
         Ok(Answer::Reported) => WireResult::Reported(Reported {}),
         Ok(Answer::Mended(mended)) => WireResult::Mended(mended.into()),
         Ok(Answer::Numbers(numbers)) => WireResult::Numbers(numbers.into()),
+        Ok(Answer::Tasks(page)) => WireResult::Tasks(page.into()),
         Ok(Answer::Documents(answer)) => document_answer(answer),
         Err(refusal) => WireResult::Refusal(refusal.into()),
     };
@@ -382,6 +385,7 @@ pub(crate) fn answer_from_wire(
         WireResult::Reported(_) => Answer::Reported,
         WireResult::Mended(mended) => Answer::Mended(mended.try_into()?),
         WireResult::Numbers(numbers) => Answer::Numbers(numbers.try_into()?),
+        WireResult::Tasks(page) => Answer::Tasks(page.try_into()?),
         answer @ (WireResult::Operated(_)
         | WireResult::Synced(_)
         | WireResult::Documents(_)

@@ -125,6 +125,10 @@ pub struct Attempt {
     pub(crate) body: Body,
     /// The operation was done before, at this version.
     pub(crate) done_at: Option<Stamp>,
+    /// What the run of a task goes on with.
+    checkpoint: Option<JsonText>,
+    /// How many numbers were drawn.
+    draws: u64,
 }
 
 impl Attempt {
@@ -140,6 +144,8 @@ impl Attempt {
             needs: Vec::new(),
             body: Body::Nothing,
             done_at: None,
+            checkpoint: None,
+            draws: 0,
         }
     }
 
@@ -280,6 +286,38 @@ impl<'a> Transaction<'a> {
             }
         };
         Ok(&self.attempt.recent[at].0)
+    }
+
+    /// The slot of a document.
+    pub fn slot_of(&self, name: &DocName) -> SlotId {
+        self.rules.territory.slot_of(name)
+    }
+
+    /// The slot of the operation, once it has asked for a document of tolerance 0.
+    pub fn slot(&self) -> Option<SlotId> {
+        self.attempt.slot
+    }
+
+    pub(crate) fn rules(&self) -> &'a Rules {
+        self.rules
+    }
+
+    pub(crate) fn set_checkpoint(&mut self, checkpoint: JsonText) {
+        self.attempt.checkpoint = Some(checkpoint);
+    }
+
+    /// The result of a task's cycle is its checkpoint. Whether there is one.
+    pub(crate) fn settle_checkpoint(&mut self) -> bool {
+        let checkpoint = self.attempt.checkpoint.take();
+        let goes_on = checkpoint.is_some();
+        self.attempt.body = checkpoint.map_or(Body::Nothing, Body::Json);
+        goes_on
+    }
+
+    /// What drawn numbers begin with, and how many were drawn.
+    pub(crate) fn next_draw(&mut self) -> (u64, u64) {
+        self.attempt.draws += 1;
+        (self.rules.salt, self.attempt.draws)
     }
 
     fn edited(&self, name: &DocName, found: Option<Arc<Document>>) -> DocumentEdit {

@@ -135,7 +135,11 @@ fn check_and_settle(
             let too_large = |it: FieldError| Exception::of_field(codes::LIMIT, it);
             document.check_size().map_err(too_large)?;
             documents.spaces().check_description(&document)?;
-            writes.push(Write { name, before, after: Some(Arc::new(document)) });
+            let is_gone = document.is_deleted() && rules.schema.is_traceless(name.class());
+            let after = (!is_gone).then(|| Arc::new(document));
+            if before.is_some() || after.is_some() {
+                writes.push(Write { name, before, after });
+            }
         }
     }
     check_bytes(&writes)?;

@@ -264,6 +264,8 @@ pub mod codes {
         TIME = A "A-TIME";
         /// There is no operation of that name.
         OPERATION = N "N-OPERATION";
+        /// There is no such task, or another run has it.
+        TASK = N "N-TASK";
         /// There is no such document.
         DOCUMENT = N "N-DOCUMENT";
         /// The body of an attachment is not there; it must be before the item that names it.

@@ -77,6 +77,7 @@ mod session;
 pub mod space;
 pub mod store;
 pub mod sync;
+pub mod task;
 pub mod tolerance;
 
 pub use attempt::{Attempt, Body, DOCUMENTS_MAX, Need, Remembered, Transaction, Wanted};
@@ -97,7 +98,8 @@ pub use rota_model::{FieldError, Namespace, RequestId, Retry, SlotId, Stamp};
 pub use rules::{Aged, OneSlot, Rules, Territory};
 pub use run::{Answer, Next, Progress, Run, Validated};
 pub use schema::{Keyed, Schema, Singleton};
-pub use space::{Description, Limits, Spaces, Undescribed, Usage};
+pub use space::{Description, Limits, Spaces, Suspended, Undescribed, Usage};
 pub use store::{Documents, Purged, Store};
 pub use sync::{ApplyError, Changes, ChangesParts, Held, Update, apply, update_for};
+pub use task::{NewTask, TaskKeeper, TaskRun};
 pub use tolerance::Tolerance;

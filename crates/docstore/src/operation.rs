@@ -140,6 +140,8 @@ struct Registered {
     make: Make,
     place: Place,
     about: About,
+    /// Callers are not told of it.
+    is_hidden: bool,
 }
 
 /// So many are named to whoever asks for one that does not exist.
@@ -161,27 +163,37 @@ impl Operations {
     /// Adds an operation. Panics, as all this stands in the code, when a name is used twice or is not
     /// valid, and when its schema or example is no JSON.
     #[must_use]
-    pub fn with<T: Operation>(mut self) -> Self {
+    pub fn with<T: Operation>(self) -> Self {
+        self.and::<T>(false)
+    }
+
+    /// Adds an operation of which callers are not told: one that refuses them.
+    #[must_use]
+    pub fn with_hidden<T: Operation>(self) -> Self {
+        self.and::<T>(true)
+    }
+
+    fn and<T: Operation>(mut self, is_hidden: bool) -> Self {
         let name = T::NAME;
         check_word("operation", name, OPERATION_BYTES_MAX).expect("names in the code are valid");
         let about = T::about();
         for text in [about.parameters, about.example].into_iter().filter(|it| !it.is_empty()) {
             JsonText::parse(text).expect("what is told of an operation is JSON");
         }
-        let registered = Registered { make: make::<T>, place: T::PLACE, about };
+        let registered = Registered { make: make::<T>, place: T::PLACE, about, is_hidden };
         let known = Arc::make_mut(&mut self.0).insert(name, registered);
         assert!(known.is_none(), "operation {name} is registered twice");
         self
     }
 
-    /// All names, in order.
+    /// All names that callers are told, in order.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
-        self.0.keys().copied()
+        self.abouts().map(|(name, _)| name)
     }
 
     /// What callers are told of each, in order of name.
     pub fn abouts(&self) -> impl Iterator<Item = (&'static str, About)> {
-        self.0.iter().map(|(name, it)| (*name, it.about))
+        self.0.iter().filter(|(_, it)| !it.is_hidden).map(|(name, it)| (*name, it.about))
     }
 
     /// Refuses what the operation of that name can never work with, as [`Operation::new`] does.

@@ -6,6 +6,7 @@ use crate::checker::{Anyone, Checker};
 use crate::document::Document;
 use crate::name::DocName;
 use crate::schema::Schema;
+use crate::task::TaskKeeper;
 use rota_model::{SlotId, Stamp};
 use std::fmt;
 use std::sync::Arc;
@@ -64,6 +65,10 @@ pub struct Rules {
     /// Most operations that are remembered at a time. Default [`MEMORIES_MAX`]. Too low: callers are told
     /// to wait (X-BUSY). Too high: they fill the memory.
     pub memories_max: usize,
+    /// Who keeps tasks. Default: nobody, and operations cannot register any.
+    pub tasks: Option<Arc<dyn TaskKeeper>>,
+    /// What [`crate::Transaction::draw`] begins with; the driver draws it anew for each operation. Default 0.
+    pub salt: u64,
     /// How long destroyed items stay known, in milliseconds. Default 7 days. Too low: caches that
     /// come back after a longer absence get the list of all keys. Too high: documents grow.
     pub destroyed_ms: u64,
@@ -91,6 +96,8 @@ impl Rules {
             build: 0,
             operation_time_age_ms_max: 600_000,
             memories_max: MEMORIES_MAX,
+            tasks: None,
+            salt: 0,
             destroyed_ms: WEEK_MS,
             deleted_ms: WEEK_MS,
         }

@@ -229,9 +229,11 @@ impl Run {
         };
         let mut attempt = Attempt::at(Arc::clone(request), now);
         let mut transaction = Transaction::new(rules, documents, cache, &mut attempt);
-        let worked = open(&*operation, &mut transaction)
-            .map_err(before)
-            .and_then(|()| guard(Phase::Work, || operation.work(&mut transaction)));
+        let worked = transaction
+            .begin_task()
+            .and_then(|()| open(&*operation, &mut transaction).map_err(before))
+            .and_then(|()| guard(Phase::Work, || operation.work(&mut transaction)))
+            .and_then(|()| guard(Phase::Work, || transaction.end_task()));
         let needs = attempt.take_needs();
         match worked {
             // Also when the operation swallowed the exception: it worked without a document.
@@ -313,7 +315,8 @@ impl Run {
         let mut body = commit.body.clone();
         let request = Arc::clone(&self.request);
         let named = |it: Exception| it.in_operation(&request.operation, self.progress.attempts);
-        if let Some((mut operation, _)) = self.ready {
+        // A task has no result for it to change.
+        if let Some((mut operation, _)) = self.ready.filter(|_| request.task.is_none()) {
             let mut done = Done { version, body: &mut body };
             guard(Phase::AfterWork, || operation.after_work(&mut done)).map_err(named)?;
         }

@@ -63,20 +63,22 @@ pub struct ClassSchema {
     is_free: bool,
     /// Operations may read such documents and never change them.
     is_read_only: bool,
+    /// One that is destroyed leaves no trace.
+    is_traceless: bool,
 }
 
 impl ClassSchema {
     fn new() -> Self {
         let attachment = Kind { is_keyed: true, form: Form::Attachment };
         let items = BTreeMap::from([(ATTACHMENT_CLASS, attachment)]);
-        Self { items, is_free: false, is_read_only: false }
+        Self { items, is_free: false, is_read_only: false, is_traceless: false }
     }
 
     /// Of what remembers operations.
     fn of_memories() -> Self {
         let memory = Kind { is_keyed: true, form: Form::Json(reads::<serde_json::Value>) };
         let items = BTreeMap::from([(MEMORY_CLASS, memory)]);
-        Self { items, is_free: false, is_read_only: false }
+        Self { items, is_free: false, is_read_only: false, is_traceless: false }
     }
 
     fn free() -> Self {
@@ -162,6 +164,19 @@ impl Schema {
         check_class("class", class).expect("classes in the code are valid");
         self.classes.entry(class).or_insert_with(ClassSchema::free).is_read_only = true;
         self
+    }
+
+    /// Lets destroyed documents of a class leave no trace. Only for names that are never used again: a copy of a
+    /// former life could not be told from the next one. Panics when the class was not declared.
+    #[must_use]
+    pub fn traceless(mut self, class: &'static str) -> Self {
+        self.classes.get_mut(class).expect("the class was declared").is_traceless = true;
+        self
+    }
+
+    /// Whether destroyed documents of that class leave no trace.
+    pub fn is_traceless(&self, class: &str) -> bool {
+        self.items_of(class).is_ok_and(|it| it.is_traceless)
     }
 
     /// Lets there be documents of every class that is not declared. Their items are of any class:

@@ -12,7 +12,7 @@ use crate::name::{DocName, MEMORY_CLASS, check_word};
 use crate::schema::{Schema, Singleton};
 use rota_model::{FieldError, Namespace, Stamp};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The class of documents that describe namespaces.
 pub const SPACE_CLASS: &str = "Space";
@@ -122,6 +122,31 @@ pub struct Description {
     /// Namespaces whose operations may read its documents.
     #[serde(default)]
     pub readers: Vec<Namespace>,
+    /// Which of its tasks are not started.
+    #[serde(default, skip_serializing_if = "Suspended::is_nothing")]
+    pub suspended: Suspended,
+}
+
+/// Tasks that are not started.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Suspended {
+    /// Those of every queue.
+    pub all: bool,
+    /// Those of these queues.
+    pub queues: BTreeSet<u8>,
+}
+
+impl Suspended {
+    /// Whether tasks of a queue are not started.
+    pub fn stops(&self, queue: u8) -> bool {
+        self.all || self.queues.contains(&queue)
+    }
+
+    /// Whether all tasks are started.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl Singleton for Description {

@@ -1,6 +1,7 @@
 //! Requests to the owner of a slot, and their answers: of clients, and of other managers on behalf
 //! of theirs.
 
+use crate::tasks::{TasksOp, TasksPage};
 use rota_docstore::{
     Caller, DocName, Document, Exception, Request, SyncRequest, Update, Usage, Volumes,
 };
@@ -174,6 +175,8 @@ pub enum Op {
     Mend(MendOp),
     /// About the stable numbers of a node's sessions.
     Numbers(NumbersOp),
+    /// About the tasks of one partition.
+    Tasks(TasksOp),
     /// Anything with documents of applications.
     Documents(DocumentOp),
 }
@@ -226,13 +229,15 @@ pub enum OpKind {
     Mend,
     /// About stable numbers of sessions.
     Numbers,
+    /// About tasks.
+    Tasks,
     /// Anything about documents.
     Documents,
 }
 
 impl OpKind {
     /// All of them, in order.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Open,
         Self::Close,
         Self::Get,
@@ -242,6 +247,7 @@ impl OpKind {
         Self::Report,
         Self::Mend,
         Self::Numbers,
+        Self::Tasks,
         Self::Documents,
     ];
 
@@ -257,6 +263,7 @@ impl OpKind {
             Self::Report => "report",
             Self::Mend => "mend",
             Self::Numbers => "numbers",
+            Self::Tasks => "tasks",
             Self::Documents => "documents",
         }
     }
@@ -297,6 +304,7 @@ impl Op {
             Op::Report(_) => OpKind::Report,
             Op::Mend(_) => OpKind::Mend,
             Op::Numbers(_) => OpKind::Numbers,
+            Op::Tasks(_) => OpKind::Tasks,
             Op::Documents(_) => OpKind::Documents,
         }
     }
@@ -313,6 +321,7 @@ impl Op {
             Op::Numbers(op) => Place::Node(&op.pool, &op.node),
             Op::List(list) => Place::Slot(list.from.slot),
             Op::Pull(pull) => Place::Slot(pull.slot),
+            Op::Tasks(op) => Place::Slot(op.from.slot),
             Op::Documents(op) => Place::Documents(op),
         }
     }
@@ -329,6 +338,7 @@ impl Op {
             | Op::Report(_)
             | Op::Mend(_)
             | Op::Numbers(_)
+            | Op::Tasks(_)
             | Op::Documents(_) => None,
         }
     }
@@ -340,6 +350,7 @@ impl Op {
             Op::Mend(mend) => (!mend.dry_run, true),
             Op::Numbers(op) => (op.there.is_some(), op.there.is_some()),
             Op::Get(get) => (false, !get.stale_ok),
+            Op::Tasks(_) => (false, true),
             Op::KeepAlive(_) => (false, true),
             Op::List(list) => (false, !list.stale_ok),
             Op::Pull(_) => (false, false),
@@ -365,7 +376,8 @@ impl Op {
             | Op::List(_)
             | Op::Pull(_)
             | Op::Report(_)
-            | Op::Numbers(_) => false,
+            | Op::Numbers(_)
+            | Op::Tasks(_) => false,
             Op::Mend(mend) => !mend.dry_run,
             Op::Documents(op) => op.changes(),
         }
@@ -385,7 +397,8 @@ impl Op {
             | Op::Pull(_)
             | Op::Report(_)
             | Op::Mend(_)
-            | Op::Numbers(_) => false,
+            | Op::Numbers(_)
+            | Op::Tasks(_) => false,
         }
     }
 
@@ -413,6 +426,7 @@ impl Op {
                 | Op::List(_)
                 | Op::Pull(_)
                 | Op::Report(_)
+                | Op::Tasks(_)
                 | Op::Mend(_) => 0,
                 Op::Numbers(op) => {
                     let sessions = op.there.iter().flat_map(|it| &it.sessions);
@@ -446,7 +460,7 @@ impl Op {
                 let key = pull.filter.key.as_ref().map(|it| &it.namespace);
                 key.or(pull.filter.namespace.as_ref())
             }
-            Op::Report(_) | Op::Mend(_) | Op::Numbers(_) => None,
+            Op::Report(_) | Op::Mend(_) | Op::Numbers(_) | Op::Tasks(_) => None,
             Op::Documents(op) => match op {
                 DocumentOp::Operate(operate) => Some(&operate.request.space),
                 DocumentOp::Sync(sync) => sync.reader.as_ref().map(|it| &it.space),
@@ -538,6 +552,8 @@ pub enum Answer {
     Mended(Mended),
     /// To a question for the numbers of a node's sessions, in their order.
     Numbers(Vec<SessionNumber>),
+    /// To a question about tasks.
+    Tasks(TasksPage),
     /// About documents.
     Documents(DocumentAnswer),
 }

@@ -1,7 +1,7 @@
 //! What passes between a manager and everything around it, as types. Nothing here decides.
 //!
 //! * [`api`]: what clients and operators ask about sessions and documents, and the answers.
-//! * [`orders`], [`stats`], [`placements`]: what operators order and see.
+//! * [`orders`], [`stats`], [`placements`], [`tasks`]: what operators order and see.
 //! * [`message`]: what managers say to each other.
 //! * [`documents`]: documents as managers keep them, and [`disk`]: what lies on a manager's disk.
 //!
@@ -14,6 +14,7 @@ pub mod message;
 pub mod orders;
 pub mod placements;
 pub mod stats;
+pub mod tasks;
 
 pub use api::{
     Answer, DocumentAnswer, DocumentCursor, DocumentHead, DocumentOp, DocumentPage, Op, OpKind,
@@ -25,3 +26,4 @@ pub use message::{Chunk, Entry, Envelope, Message, WAITING_KINDS_MAX, Write};
 pub use orders::{NodeOrdered, Order, Ordered};
 pub use rota_docstore::DocName;
 pub use stats::{Numbered, PartitionStats, Stats};
+pub use tasks::{QueueRow, TasksOp, TasksPage};

@@ -93,6 +93,7 @@ fn config(id: &ManagerId, ring: RingShape) -> ManagerConfig {
         sizes: Sizes::default(),
         documents: rota_protocol::DocumentsConfig::default(),
         numbers: None,
+        tasks: rota_protocol::TasksConfig::default(),
     }
 }
 

@@ -30,6 +30,7 @@ mod ports;
 mod router;
 mod sessions;
 mod settings;
+mod tasks;
 
 pub use crate::manager::inputs::Manager;
 pub use crate::ports::bodies::{Bodies, NoBodies};
@@ -37,19 +38,22 @@ pub use crate::ports::carry_out::EffectHandler;
 pub use crate::ports::io;
 pub use crate::ports::io::{CasOutcome, Effect, Input, Reply};
 pub use crate::ports::note::{Note, SessionEnd, Transition};
+pub use crate::ports::task_work::{TaskJob, TaskOutcome};
 pub use crate::ports::wait::Wait;
 pub use crate::settings::config::ManagerConfig;
 pub use crate::settings::documents::DocumentsConfig;
 pub use crate::settings::numbers::NumbersConfig;
 pub use crate::settings::sizes::Sizes;
+pub use crate::settings::tasks::TasksConfig;
 pub use crate::settings::timing::{REQUEST_MS, Timing};
 pub use crate::settings::{sizes, timing};
 pub use rota_messages::{
     Answer, Chunk, Disk, DiskWrite, Doc, DocKey, DocName, DocumentAnswer, DocumentCursor,
     DocumentHead, DocumentOp, DocumentPage, Entry, Envelope, Identity, Message, NodeOrdered,
-    Numbered, Op, OpKind, OpResult, Order, Ordered, PartitionMeta, PartitionStats, Stats, Write,
-    api, message, placements, session_of,
+    Numbered, Op, OpKind, OpResult, Order, Ordered, PartitionMeta, PartitionStats, QueueRow, Stats,
+    TasksOp, TasksPage, Write, api, message, placements, session_of,
 };
+pub use rota_tasks::Filter as TaskFilter;
 
 /// A copy of a partition.
 pub mod replica {

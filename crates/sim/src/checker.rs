@@ -194,6 +194,7 @@ impl Checker {
             | Input::NodeCleared { .. }
             | Input::BodiesFetched { .. }
             | Input::Worked { .. }
+            | Input::TaskRan { .. }
             | Input::Tick => {}
         }
     }
@@ -235,6 +236,9 @@ impl Checker {
             | Effect::ClearNode { .. }
             | Effect::FetchBodies { .. }
             | Effect::Work { .. }
+            | Effect::RunTask { .. }
+            | Effect::StopTask { .. }
+            | Effect::TaskGivenUp { .. }
             | Effect::Note(_) => {}
         }
     }
@@ -381,7 +385,11 @@ impl Checker {
                     self.on_told(now_us, run, session, false);
                 }
             }
-            Answer::Reported | Answer::Mended(_) | Answer::Numbers(_) | Answer::Documents(_) => {}
+            Answer::Reported
+            | Answer::Mended(_)
+            | Answer::Numbers(_)
+            | Answer::Tasks(_)
+            | Answer::Documents(_) => {}
         }
     }
 

@@ -76,6 +76,7 @@ pub fn what_of(result: &OpResult) -> &'static str {
         Ok(Answer::Reported) => "REPORTED",
         Ok(Answer::Mended(mended)) => mended.step.as_str(),
         Ok(Answer::Numbers(_)) => "NUMBERS",
+        Ok(Answer::Tasks(_)) => "TASKS",
         Ok(Answer::Documents(_)) => "DOCUMENTS",
         Err(refusal) => refusal.kind.as_str(),
     }

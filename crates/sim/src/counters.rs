@@ -239,6 +239,9 @@ impl Corner {
             | Effect::Persist { .. }
             | Effect::FetchBodies { .. }
             | Effect::Work { .. }
+            | Effect::RunTask { .. }
+            | Effect::StopTask { .. }
+            | Effect::TaskGivenUp { .. }
             | Effect::ReadConfig { .. }
             | Effect::Cas { .. }
             | Effect::Provision { .. }

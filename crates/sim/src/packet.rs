@@ -257,6 +257,7 @@ pub fn told(input: &Input) -> Option<String> {
         | Input::ConfigRead { .. }
         | Input::BodiesFetched { .. }
         | Input::Worked { .. }
+        | Input::TaskRan { .. }
         | Input::CasDone { .. } => None,
     }
 }

@@ -149,6 +149,7 @@ impl Setup {
                 ..Default::default()
             },
             numbers: None,
+            tasks: rota_protocol::TasksConfig::default(),
         }
     }
 

@@ -4,8 +4,8 @@
 
 use rota_model::{Namespace, SlotId, Stamp};
 use rota_tasks::{
-    Change, Config, Patience, QueueManager, QueueSettings, Registration, Run, Task, TaskKey, fail,
-    lose, start, succeed,
+    Change, Config, Patience, QueueManager, QueueSettings, Registration, Run, Task, TaskIndex,
+    TaskKey, fail, lose, start, succeed,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 struct World {
     now: Stamp,
     records: BTreeMap<TaskKey, Task>,
+    index: TaskIndex,
     queue: QueueManager,
     patience: Patience,
     drawn: u32,
@@ -26,8 +27,9 @@ impl World {
     }
 
     fn write(&mut self, task: Task) {
-        self.queue.note(&task);
-        self.records.insert(TaskKey::of(&task), task);
+        let key = TaskKey::of(&task);
+        self.index.change(self.records.get(&key), Some(&task));
+        self.records.insert(key, task);
     }
 
     fn register(&mut self, op_name: &str, cron: Option<&str>, param: Value) {
@@ -57,13 +59,13 @@ impl World {
     /// Time passes until the Queue Manager gives a task, which then runs.
     fn next_run(&mut self) -> (TaskKey, Run) {
         loop {
-            if self.queue.scan_at() <= self.now {
-                for (key, run) in self.queue.scan(self.records.values(), self.now) {
-                    let change = lose(self.records.get(&key), run, self.patience, self.now);
-                    self.apply(&key, change);
-                }
+            let settings = QueueSettings::default();
+            for (key, run) in self.queue.lost(&settings, &self.index, self.now, 10) {
+                let change = lose(self.records.get(&key), run, self.patience, self.now);
+                self.apply(&key, change);
             }
-            if let Some((_, key)) = self.queue.take(self.now).pop() {
+            let taken = self.queue.take(&settings, &self.index, |_, _| false, self.now).pop();
+            if let Some((_, key)) = taken {
                 let started = start(self.records.get(&key), self.now).expect("its time has come");
                 let run = started.run().expect("a started task has a run");
                 self.tell(&format!("{} runs, retry {}", started.op_name, run.retry));
@@ -79,8 +81,7 @@ impl World {
         match change {
             Change::Nothing => self.tell("nothing is written: that run is not the record's own"),
             Change::Remove { next } => {
-                self.queue.forget(key);
-                self.records.remove(key);
+                self.index.change(self.records.remove(key).as_ref(), None);
                 self.tell("the record is removed");
                 if let Some(next) = next {
                     self.tell(&format!("its next run is registered for {}", times(&next)));
@@ -126,8 +127,8 @@ fn times(task: &Task) -> String {
 fn main() {
     let now = Stamp::parse(261_127_042_400_000).expect("27 November 2026, 04:24");
     let patience = Patience { retries: 2, ..Patience::default() };
-    let queue = QueueManager::new(QueueSettings::default());
-    let mut world = World { now, records: BTreeMap::new(), queue, patience, drawn: 0 };
+    let (index, queue) = (TaskIndex::default(), QueueManager::default());
+    let mut world = World { now, records: BTreeMap::new(), index, queue, patience, drawn: 0 };
 
     world.register("report", Some("D0425"), json!({}));
     let (key, _) = world.next_run();

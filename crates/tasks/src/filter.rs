@@ -5,7 +5,7 @@ use rota_model::{Namespace, Stamp};
 use std::collections::BTreeSet;
 
 /// A selection. A task is selected if everything holds that is set; an empty selection takes all.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Filter {
     /// Of this namespace.
     pub ns: Option<Namespace>,

@@ -11,6 +11,7 @@
 //! * [`Task`]: the record of a task, as its document holds it, and what administrators order.
 //! * [`Registration`]: what is registered, and every check of it.
 //! * [`start`], [`succeed`], [`fail`], [`lose`]: from a record to what the commit writes.
+//! * [`TaskIndex`]: the tasks of a partition by queue, namespace and start.
 //! * [`QueueManager`]: which task a worker takes next, and which runs are lost.
 //! * [`Filter`]: which tasks an administrator means.
 //! * [`Cron`]: the short text that says when a periodic task runs.
@@ -19,11 +20,13 @@
 
 mod cron;
 mod filter;
+mod index;
 mod queue;
 mod task;
 
 pub use cron::Cron;
 pub use filter::Filter;
+pub use index::{TaskCounts, TaskIndex};
 pub use queue::{Backlog, QueueManager, QueueSettings, TaskKey};
 pub use task::end::{CODE_BYTES_MAX, Change, Patience, REPORT_BYTES_MAX, fail, lose, succeed};
 pub use task::register::{
@@ -31,5 +34,6 @@ pub use task::register::{
     Registered, Registration, TASKID_BYTES_MAX, check_start_at,
 };
 pub use task::{
-    EARLY_MS, LOST, NoStart, PARAM_CLASS, Param, Run, TASK_CLASS, Task, TaskState, start,
+    EARLY_MS, EXEC, GRPC, HTTP, LOST, NoStart, PARAM_CLASS, Param, Run, TASK_CLASS, Task,
+    TaskState, start,
 };

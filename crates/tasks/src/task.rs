@@ -15,6 +15,12 @@ use serde_json::Value;
 pub const TASK_CLASS: &str = "Task";
 /// The class of the documents that hold large parameters. The id is that of the task.
 pub const PARAM_CLASS: &str = "TaskParam";
+/// The operation that runs a program.
+pub const EXEC: &str = "exec";
+/// The operation that sends a request to a URL.
+pub const HTTP: &str = "http";
+/// The operation that calls a method of gRPC.
+pub const GRPC: &str = "grpc";
 /// The code of a task that nobody runs any more and that did not say how it ended.
 pub const LOST: &str = "LOST";
 /// How much earlier than `startAt` a start is taken, in milliseconds. Lower, and two managers whose clocks differ
@@ -22,7 +28,7 @@ pub const LOST: &str = "LOST";
 pub const EARLY_MS: u64 = 100;
 
 /// The parameters of a task.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Param {
     /// The JSON itself.
@@ -32,7 +38,7 @@ pub enum Param {
 }
 
 /// A task as its document holds it: JSON with the names of the source (`opName`, `startAt`).
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Task {
     /// The namespace.
@@ -109,6 +115,11 @@ impl Task {
     /// The id of its document: its place in braces, then its id. So it lies in the slot of its place.
     pub fn docid(&self) -> String {
         docid(&self.place, &self.taskid)
+    }
+
+    /// Whether its work is a program or a call, and no operation on documents: nobody can take back what it did.
+    pub fn works_outside(&self) -> bool {
+        [EXEC, HTTP, GRPC].contains(&self.op_name.as_str())
     }
 
     /// Its state.

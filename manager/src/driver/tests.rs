@@ -48,6 +48,7 @@ fn config(id: &str) -> ManagerConfig {
         sizes: Sizes::default(),
         documents: rota_protocol::DocumentsConfig::default(),
         numbers: None,
+        tasks: rota_protocol::TasksConfig::default(),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::document::stamp;
 use crate::v1;
 use crate::wire::{WireError, named};
-use rota_docstore::{Description, Limits, Stamp, Usage};
+use rota_docstore::{Description, Limits, Stamp, Suspended, Usage};
 use rota_model::Namespace;
 
 /// A namespace as operators see it.
@@ -29,9 +29,24 @@ impl From<Limits> for v1::NamespaceLimits {
     }
 }
 
+impl From<&Suspended> for v1::TasksSuspended {
+    fn from(it: &Suspended) -> Self {
+        Self { all: it.all, queues: it.queues.iter().map(|it| (*it).into()).collect() }
+    }
+}
+
+impl TryFrom<v1::TasksSuspended> for Suspended {
+    type Error = WireError;
+    fn try_from(it: v1::TasksSuspended) -> Result<Self, WireError> {
+        let wrong = |_| WireError::new("TasksSuspended.queues", "has a number above 255");
+        let queues = it.queues.into_iter().map(u8::try_from).collect::<Result<_, _>>();
+        Ok(Self { all: it.all, queues: queues.map_err(wrong)? })
+    }
+}
+
 impl From<&NamespaceState> for v1::NamespaceInfo {
     fn from(it: &NamespaceState) -> Self {
-        let Description { description, off, limits, readers } = &it.description;
+        let Description { description, off, limits, readers, suspended } = &it.description;
         let usage = it.usage.as_ref().copied().unwrap_or_default();
         Self {
             name: it.name.as_str().into(),
@@ -44,6 +59,7 @@ impl From<&NamespaceState> for v1::NamespaceInfo {
             attachment_bytes: usage.attachment_bytes,
             version: it.version.map_or(0, Stamp::as_u64),
             usage_unknown: it.usage.as_ref().err().cloned(),
+            suspended: (!suspended.is_nothing()).then(|| suspended.into()),
         }
     }
 }
@@ -62,6 +78,7 @@ impl TryFrom<v1::NamespaceInfo> for NamespaceState {
                 attachment_bytes: limits.attachment_bytes,
             },
             readers: it.readers.iter().map(reader).collect::<Result<_, _>>()?,
+            suspended: it.suspended.map(TryInto::try_into).transpose()?.unwrap_or_default(),
         };
         named("NamespaceInfo.description", description.check())?;
         let version = match it.version {

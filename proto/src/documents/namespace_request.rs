@@ -2,7 +2,7 @@
 
 use crate::mistakes::Mistakes;
 use crate::v1;
-use rota_docstore::{Description, Exception, Limits};
+use rota_docstore::{Description, Exception, Limits, Suspended};
 use rota_model::{FieldError, Namespace};
 
 /// A namespace to create.
@@ -60,7 +60,9 @@ pub fn create(request: v1::CreateNamespaceRequest) -> Result<Create, Exception> 
         item_bytes: limits.item_bytes,
         attachment_bytes: limits.attachment_bytes,
     };
-    let description = Description { description: request.description, off: None, limits, readers };
+    let suspended = Suspended::default();
+    let description = request.description;
+    let description = Description { description, off: None, limits, readers, suspended };
     mistakes.note(description.check());
     mistakes.all(name.map(|name| Create { name, description }))
 }
@@ -125,7 +127,7 @@ pub fn switch(request: v1::SwitchNamespaceRequest) -> Result<Switch, Exception> 
 
 impl From<&Create> for v1::CreateNamespaceRequest {
     fn from(it: &Create) -> Self {
-        let Description { description, off: _, limits, readers } = &it.description;
+        let Description { description, off: _, limits, readers, suspended: _ } = &it.description;
         Self {
             name: it.name.as_str().into(),
             description: description.clone(),

@@ -55,6 +55,7 @@ impl TryFrom<v1::OperateRequest> for OperateOp {
             build,
             who,
             syncs: each(it.syncs)?,
+            task: None,
         };
         Ok(Self { request: Arc::new(request), docid: it.docid })
     }
@@ -228,6 +229,7 @@ pub(crate) fn document_op_from(op: peer_request::Op) -> Result<DocumentOp, WireE
         | Wire::Pull(_)
         | Wire::Report(_)
         | Wire::Mend(_)
+        | Wire::Tasks(_)
         | Wire::Numbers(_) => {
             return Err(WireError::new("PeerRequest.op", "is about sessions"));
         }
@@ -288,6 +290,7 @@ pub(crate) fn document_answer_from(
         | Wire::Reported(_)
         | Wire::Mended(_)
         | Wire::Numbers(_)
+        | Wire::Tasks(_)
         | Wire::Refusal(_) => {
             return Err(WireError::new("PeerAnswer.result", "is about sessions"));
         }

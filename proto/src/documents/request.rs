@@ -241,6 +241,7 @@ pub fn operate(request: v1::OperateRequest) -> Result<Operate, Exception> {
             build,
             who,
             syncs: syncs?,
+            task: None,
         };
         Some(Operate { request, docid: docid? })
     })();

@@ -221,7 +221,7 @@ fn described(it: &CreateArguments) -> Create {
         attachment_bytes: it.max_attachment_bytes,
     };
     let (description, readers) = (it.description.clone(), it.readers.clone());
-    let description = Description { description, off: None, limits, readers };
+    let description = Description { description, limits, readers, ..Description::default() };
     Create { name: it.name.clone(), description }
 }
 

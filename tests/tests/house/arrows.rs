@@ -12,7 +12,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // Log, ready line and signals of a process.
     ("rota-daemon", &[]),
     // Everything that managers keep is a document.
-    ("rota-messages", &["rota-ring", "rota-docstore"]),
+    ("rota-messages", &["rota-ring", "rota-docstore", "rota-tasks"]),
     // Which node, and how many.
     ("rota-placement", &[]),
     // Numbers of resources that stay.
@@ -21,7 +21,14 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("rota-tasks", &[]),
     (
         "rota-protocol",
-        &["rota-messages", "rota-placement", "rota-ids", "rota-ring", "rota-docstore"],
+        &[
+            "rota-messages",
+            "rota-placement",
+            "rota-ids",
+            "rota-tasks",
+            "rota-ring",
+            "rota-docstore",
+        ],
     ),
     // Its binary is the embedded config store.
     ("rota-membership", &["rota-ring", "rota-daemon"]),
@@ -32,7 +39,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("rota-storage", &["rota-docstore", "rota-ids"]),
     // The one parser of the wire: it converts messages, documents and the View, so it must know their
     // types. It knows nothing that decides: clients, node-agents and `ringctl` link it.
-    ("rota-proto", &["rota-messages", "rota-docstore", "rota-ring"]),
+    ("rota-proto", &["rota-messages", "rota-docstore", "rota-ring", "rota-tasks"]),
     // Copies of documents, and what brings them up to date.
     ("rota-client", &["rota-proto", "rota-docstore", "rota-ring"]),
     ("rota-sim", &["rota-docstore", "rota-protocol", "rota-node", "rota-ring"]),

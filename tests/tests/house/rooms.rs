@@ -17,6 +17,7 @@ const ROOMS: &[&str] = &[
     "pools",
     "sessions",
     "documents",
+    "tasks",
     "partition",
     "router",
     "membership",
@@ -24,7 +25,7 @@ const ROOMS: &[&str] = &[
 ];
 
 /// What lives beside the log in a partition. None of these uses another one.
-const RESIDENTS: &[&str] = &["node_lease", "numbers", "pools", "sessions", "documents"];
+const RESIDENTS: &[&str] = &["node_lease", "numbers", "pools", "sessions", "documents", "tasks"];
 
 /// Arrows that point the wrong way and are still to go: from a room to a file of another one.
 const LEFT: &[(&str, &str)] = &[

@@ -2,6 +2,7 @@
 
 use crate::contents::memories::Memories;
 use crate::contents::session_counts::SessionCounts;
+use crate::contents::tasks::Tasks;
 use rota_docstore::space::Usages;
 
 /// What the committed documents of a copy come to.
@@ -17,4 +18,6 @@ pub struct Counts {
     pub beside: u64,
     /// What committed records of sessions fill, with what is remembered beside them.
     pub sessions: u64,
+    /// Its tasks.
+    pub tasks: Tasks,
 }

@@ -4,3 +4,4 @@ pub(crate) mod counts;
 pub(crate) mod fills;
 pub(crate) mod memories;
 pub(crate) mod session_counts;
+pub(crate) mod tasks;

@@ -52,7 +52,17 @@ pub(crate) const DOCUMENT_WRITE: About = About {
               "class": {"type": "string", "description": "Class of the item."},
               "key": {"type": "string", "description": "Its key; left out for the only item of its class."}}}},
         "touch": {"type": "boolean", "default": false,
-          "description": "Gives the document a new version even if nothing changes."}}}}}
+          "description": "Gives the document a new version even if nothing changes."}}}},
+    "tasks": {"type": "array", "maxItems": 4, "description": "Work for later, registered in the same commit.",
+      "items": {
+        "type": "object", "required": ["operation", "place"], "additionalProperties": false,
+        "properties": {
+          "operation": {"type": "string", "description": "The operation to run; or exec, http, grpc."},
+          "place": {"type": "string", "description": "Part in braces of the ids above, or such an id without braces."},
+          "param": {"description": "Parameters of the operation."},
+          "info": {"type": "string", "description": "Text by which administrators find it."},
+          "start_at": {"type": "integer", "description": "Not before this stamp. Left out: at once, or at the next run of cron."},
+          "cron": {"type": "string", "description": "It runs again after each success, as D0425."}}}}}
 }"#,
     example: r#"{"changes": [
   {"class": "Cart", "docid": "cart-7", "life": "ensure",
@@ -62,8 +72,9 @@ pub(crate) const DOCUMENT_WRITE: About = About {
             "sha256": "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"}}],
    "remove": [{"class": "Line", "key": "2"}], "touch": true},
   {"class": "Order", "docid": "cart-7", "life": "keep",
-   "expect": {"ctime": 261122070308123, "version": 261122070308456}}
-]}"#,
+   "expect": {"ctime": 261122070308123, "version": 261122070308456}}],
+ "tasks": [{"operation": "document.touch", "place": "cart-7", "param": {"class": "Cart", "docid": "cart-7"},
+   "info": "carts/7", "start_at": 991231235959000, "cron": "D0425"}]}"#,
 };
 
 pub(crate) const DOCUMENT_READ: About = About {
@@ -341,7 +352,7 @@ mod tests {
 
     #[test]
     fn each_operation_says_what_it_does_and_takes_its_own_example() {
-        assert_eq!(abouts().len(), 12);
+        assert_eq!(abouts().len(), 21);
         for (name, about) in abouts() {
             assert!(about.summary.ends_with('.'), "{name}");
             assert_eq!(check(name, &parsed(about.example)), Ok(()), "{name}");

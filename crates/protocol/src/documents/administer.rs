@@ -121,7 +121,8 @@ impl Operation for NamespacePut {
         let edited = transaction.current(&document)?;
         let found = edited.one::<Description>()?;
         let off = found.as_ref().and_then(|it| it.off.clone());
-        let described = Description { description, off, limits, readers };
+        let suspended = found.as_ref().map(|it| it.suspended.clone()).unwrap_or_default();
+        let described = Description { description, off, limits, readers, suspended };
         described.check()?;
         if create && found.as_ref() == Some(&described) {
             // Somebody asks again.
@@ -186,7 +187,8 @@ impl Setting {
             attachment_bytes: attachment_bytes.unwrap_or(to.limits.attachment_bytes),
         };
         let description = self.description.clone().unwrap_or(to.description);
-        let described = Description { description, off: to.off, limits, readers };
+        let (off, suspended) = (to.off, to.suspended);
+        let described = Description { description, off, limits, readers, suspended };
         described.check()?;
         Ok(described)
     }

@@ -1,11 +1,13 @@
 //! What a manager needs to run operations, whatever the partition.
 
 use crate::documents::registry::{administers, check_schema, operations, schema};
+use crate::documents::tasks::keeper::Keeper;
 use crate::documents::usage::Counted;
 use crate::log::env::Env;
 use crate::log::origin::Origin;
 use crate::ports::slots::CONFIGURATION;
 use crate::settings::documents::{AdminKey, DocumentsConfig};
+use crate::settings::tasks::TasksConfig;
 use rota_docstore::{
     Cache, Checker, Credentials, FieldError, Operations, Rules, Schema, Spaces, Territory,
 };
@@ -53,10 +55,12 @@ pub(crate) struct DocumentsEnv {
     cache_bytes: u64,
     /// Operations that work beside the decisions.
     pub works: Works,
+    /// Who keeps the records of tasks.
+    keeper: Arc<Keeper>,
 }
 
 impl DocumentsEnv {
-    pub fn new(config: &DocumentsConfig) -> Self {
+    pub fn new(config: &DocumentsConfig, tasks: &TasksConfig) -> Self {
         let schema = Arc::new(schema());
         Self {
             operations: operations(),
@@ -72,12 +76,14 @@ impl DocumentsEnv {
             counted: Counted::default(),
             cache_bytes: config.cache_bytes,
             works: Works::default(),
+            keeper: Arc::new(Keeper::new(tasks, &operations())),
         }
     }
 
     /// Offers other operations, on documents of these classes. Field `schema`: see [`check_schema`].
     pub fn offer(&mut self, operations: Operations, schema: Schema) -> Result<(), FieldError> {
         check_schema(&schema)?;
+        self.keeper = Arc::new(self.keeper.offering(&operations));
         self.operations = operations;
         self.schema = Arc::new(schema);
         self.cache = Cache::new(Arc::clone(&self.schema), self.cache_bytes);
@@ -92,11 +98,18 @@ impl DocumentsEnv {
 
     /// The rules for one partition, or for an operation at one of its slots.
     pub fn rules(&self, territory: impl Territory + 'static) -> Rules {
+        self.rules_with(territory, 0)
+    }
+
+    /// The rules for one attempt at an operation, which draws its numbers from that salt.
+    pub fn rules_with(&self, territory: impl Territory + 'static, salt: u64) -> Rules {
         let mut rules = Rules::new(Schema::new());
         rules.schema = Arc::clone(&self.schema);
         rules.territory = Arc::new(territory);
         rules.checker = self.checker.clone();
         rules.build = self.build;
+        rules.tasks = Some(self.keeper.clone());
+        rules.salt = salt;
         (rules.destroyed_ms, rules.deleted_ms) = (self.destroyed_ms, self.deleted_ms);
         rules
     }
@@ -111,6 +124,8 @@ pub(crate) struct AtWork {
     pub(crate) since_ms: u64,
     /// Its caller was told that it takes too long.
     pub(crate) is_overdue: bool,
+    /// It is the run of a task, which has a worker of a queue.
+    pub(crate) is_task: bool,
 }
 
 /// What works at one manager, whatever the partition.
@@ -131,6 +146,7 @@ impl Works {
 
 impl Env {
     pub(crate) fn has_worker(&self) -> bool {
-        self.documents_env.works.running.len() < self.config.documents.works_max
+        let running = self.documents_env.works.running.values().filter(|it| !it.is_task);
+        running.count() < self.config.documents.works_max
     }
 }

@@ -31,6 +31,7 @@ pub(crate) mod read;
 pub(crate) mod registry;
 pub(crate) mod resident;
 pub(crate) mod state;
+pub(crate) mod tasks;
 pub(crate) mod usage;
 pub(crate) mod waiting;
 pub(crate) mod worker;

@@ -27,6 +27,7 @@ use rota_messages::api::{ClearOp, OperateOp};
 use rota_messages::{Answer, Doc, DocKey, DocumentAnswer, DocumentOp, OpResult, Write};
 use rota_model::{Refusal, RefusalKind, Retry, Stamp};
 use rota_ring::slot_of_document;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 /// The answer to an operation.
@@ -155,7 +156,8 @@ impl Documents {
         let now = Stamp::from_epoch_ms(led.env.now.wall_ms);
         let slots = slots_of(led);
         let slot = slot_of_document(&op.request.space, &op.docid, slots.m);
-        let rules = led.env.documents_env.rules(AtSlot { slots, slot });
+        let salt = salt_of(led, origin);
+        let rules = led.env.documents_env.rules_with(AtSlot { slots, slot }, salt);
         let floor = self.floor(led, op.request.space.as_str());
         let (replica, high_water) = (&led.log.replica, led.log.replica.high_water.max(floor));
         let (epoch, clock) = (led.env.epoch(), led.env.clock());
@@ -282,6 +284,14 @@ impl Documents {
         self.note_told(led, answer.updates.iter().map(|(_, update)| update));
         Ok(answer)
     }
+}
+
+/// What an attempt draws its numbers from: no other attempt, of whatever manager, has it.
+pub(crate) fn salt_of(led: &At<'_>, origin: Origin) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let (me, now, log) = (led.env.me, led.env.now.wall_ms, &*led.log);
+    (me, log.number, log.replica.last, now, origin).hash(&mut hasher);
+    hasher.finish()
 }
 
 pub(crate) fn slots_of(led: &At<'_>) -> Slots {

@@ -1,11 +1,17 @@
 //! What a manager offers of documents without an application's own code: classes, operations, and
 //! the check of who asks.
 
+use crate::contents::tasks::with_tasks;
 use crate::documents::administer::{
     NamespacePut, NamespaceRemove, NamespaceSet, NamespaceSwitch, WebPut, WebRemove,
 };
 use crate::documents::pools::{PoolCreate, PoolRemove, PoolSet};
 use crate::documents::read::{DocumentRead, DocumentTouch};
+use crate::documents::tasks::manage::{
+    TaskAdvance, TaskCreate, TaskDelete, TaskPause, TaskPostpone, TaskResume, TaskRetry,
+};
+use crate::documents::tasks::runs::{TaskEnd, TaskFail, TaskStart};
+use crate::documents::tasks::suspend::{QueueResume, QueueSuspend};
 use crate::documents::write::DocumentWrite;
 use crate::ports::slots::CONFIGURATION;
 use crate::settings::documents::AdminKey;
@@ -18,19 +24,20 @@ use rota_model::items::{
     NUMBER_CLASS, ORDERS_CLASS, OWN_CLASSES, POOL_CLASS, REQUEST_CLASS, SESSION_CLASS,
     SESSION_NUMBERS_CLASS,
 };
+use rota_tasks::{EXEC, GRPC, HTTP, PARAM_CLASS, TASK_CLASS};
 
 /// All classes of documents: those with a meaning of their own, and beside them every other one.
 pub fn schema() -> Schema {
     // Managers write sessions, orders of pools and stable numbers; operations may read them.
-    Schema::new()
+    let own = Schema::new()
         .with_configuration()
         .with_sessions()
         .read_only(SESSION_CLASS)
         .read_only(REQUEST_CLASS)
         .read_only(ORDERS_CLASS)
         .read_only(NUMBER_CLASS)
-        .read_only(SESSION_NUMBERS_CLASS)
-        .open()
+        .read_only(SESSION_NUMBERS_CLASS);
+    with_tasks(own).open()
 }
 
 /// The operations that every manager knows.
@@ -48,6 +55,18 @@ pub fn operations() -> Operations {
         .with::<PoolRemove>()
         .with::<WebPut>()
         .with::<WebRemove>()
+        .with::<TaskCreate>()
+        .with::<TaskDelete>()
+        .with::<TaskAdvance>()
+        .with::<TaskPostpone>()
+        .with::<TaskRetry>()
+        .with::<TaskPause>()
+        .with::<TaskResume>()
+        .with::<QueueSuspend>()
+        .with::<QueueResume>()
+        .with_hidden::<TaskStart>()
+        .with_hidden::<TaskEnd>()
+        .with_hidden::<TaskFail>()
 }
 
 /// Refuses classes with which managers cannot work: field `schema`. Operations must not change sessions,
@@ -62,7 +81,7 @@ pub fn check_schema(schema: &Schema) -> Result<(), FieldError> {
             return wrong(class, "declare, as read only,");
         }
     }
-    for class in [SPACE_CLASS, POOL_CLASS, WEB_CLASS] {
+    for class in [SPACE_CLASS, POOL_CLASS, WEB_CLASS, TASK_CLASS, PARAM_CLASS] {
         if !schema.is_declared(class) || schema.is_read_only(class) {
             return wrong(class, "declare");
         }
@@ -81,7 +100,11 @@ pub(crate) fn check_free(schema: &Schema, class: &str) -> Result<(), Exception> 
 
 /// Whether it is an operation of administrators.
 pub(crate) fn administers(operation: &str) -> bool {
-    ["namespace.", "pool.", "web."].iter().any(|it| operation.starts_with(it))
+    let is_work = [EXEC, HTTP, GRPC].contains(&operation);
+    is_work
+        || ["namespace.", "pool.", "web.", "task.", "queue."]
+            .iter()
+            .any(|it| operation.starts_with(it))
 }
 
 /// Operations of administrators need their key, and so does whatever may write in the namespace for

@@ -17,7 +17,7 @@
 
 use crate::documents::documents_env::AtWork;
 use crate::documents::here::Here;
-use crate::documents::operate::{operated, slots_of};
+use crate::documents::operate::{operated, salt_of, slots_of};
 use crate::documents::state::Documents;
 use crate::documents::waiting::Outside;
 use crate::log::at::At;
@@ -60,8 +60,14 @@ impl Documents {
         if self.outside(origin).is_some() {
             return;
         }
-        let waits = !led.env.has_worker();
-        let time_ms = if waits { WORKER_WAIT_MS } else { led.env.config.documents.work_ms };
+        // Tasks have workers of their own, which the queues count.
+        let is_task = op.request.task.is_some();
+        let waits = !is_task && !led.env.has_worker();
+        let time_ms = match (waits, is_task) {
+            (true, _) => WORKER_WAIT_MS,
+            (false, true) => led.env.config.tasks.quota_ms,
+            (false, false) => led.env.config.documents.work_ms,
+        };
         let work = (!waits).then(|| led.env.next_id(NameOf::Work));
         let outside = Outside { work, until_ms: led.env.now.mono_ms + time_ms };
         let progress = self.progress_of(origin);
@@ -75,7 +81,7 @@ impl Documents {
         let job = Box::new(self.job(led, origin, op));
         let operation = job.operation().to_owned();
         let (part, since_ms) = (led.log.number, led.env.now.mono_ms);
-        let it = AtWork { part, origin, operation, since_ms, is_overdue: false };
+        let it = AtWork { part, origin, operation, since_ms, is_overdue: false, is_task };
         led.env.documents_env.works.running.insert(work, it);
         led.env.effects.push(crate::ports::io::Effect::Work { work, job });
     }
@@ -124,7 +130,7 @@ impl Documents {
             request: Arc::clone(&op.request),
             progress,
             operations: led.env.documents_env.operations.clone(),
-            rules: led.env.documents_env.rules(AtSlot { slots, slot }),
+            rules: led.env.documents_env.rules_with(AtSlot { slots, slot }, salt_of(led, origin)),
             snapshot: Arc::new(Snapshot { slots, whole, docs, spaces, remembered, high_water }),
             cache: led.env.documents_env.cache.excerpt(&far),
             now: Stamp::from_epoch_ms(led.env.now.wall_ms),

@@ -3,12 +3,16 @@
 use crate::documents::about;
 use crate::documents::form::{ItemAt, ItemForm, at, name_at};
 use crate::documents::registry::{check_free, schema};
+use crate::documents::tasks::manage::TaskForm;
 use rota_docstore::name::MEMORY_CLASS;
 use rota_docstore::{
-    About, Content, DOCUMENTS_MAX, DocName, Exception, FieldError, ItemName, Namespace, Operation,
-    Place, Schema, Stamp, Transaction, Wanted, codes,
+    About, Content, DOCUMENTS_MAX, DocName, Exception, FieldError, ItemName, Namespace, NewTask,
+    Operation, Place, Schema, Stamp, Transaction, Wanted, codes,
 };
 use serde::{Deserialize, Serialize};
+
+/// Most tasks that one operation leaves.
+const TASKS_MAX: usize = 4;
 
 /// What becomes of the document's life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
@@ -56,6 +60,9 @@ struct Change {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Parameters {
     changes: Vec<Change>,
+    /// Work that is left for later, registered in the same commit.
+    #[serde(default)]
+    tasks: Vec<TaskForm>,
 }
 
 /// What became of one document.
@@ -70,6 +77,9 @@ struct Changed {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 struct Answered {
     documents: Vec<Changed>,
+    /// Ids of the documents of tasks that were registered.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    tasks: Vec<String>,
 }
 
 /// Changes documents of one slot, all or none.
@@ -78,6 +88,7 @@ struct Answered {
 pub(crate) struct DocumentWrite {
     changes: Vec<Change>,
     contents: Vec<Vec<(ItemName, Content)>>,
+    tasks: Vec<NewTask>,
     schema: Schema,
 }
 
@@ -90,7 +101,7 @@ impl Operation for DocumentWrite {
         about::DOCUMENT_WRITE
     }
 
-    fn new(Parameters { changes }: Parameters) -> Result<Self, Exception> {
+    fn new(Parameters { changes, tasks }: Parameters) -> Result<Self, Exception> {
         // Half of what an operation may ask for: it also asks for what it remembers.
         let limit = DOCUMENTS_MAX / 2;
         if changes.is_empty() || changes.len() > limit {
@@ -98,6 +109,12 @@ impl Operation for DocumentWrite {
             let code = if changes.is_empty() { codes::INVALID } else { codes::LIMIT };
             return Err(Exception::of_field(code, FieldError::new("changes", problem)));
         }
+        let count = tasks.len();
+        if count > TASKS_MAX {
+            let problem = format!("are {count}; the limit is {TASKS_MAX}");
+            return Err(Exception::of_field(codes::LIMIT, FieldError::new("tasks", problem)));
+        }
+        let tasks = tasks.iter().map(TaskForm::new_task).collect::<Result<_, _>>()?;
         let schema = schema();
         let mut contents = Vec::with_capacity(changes.len());
         for (number, change) in changes.iter().enumerate() {
@@ -106,7 +123,7 @@ impl Operation for DocumentWrite {
             check_whole(change).map_err(|it| at(&place, it))?;
             contents.push(contents_of(&place, change)?);
         }
-        Ok(Self { changes, contents, schema })
+        Ok(Self { changes, contents, tasks, schema })
     }
 
     fn documents(&self, space: &Namespace) -> Result<Vec<Wanted>, Exception> {
@@ -129,7 +146,11 @@ impl Operation for DocumentWrite {
             let (class, docid) = (change.class.clone(), change.docid.clone());
             documents.push(Changed { class, docid, existed });
         }
-        answer_once(transaction, &beside, &Answered { documents })
+        let mut tasks = Vec::with_capacity(self.tasks.len());
+        for task in &self.tasks {
+            tasks.push(transaction.register_task(task)?);
+        }
+        answer_once(transaction, &beside, &Answered { documents, tasks })
     }
 }
 

@@ -1,7 +1,7 @@
 //! What every partition of a manager shares: who it is, the View, the nodes, and what is to be done.
 
 use crate::documents::documents_env::DocumentsEnv;
-use crate::log::internal::InternalRequests;
+use crate::log::internal::{Internal, InternalRequests};
 use crate::log::origin::Origin;
 use crate::nodes::calls::{CALLS_MAX, CallFor, FAILURE_CHARS_MAX, Fleet};
 use crate::nodes::granted::Granted;
@@ -44,11 +44,13 @@ pub(crate) enum NameOf {
     Order,
     /// Work of an operation beside the decisions.
     Work,
+    /// Something that a worker of tasks waits for.
+    Task,
 }
 
 impl NameOf {
     /// How many kinds there are.
-    const COUNT: usize = NameOf::Work as usize + 1;
+    const COUNT: usize = NameOf::Task as usize + 1;
 }
 
 /// What a partition waits for a consistent read of the config store for.
@@ -151,7 +153,7 @@ struct Names {
 impl Env {
     pub fn new(config: ManagerConfig, seed: u64, now: Now) -> Self {
         let me = MemberId { number: config.number, incarnation: rota_model::Incarnation(0) };
-        let documents_env = DocumentsEnv::new(&config.documents);
+        let documents_env = DocumentsEnv::new(&config.documents, &config.tasks);
         let nodes = Nodes::new(config.timing.renew_ms, config.load_limit);
         Self {
             config,
@@ -305,6 +307,9 @@ impl Env {
     pub fn answer(&mut self, origin: Origin, result: OpResult) {
         match origin {
             Origin::Here { rid } => self.answers.push((rid, result)),
+            Origin::Task { part, rid } => {
+                self.internal.done.push((Internal::Task { part, rid }, result));
+            }
             Origin::Peer { from, rid } => {
                 let current = self.view.as_ref().and_then(|view| view.member(from.number));
                 if current == Some(from) {

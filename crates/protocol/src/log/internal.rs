@@ -11,6 +11,8 @@ use rota_model::{ManagerNumber, NodeId, Stamp};
 pub(crate) enum Internal {
     /// News of namespaces.
     Follow,
+    /// An operation of a task of a partition.
+    Task { part: ManagerNumber, rid: u64 },
     /// Whoever keeps the numbers of a node's sessions is told of those of a partition.
     Numbers { part: ManagerNumber, node: NodeId },
     /// A document for an operation that waits.
@@ -31,9 +33,21 @@ pub(crate) struct InternalRequest {
     pub deadline_ms: u64,
 }
 
+/// An operation that a partition asks of itself. It goes to no other manager: whoever owns the partition then has
+/// workers of its own.
+#[derive(Clone, Debug)]
+pub(crate) struct OwnRequest {
+    pub part: ManagerNumber,
+    pub rid: u64,
+    pub op: Op,
+    /// How long it may take.
+    pub deadline_ms: u64,
+}
+
 /// What this manager asks for on its own account, and what it was answered.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct InternalRequests {
     pub asked: Vec<InternalRequest>,
+    pub own: Vec<OwnRequest>,
     pub done: Vec<(Internal, OpResult)>,
 }

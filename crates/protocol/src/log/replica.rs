@@ -134,6 +134,7 @@ impl Replica {
         let [was, is] = [&before, &after].map(|it| it.as_deref().and_then(Doc::brief));
         self.counts.session_counts.change(key, was, is);
         self.counts.memories.change(key, before.as_deref(), after.as_deref());
+        self.counts.tasks.change(key, before.as_deref(), after.as_deref());
         if let Some(doc) = before {
             self.digest = self.digest.wrapping_sub(doc.digest(key));
         }

@@ -1,7 +1,7 @@
 //! A manager: takes one input at a time, hands it to its room, and gives the effects of a batch out.
 
 use crate::log::env::{Env, NameOf, ReadFor};
-use crate::log::internal::Internal;
+use crate::log::internal::{Internal, OwnRequest};
 use crate::log::origin::Origin;
 use crate::manager::restart;
 use crate::membership::leave::is_for_the_last_calls;
@@ -117,6 +117,11 @@ impl Manager {
                 }
             }
             Input::Worked { work, worked } => self.parts.on_worked(&mut self.env, work, &worked),
+            Input::TaskRan { part, work, outcome } => {
+                if let Some(mut led) = self.parts.led(&part, &mut self.env) {
+                    led.residents.tasks.on_ran(&mut led.at, work, &outcome);
+                }
+            }
             Input::Tick => self.on_tick(),
         }
         self.settle();
@@ -140,7 +145,11 @@ impl Manager {
             self.following.drive(&mut self.env, &self.parts);
         }
         loop {
-            if let Some(internal_request) = self.env.internal.asked.pop() {
+            if let Some(own) = self.env.internal.own.pop() {
+                let OwnRequest { part, rid, op, deadline_ms } = own;
+                let origin = Origin::Task { part, rid };
+                self.carry_out(ForHere { part, origin, op, deadline_ms });
+            } else if let Some(internal_request) = self.env.internal.asked.pop() {
                 if let Some(here) = self.router.on_internal(&mut self.env, internal_request) {
                     self.carry_out(here);
                 }
@@ -163,6 +172,11 @@ impl Manager {
                 } else if !self.env.documents_env.knows_spaces {
                     // Clients wait for the rest.
                     self.following.drive(&mut self.env, &self.parts);
+                }
+            }
+            Internal::Task { part, rid } => {
+                if let Some(mut led) = self.parts.led(&part, &mut self.env) {
+                    led.residents.tasks.on_answered(&mut led.at, rid, result);
                 }
             }
             Internal::Numbers { part, node } => {

@@ -129,6 +129,7 @@ impl Three {
                 sizes: Sizes::default(),
                 documents: DocumentsConfig::default(),
                 numbers: None,
+                tasks: crate::settings::tasks::TasksConfig::default(),
             };
             let part = Partition::new(OWNER, view.range(OWNER));
             let mut env = Env::new(config, 7, now);

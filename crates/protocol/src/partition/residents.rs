@@ -14,6 +14,7 @@ use crate::numbers::state::StableNumbers;
 use crate::partition::aging::Aging;
 use crate::pools::state::Pools;
 use crate::sessions::state::Sessions;
+use crate::tasks::state::Tasks;
 use rota_messages::{DocKey, Op, OpResult, Write};
 use std::collections::BTreeMap;
 
@@ -22,6 +23,7 @@ use std::collections::BTreeMap;
 pub(crate) struct Residents {
     pub sessions: Sessions,
     pub documents: Documents,
+    pub tasks: Tasks,
     pub pools: Pools,
     pub numbers: StableNumbers,
     pub session_numbers: SessionNumbering,
@@ -34,6 +36,7 @@ impl Resident for Residents {
         Self {
             sessions: Sessions::begin(env, phase),
             documents: Documents::begin(env, phase),
+            tasks: Tasks::begin(env, phase),
             pools: Pools::begin(env, phase),
             numbers: StableNumbers::begin(env, phase),
             session_numbers: SessionNumbering::begin(env, phase),
@@ -65,6 +68,7 @@ impl Resident for Residents {
         self.numbers.committed(led, key);
         self.session_numbers.committed(led, key);
         self.sessions.committed(led, key);
+        self.tasks.committed(led, key);
     }
 
     fn advanced(&mut self, led: &mut At<'_>) {
@@ -95,11 +99,12 @@ impl Resident for Residents {
         self.pools.tick(led, turn);
         self.numbers.tick(led, turn);
         self.session_numbers.tick(led, turn);
+        self.tasks.tick(led, turn);
         self.aging.tick(led, turn);
     }
 
     fn is_busy(&self) -> bool {
-        self.sessions.is_busy()
+        self.sessions.is_busy() || self.tasks.is_busy()
     }
 
     fn patient(&self) -> usize {
@@ -118,6 +123,7 @@ impl Resident for Residents {
     fn step_down(&mut self, env: &mut Env) {
         self.leases.step_down(env);
         self.session_numbers.step_down(env);
+        self.tasks.step_down(env);
     }
 }
 
@@ -127,6 +133,8 @@ impl RequestHandler for Residents {
             self.documents.carry_out(led, origin, op);
         } else if matches!(op, Op::Numbers(_)) {
             self.session_numbers.carry_out(led, origin, op);
+        } else if matches!(op, Op::Tasks(_)) {
+            self.tasks.carry_out(led, origin, op);
         } else {
             self.sessions.carry_out(led, origin, op);
         }
@@ -137,6 +145,8 @@ impl RequestHandler for Residents {
             self.documents.confirmed(led, origin, op);
         } else if matches!(op, Op::Numbers(_)) {
             self.session_numbers.confirmed(led, origin, op);
+        } else if matches!(op, Op::Tasks(_)) {
+            self.tasks.confirmed(led, origin, op);
         } else {
             self.sessions.confirmed(led, origin, op);
         }
@@ -146,6 +156,7 @@ impl RequestHandler for Residents {
         let mut told = self.sessions.unfinished(led, late);
         told.extend(self.documents.unfinished(led, late));
         told.extend(self.session_numbers.unfinished(led, late));
+        told.extend(self.tasks.unfinished(led, late));
         told
     }
 
@@ -153,6 +164,7 @@ impl RequestHandler for Residents {
         match led.inbox.live.get(&origin).map(|asked| &asked.op) {
             Some(Op::Documents(_)) => self.documents.reply(led, origin, result),
             Some(Op::Numbers(_)) => self.session_numbers.reply(led, origin, result),
+            Some(Op::Tasks(_)) => self.tasks.reply(led, origin, result),
             Some(_) => self.sessions.reply(led, origin, result),
             None => {}
         }

@@ -2,6 +2,7 @@
 
 use crate::ports::io::{Effect, Reply};
 use crate::ports::note::Note;
+use crate::ports::task_work::TaskJob;
 use crate::ports::work::Job;
 use rota_docstore::Digest;
 use rota_messages::{DiskWrite, Envelope};
@@ -51,6 +52,21 @@ pub trait EffectHandler {
         let _ = (work, job);
     }
 
+    /// [`Effect::RunTask`]: where no task is a program or a call.
+    fn run_task(&mut self, part: ManagerNumber, work: u64, job: Box<TaskJob>) {
+        let _ = (part, work, job);
+    }
+
+    /// [`Effect::StopTask`].
+    fn stop_task(&mut self, work: u64) {
+        let _ = work;
+    }
+
+    /// [`Effect::TaskGivenUp`]: where no administrator is told.
+    fn task_given_up(&mut self, task: serde_json::Value) {
+        let _ = task;
+    }
+
     /// [`Effect::Note`]: where nobody counts.
     fn note(&mut self, note: Note) {
         let _ = note;
@@ -71,6 +87,9 @@ pub trait EffectHandler {
             }
             Effect::FetchBodies { part, bodies } => self.fetch_bodies(part, bodies),
             Effect::Work { work, job } => self.work(work, job),
+            Effect::RunTask { part, work, job } => self.run_task(part, work, job),
+            Effect::StopTask { work } => self.stop_task(work),
+            Effect::TaskGivenUp { task } => self.task_given_up(*task),
             Effect::Note(note) => self.note(note),
         }
     }

@@ -16,6 +16,7 @@
 //! batch travel together. Before [`crate::manager::inputs::Manager::wake_at`] it gives a [`Input::Tick`].
 
 use crate::ports::note::Note;
+use crate::ports::task_work::{TaskJob, TaskOutcome};
 use crate::ports::work::{Job, Worked};
 use rota_docstore::Digest;
 use rota_messages::{DiskWrite, Envelope, NodeOrdered, Op, OpResult, Order, Ordered};
@@ -142,6 +143,15 @@ pub enum Input {
         /// The partition.
         part: ManagerNumber,
     },
+    /// An [`Effect::RunTask`] came to its end.
+    TaskRan {
+        /// Its partition.
+        part: ManagerNumber,
+        /// Its name.
+        work: u64,
+        /// How.
+        outcome: TaskOutcome,
+    },
     /// An [`Effect::Work`] came to its end.
     Worked {
         /// The work.
@@ -251,6 +261,26 @@ pub enum Effect {
         part: ManagerNumber,
         /// In order, each once.
         bodies: Vec<Digest>,
+    },
+    /// Run the program, or make the call, of a task; then give [`Input::TaskRan`]. There are never more than the queues
+    /// have workers.
+    RunTask {
+        /// Comes back.
+        part: ManagerNumber,
+        /// Comes back.
+        work: u64,
+        /// What is to be done.
+        job: Box<TaskJob>,
+    },
+    /// Nobody waits for an [`Effect::RunTask`] any more: end it.
+    StopTask {
+        /// Its name.
+        work: u64,
+    },
+    /// Tell an administrator that a task was given up.
+    TaskGivenUp {
+        /// Its record.
+        task: Box<serde_json::Value>,
     },
     /// Let an operation of an application work, beside the decisions: it may take as long as it likes. Then
     /// give [`Input::Worked`]. There are never more than

@@ -6,5 +6,6 @@ pub mod io;
 pub mod note;
 pub mod number_keys;
 pub mod slots;
+pub mod task_work;
 pub mod wait;
 pub mod work;

@@ -206,4 +206,18 @@ transitions!(
     NodeEnds = "node_ends",
     /// Nodes that were to be ordered do not come.
     OrderFailed = "order_failed",
+    /// A task was started.
+    TaskStarted = "task_started",
+    /// A start was refused: nothing is started for a while.
+    TaskNotStarted = "task_not_started",
+    /// A run committed a cycle and goes on with a checkpoint.
+    TaskWentOn = "task_went_on",
+    /// A run ended well.
+    TaskEnded = "task_ended",
+    /// A run ended badly.
+    TaskFailed = "task_failed",
+    /// A run was found of which no worker tells the end.
+    TaskLost = "task_lost",
+    /// A task failed too often, and waits for an administrator.
+    TaskGivenUp = "task_given_up",
 );

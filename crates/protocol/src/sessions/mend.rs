@@ -316,6 +316,7 @@ fn mend_of(led: &At<'_>, origin: &Origin) -> Option<MendOp> {
             | Op::Pull(_)
             | Op::Report(_)
             | Op::Numbers(_)
+            | Op::Tasks(_)
             | Op::Documents(_),
         )
         | None => None,

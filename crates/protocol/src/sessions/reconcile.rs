@@ -437,6 +437,7 @@ impl Sessions {
                 | Op::Report(_)
                 | Op::Mend(_)
                 | Op::Numbers(_)
+                | Op::Tasks(_)
                 | Op::Documents(_) => self.run(led, origin),
             }
         }

@@ -151,6 +151,7 @@ impl RequestHandler for Sessions {
             | Op::Report(_)
             | Op::Mend(_)
             | Op::Numbers(_)
+            | Op::Tasks(_)
             | Op::Documents(_) => led.enqueue(origin),
         }
     }
@@ -170,7 +171,7 @@ impl RequestHandler for Sessions {
             Op::Close(close) => self.on_close_confirmed(led, origin, close),
             Op::Report(_) => self.reply(led, origin, Ok(Answer::Reported)),
             Op::Mend(op) => self.on_mend(led, origin, &op),
-            Op::Pull(_) | Op::Numbers(_) | Op::Documents(_) => {}
+            Op::Pull(_) | Op::Numbers(_) | Op::Tasks(_) | Op::Documents(_) => {}
         }
     }
 
@@ -193,7 +194,7 @@ impl RequestHandler for Sessions {
                     Err(led.too_late("the copies did not confirm in time"))
                 }
                 Some(Op::Mend(op)) => Err(self.late_look(led, origin, op)),
-                Some(Op::Numbers(_) | Op::Documents(_)) | None => continue,
+                Some(Op::Numbers(_) | Op::Tasks(_) | Op::Documents(_)) | None => continue,
             };
             told.insert(*origin, result);
         }
@@ -290,6 +291,7 @@ fn has_begun(led: &At<'_>, op: &Op) -> bool {
         | Op::Report(_)
         | Op::Mend(_)
         | Op::Numbers(_)
+        | Op::Tasks(_)
         | Op::Documents(_) => return false,
     };
     let entry = led.log.replica.request(&key_of(led.env, session), request);

@@ -3,6 +3,7 @@
 use crate::settings::documents::DocumentsConfig;
 use crate::settings::numbers::NumbersConfig;
 use crate::settings::sizes::Sizes;
+use crate::settings::tasks::TasksConfig;
 use crate::settings::timing::Timing;
 use rota_model::{LoadLimit, ManagerId, ManagerNumber};
 use rota_ring::RingShape;
@@ -30,4 +31,6 @@ pub struct ManagerConfig {
     pub documents: DocumentsConfig,
     /// What is decided about stable numbers. `None`: this manager assigns none.
     pub numbers: Option<NumbersConfig>,
+    /// What is decided about tasks.
+    pub tasks: TasksConfig,
 }

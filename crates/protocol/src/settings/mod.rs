@@ -4,4 +4,5 @@ pub mod config;
 pub mod documents;
 pub mod numbers;
 pub mod sizes;
+pub mod tasks;
 pub mod timing;

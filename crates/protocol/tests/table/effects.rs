@@ -5,7 +5,7 @@ use rota_docstore::Digest;
 use rota_model::node_msg::ToNode;
 use rota_model::{ManagerNumber, NewNodes, NodeId, PoolName, ProvisionerName};
 use rota_protocol::operate::Job;
-use rota_protocol::{CasOutcome, DiskWrite, EffectHandler, Envelope, Input, Note, Reply};
+use rota_protocol::{CasOutcome, DiskWrite, EffectHandler, Envelope, Input, Note, Reply, TaskJob};
 use rota_ring::Change;
 
 /// The table, at one of its managers.
@@ -105,6 +105,18 @@ impl EffectHandler for At<'_> {
             return self.table.works.push((self.n, work, job));
         }
         self.give(Input::Worked { work, worked: job.run() });
+    }
+
+    fn run_task(&mut self, part: ManagerNumber, work: u64, job: Box<TaskJob>) {
+        self.table.task_works.push((self.n, part, work, job));
+    }
+
+    fn stop_task(&mut self, work: u64) {
+        self.table.stopped.push(work);
+    }
+
+    fn task_given_up(&mut self, task: serde_json::Value) {
+        self.table.given_up.push(task);
     }
 
     fn note(&mut self, note: Note) {

@@ -22,8 +22,8 @@ use rota_model::*;
 use rota_protocol::operate::Job;
 use rota_protocol::{
     Answer, Disk, DiskWrite, DocumentsConfig, EffectHandler, Envelope, Input, Manager,
-    ManagerConfig, NodeOrdered, NumbersConfig, Op, OpResult, Order, Ordered, Sizes, Timing,
-    Transition,
+    ManagerConfig, NodeOrdered, NumbersConfig, Op, OpResult, Order, Ordered, Sizes, TaskJob,
+    TasksConfig, Timing, Transition,
 };
 use rota_ring::{ConfigState, Dropped, RingShape, View};
 pub use shelf::Shelf;
@@ -64,6 +64,12 @@ pub struct Table {
     /// Work of operations that the test does itself when `manual_works`: whose, and its name.
     pub works: Vec<(u32, u64, Box<Job>)>,
     pub manual_works: bool,
+    /// Programs and calls of tasks, which the test does itself: whose, and what.
+    pub task_works: Vec<(u32, ManagerNumber, u64, Box<TaskJob>)>,
+    /// Names of those of which nobody wants the end any more.
+    pub stopped: Vec<u64>,
+    /// Tasks that were given up.
+    pub given_up: Vec<serde_json::Value>,
     /// Who was told that these managers run the ring of an epoch.
     pub met: Vec<(NodeId, Epoch, Vec<u32>)>,
     /// Messages for which this says true are lost.
@@ -75,6 +81,8 @@ pub struct Table {
     pub documents: DocumentsConfig,
     /// The same; by default they assign no stable numbers.
     pub stable_numbers: Option<NumbersConfig>,
+    /// The same.
+    pub tasks: TasksConfig,
     /// What they offer instead of the usual operations.
     pub offer: Option<(Operations, Schema)>,
     /// Whom they ask beside the administrator's key.
@@ -194,6 +202,7 @@ fn config(n: u32, ring: RingShape) -> ManagerConfig {
         sizes: Sizes::default(),
         documents: DocumentsConfig::default(),
         numbers: None,
+        tasks: TasksConfig::default(),
     }
 }
 
@@ -248,12 +257,16 @@ impl Table {
             manual_nodes: false,
             works: Vec::new(),
             manual_works: false,
+            task_works: Vec::new(),
+            stopped: Vec::new(),
+            given_up: Vec::new(),
             met: Vec::new(),
             lose: Box::new(|_| false),
             dead: BTreeSet::new(),
             sizes: Sizes::default(),
             documents: DocumentsConfig::default(),
             stable_numbers: None,
+            tasks: TasksConfig::default(),
             offer: None,
             checker: None,
             places: 100,
@@ -318,7 +331,13 @@ impl Table {
         let disk = self.disks.entry(n).or_default().clone();
         let seed = 77 + u64::from(n) * 1_000_003 + self.now_ms * 65_536;
         let (documents, sizes, numbers) = (self.documents.clone(), self.sizes, self.stable_numbers);
-        let config = ManagerConfig { documents, sizes, numbers, ..config(n, self.ring.clone()) };
+        let config = ManagerConfig {
+            documents,
+            sizes,
+            numbers,
+            tasks: self.tasks.clone(),
+            ..config(n, self.ring.clone())
+        };
         let mut manager = Manager::new(config, disk, seed, self.now());
         if let Some((operations, schema)) = &self.offer {
             manager.offer(operations.clone(), schema.clone()).expect("it has what managers keep");

@@ -23,6 +23,7 @@ pub fn check(ledger: &Ledger) -> Verdict {
             | Answer::Reported
             | Answer::Mended(_)
             | Answer::Numbers(_)
+            | Answer::Tasks(_)
             | Answer::Documents(_),
         )
         | Err(_) => None,

@@ -71,6 +71,7 @@ fn of_asked(asked: &Asked) -> Vec<Observation> {
                 | Answer::Reported
                 | Answer::Mended(_)
                 | Answer::Numbers(_)
+                | Answer::Tasks(_)
                 | Answer::Documents(_),
             ) => {
                 continue;

@@ -27,6 +27,7 @@ fn essence(result: &OpResult) -> Option<(String, Stamp, String, String)> {
             | Answer::Reported
             | Answer::Mended(_)
             | Answer::Numbers(_)
+            | Answer::Tasks(_)
             | Answer::Documents(_),
         )
         | Err(_) => return None,

@@ -189,6 +189,7 @@ impl Clients {
                 | Answer::Reported
                 | Answer::Mended(_)
                 | Answer::Numbers(_)
+                | Answer::Tasks(_)
                 | Answer::Documents(_),
             )
             | Err(_) => {}

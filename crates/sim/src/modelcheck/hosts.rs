@@ -327,6 +327,7 @@ fn manager_config(bounds: &Bounds, number: ManagerNumber) -> ManagerConfig {
         sizes: bounds.sizes(),
         documents: rota_protocol::DocumentsConfig::default(),
         numbers: None,
+        tasks: rota_protocol::TasksConfig::default(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::task::{LOST, Run, Task};
 use rota_model::Stamp;
+use serde::{Deserialize, Serialize};
 
 /// Most bytes of a report; what is longer is cut.
 pub const REPORT_BYTES_MAX: usize = 4_096;
@@ -9,7 +10,8 @@ pub const REPORT_BYTES_MAX: usize = 4_096;
 pub const CODE_BYTES_MAX: usize = 64;
 
 /// How patient a task is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Patience {
     /// The delay before the first repetition, in milliseconds. Each later one is twice the one before.
     pub first_ms: u64,

@@ -1,7 +1,7 @@
 //! What is registered, and every check of it. All mistakes come together.
 
 use crate::cron::Cron;
-use crate::task::{Param, Task, docid};
+use crate::task::{EXEC, GRPC, HTTP, Param, Task, docid};
 use rota_model::{FieldError, Namespace, SlotId, Stamp};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -213,8 +213,8 @@ impl Config {
     /// Whether a program or a call is one that flags allow.
     fn check_work(&self, op_name: &str, param: &Value) -> Result<(), FieldError> {
         let (part, allowed) = match op_name {
-            "exec" => ("program", &self.programs),
-            "http" | "grpc" => ("target", &self.targets),
+            EXEC => ("program", &self.programs),
+            HTTP | GRPC => ("target", &self.targets),
             _ => return Ok(()),
         };
         let Some(named) = param.get(part).and_then(Value::as_str) else {

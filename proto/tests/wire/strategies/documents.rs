@@ -9,7 +9,8 @@ use proptest::sample::select;
 use rota_docstore::{
     Answer, Attachment, Body, Caller, Changes, ChangesParts, Code, Content, Credentials,
     Description, Details, Digest, DocName, Document, DocumentParts, Exception, Held, Item,
-    ItemName, JsonText, Limits, Phase, Request, SyncRequest, Update, Usage, Volumes, codes,
+    ItemName, JsonText, Limits, Phase, Request, Suspended, SyncRequest, Update, Usage, Volumes,
+    codes,
 };
 use rota_model::{FieldError, Namespace, SlotId, Stamp};
 use rota_proto::documents::answer::Head;
@@ -192,6 +193,7 @@ pub fn operate() -> Any<Operate> {
                     build,
                     who,
                     syncs,
+                    task: None,
                 };
                 Operate { request, docid }
             },
@@ -320,12 +322,15 @@ fn description() -> Any<Description> {
             attachment_bytes,
         },
     );
-    ("[a-z ]{0,9}", of("[a-z ]{0,9}"), limits, vec(namespace(), 0..3))
-        .prop_map(|(description, off, limits, readers)| Description {
+    let suspended = (any::<bool>(), proptest::collection::btree_set(any::<u8>(), 0..3))
+        .prop_map(|(all, queues)| Suspended { all, queues });
+    ("[a-z ]{0,9}", of("[a-z ]{0,9}"), limits, vec(namespace(), 0..3), suspended)
+        .prop_map(|(description, off, limits, readers, suspended)| Description {
             description,
             off,
             limits,
             readers,
+            suspended,
         })
         .boxed()
 }
@@ -351,7 +356,10 @@ pub fn namespace_state() -> Any<NamespaceState> {
 
 pub fn create() -> Any<Create> {
     (namespace(), description())
-        .prop_map(|(name, it)| Create { name, description: Description { off: None, ..it } })
+        .prop_map(|(name, it)| Create {
+            name,
+            description: Description { off: None, suspended: Suspended::default(), ..it },
+        })
         .boxed()
 }
 

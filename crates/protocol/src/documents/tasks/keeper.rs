@@ -1,0 +1,168 @@
+//! Writes the records of tasks for operations that register some, and for runs that end.
+
+use crate::contents::tasks::{ParamItem, TaskItem};
+use crate::settings::tasks::TasksConfig;
+use rota_docstore::{
+    DocName, Exception, NewTask, Operations, TaskKeeper, TaskRun, Transaction, codes,
+};
+use rota_tasks::{
+    Change, Config, EXEC, GRPC, HTTP, PARAM_CLASS, Param, Registered, Registration, Run,
+    TASK_CLASS, Task, succeed,
+};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Keeps the records of tasks.
+#[derive(Clone, Debug)]
+pub(crate) struct Keeper {
+    config: Config,
+    /// Queues of operations that are not 0.
+    queue_of: BTreeMap<String, u8>,
+}
+
+/// All mistakes in one exception.
+fn wrong(mistakes: Vec<rota_docstore::FieldError>) -> Exception {
+    let all: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+    let exception = Exception::new(codes::INVALID, all.join("; "));
+    mistakes.into_iter().fold(exception, Exception::with_field)
+}
+
+/// An id that nobody else draws.
+pub(crate) fn draw_id(transaction: &mut Transaction<'_>) -> String {
+    format!("{:016x}", transaction.draw())
+}
+
+/// The record of a task that is there.
+pub(crate) fn found(
+    transaction: &mut Transaction<'_>,
+    name: &DocName,
+) -> Result<Option<Task>, Exception> {
+    Ok(transaction.current(name)?.one::<TaskItem>()?.map(|it| it.0))
+}
+
+/// N-TASK.
+pub(crate) fn gone(docid: &str) -> Exception {
+    Exception::new(codes::TASK, format!("task {docid} is not there: it ended, or was deleted"))
+}
+
+impl Keeper {
+    /// Tasks may run these operations, and the programs and targets that are allowed.
+    pub fn new(tasks: &TasksConfig, operations: &Operations) -> Self {
+        let config = Config {
+            queues: tasks.queues.queues.clone(),
+            programs: tasks.programs.clone(),
+            targets: tasks.targets.clone(),
+            operations: BTreeMap::new(),
+        };
+        Self { config, queue_of: tasks.queue_of.clone() }.offering(operations)
+    }
+
+    /// The same for other operations.
+    pub fn offering(&self, operations: &Operations) -> Self {
+        let names = operations.names().chain([EXEC, HTTP, GRPC]);
+        let queue = |name: &str| self.queue_of.get(name).copied().unwrap_or(0);
+        let operations = names.map(|it| (it.to_owned(), queue(it))).collect();
+        let config = Config { operations, ..self.config.clone() };
+        Self { config, queue_of: self.queue_of.clone() }
+    }
+
+    /// Writes what became of a record.
+    pub fn apply(
+        transaction: &mut Transaction<'_>,
+        name: &DocName,
+        was: Option<&Task>,
+        change: &Change,
+    ) -> Result<(), Exception> {
+        match change {
+            Change::Nothing => {}
+            Change::Put { task, .. } => {
+                transaction.current(name)?.put_one(&TaskItem((**task).clone()))?;
+            }
+            Change::Remove { next } => {
+                transaction.current(name)?.destroy();
+                let param = was.and_then(|it| match &it.param {
+                    Param::Document(docid) => Some(docid),
+                    Param::Json(_) => None,
+                });
+                if let (Some(docid), None) = (param, next) {
+                    let name = transaction.name(PARAM_CLASS, docid)?;
+                    transaction.current(&name)?.destroy();
+                }
+                if let Some(next) = next {
+                    let name = transaction.name(TASK_CLASS, &next.docid())?;
+                    let edited = transaction.current(&name)?;
+                    edited.create()?;
+                    edited.put_one(&TaskItem((**next).clone()))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl TaskKeeper for Keeper {
+    fn register(
+        &self,
+        transaction: &mut Transaction<'_>,
+        task: &NewTask,
+    ) -> Result<String, Exception> {
+        transaction.check_caller(&task.operation)?;
+        let param = task.parameters.as_ref().map_or("{}", |it| it.as_str());
+        let param: Value = serde_json::from_str(param)
+            .map_err(|it| rota_docstore::FieldError::new("param", it.to_string()))?;
+        let registration = Registration {
+            ns: transaction.space().clone(),
+            place: task.place.clone(),
+            taskid: draw_id(transaction),
+            op_name: task.operation.clone(),
+            param,
+            info: task.info.clone(),
+            start_at: task.start_at,
+            cron: task.cron.clone(),
+        };
+        let docid = format!("{{{}}}{}", registration.place, registration.taskid);
+        let name = transaction.name(TASK_CLASS, &docid);
+        let name = name.map_err(|it| rota_docstore::FieldError::new("place", it.problem))?;
+        let slot = transaction.slot_of(&name);
+        let slots = (slot, transaction.slot().unwrap_or(slot));
+        let checked = registration.check(&self.config, slots, transaction.now());
+        let Registered { task, param_document } = checked.map_err(wrong)?;
+        let edited = transaction.current(&name)?;
+        edited.create()?;
+        edited.put_one(&TaskItem(task))?;
+        if let Some(param) = param_document {
+            let name = transaction.name(PARAM_CLASS, &docid)?;
+            let edited = transaction.current(&name)?;
+            edited.create()?;
+            edited.put_one(&ParamItem(param))?;
+        }
+        Ok(docid)
+    }
+
+    fn begin(&self, transaction: &mut Transaction<'_>, run: &TaskRun) -> Result<(), Exception> {
+        let name = transaction.name(TASK_CLASS, &run.docid)?;
+        let task = found(transaction, &name)?.ok_or_else(|| gone(&run.docid))?;
+        let own = Run { start_time: run.start_time, retry: run.retry };
+        if task.run() != Some(own) {
+            let text = format!("task {} has another run by now", run.docid);
+            return Err(Exception::new(codes::TASK, text));
+        }
+        Ok(())
+    }
+
+    fn end(
+        &self,
+        transaction: &mut Transaction<'_>,
+        run: &TaskRun,
+        goes_on: bool,
+    ) -> Result<(), Exception> {
+        if goes_on {
+            return Ok(());
+        }
+        let name = transaction.name(TASK_CLASS, &run.docid)?;
+        let task = found(transaction, &name)?;
+        let next_id = draw_id(transaction);
+        let change = succeed(task.as_ref(), &next_id, transaction.now());
+        Self::apply(transaction, &name, task.as_ref(), &change)
+    }
+}

@@ -1,0 +1,304 @@
+//! The workers of a partition's tasks.
+
+use crate::log::at::At;
+use crate::log::env::{Env, NameOf};
+use crate::log::internal::OwnRequest;
+use crate::log::lead::Phase;
+use crate::log::resident::{Resident, Turn};
+use crate::ports::io::Effect;
+use crate::ports::note::Transition;
+use crate::ports::slots::CONFIGURATION;
+use crate::ports::task_work::{
+    END, Ended, Ending, FAIL, START, Started, Starting, TaskJob, TaskOutcome,
+};
+use crate::tasks::step::{Held, Step, Work};
+use rota_docstore::{Body, Exception, JsonText, Request, Stamp, TaskRun, codes};
+use rota_messages::api::OperateOp;
+use rota_messages::{Answer, DocKey, DocumentAnswer, DocumentOp, Op, OpResult};
+use rota_tasks::{QueueManager, Run, TASK_CLASS, TaskKey};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Between two looks for lost runs, in milliseconds. Shorter, and looks cost more. Longer, and a run that a former owner
+/// began waits longer.
+const LOST_LOOK_MS: u64 = 1_000;
+
+/// Most runs that one look finds lost.
+const LOST_MAX: usize = 100;
+
+/// How long a commit of a start or an end may take. After that the worker is free, and a later look puts the record right.
+const COMMIT_MS: u64 = 10_000;
+
+/// How long nothing is started after a start that was refused.
+const REST_MS: u64 = 1_000;
+
+/// The workers of a partition's tasks.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Tasks {
+    pub queue: QueueManager,
+    /// What each worker waits for, by the name of its request or of its work.
+    held: BTreeMap<u64, Held>,
+    /// No look for lost runs before.
+    lost_ms: u64,
+    /// Nothing is started before.
+    rest_ms: u64,
+}
+
+impl Tasks {
+    /// Gives free workers what is due.
+    fn take(&mut self, led: &mut At<'_>) {
+        let now = led.env.now.mono_ms;
+        let index = &led.log.replica.counts.tasks.index;
+        if index.is_empty() || now < self.rest_ms || !led.may_begin() {
+            return;
+        }
+        let spaces = &led.env.documents_env.spaces;
+        if !led.env.documents_env.knows_spaces {
+            return;
+        }
+        let is_suspended = |qn: u8, ns: &rota_docstore::Namespace| {
+            let stops = |space: &str| spaces.get(space).is_some_and(|it| it.suspended.stops(qn));
+            stops(ns.as_str()) || stops(CONFIGURATION) || spaces.check_open(ns).is_err()
+        };
+        let at = Stamp::from_epoch_ms(led.env.now.wall_ms);
+        let settings = &led.env.config.tasks.queues;
+        for (_, key) in self.queue.take(settings, index, is_suspended, at) {
+            let parameters = Starting { docid: key.docid.clone() };
+            let bookkeeping = no_run(&key);
+            self.ask(led, key, Step::Start, (START, text_of(&parameters)), bookkeeping, COMMIT_MS);
+        }
+    }
+
+    /// Asks this manager itself for an operation of a task.
+    fn ask(
+        &mut self,
+        led: &mut At<'_>,
+        key: TaskKey,
+        step: Step,
+        (operation, parameters): (&str, Option<JsonText>),
+        task: TaskRun,
+        deadline_ms: u64,
+    ) {
+        let rid = led.env.next_id(NameOf::Task);
+        let mut request = Request::new(key.ns.clone(), operation);
+        request.parameters = parameters;
+        request.task = Some(Arc::new(task));
+        let operate = OperateOp { request: Arc::new(request), docid: key.docid.clone() };
+        let op = Op::Documents(DocumentOp::Operate(operate));
+        self.held.insert(rid, Held { key, step });
+        led.env.internal.own.push(OwnRequest { part: led.log.number, rid, op, deadline_ms });
+    }
+
+    /// An operation of a task was answered.
+    pub fn on_answered(&mut self, led: &mut At<'_>, rid: u64, result: OpResult) {
+        let Some(Held { key, step }) = self.held.remove(&rid) else { return };
+        let result = match result {
+            Ok(Answer::Documents(DocumentAnswer::Operated(Ok(answer)))) => Ok(answer.body),
+            Ok(Answer::Documents(DocumentAnswer::Operated(Err(exception)))) => Err(exception),
+            Ok(_) => Err(Exception::new(codes::MISUSE, "the answer is none of an operation")),
+            Err(refusal) => Err(Exception::new(codes::BUSY, refusal.to_string())),
+        };
+        match (step, result) {
+            (Step::Start, Ok(body)) => self.on_started(led, key, &body),
+            (Step::Start, Err(exception)) => self.on_not_started(led, &key, &exception),
+            (Step::Cycle(work), Ok(Body::Json(checkpoint))) => {
+                led.env.note(Transition::TaskWentOn, Some(led.log.number));
+                self.cycle(led, key, work, Some(checkpoint));
+            }
+            (Step::Cycle(_), Ok(Body::Nothing | Body::Binary { .. })) => {
+                led.env.note(Transition::TaskEnded, Some(led.log.number));
+                self.free(led, &key);
+            }
+            // It was deleted, or another run has it by now.
+            (Step::Cycle(_), Err(exception)) if *exception.code() == codes::TASK => {
+                self.free(led, &key);
+            }
+            (Step::Cycle(work), Err(exception)) => {
+                let why = (exception.code().to_string(), exception.to_string());
+                self.fail(led, key, work.run, why, false);
+            }
+            (Step::End, result) => {
+                self.on_ended(led, &result);
+                self.free(led, &key);
+            }
+            (Step::Outside(_), _) => self.free(led, &key),
+        }
+    }
+
+    fn on_not_started(&mut self, led: &mut At<'_>, key: &TaskKey, exception: &Exception) {
+        if *exception.code() != codes::TASK {
+            let text = format!("task {} could not be started: {exception}", key.docid);
+            led.env.note_text(Transition::TaskNotStarted, Some(led.log.number), text);
+            self.rest_ms = led.env.now.mono_ms + REST_MS;
+        }
+        self.free(led, key);
+    }
+
+    /// The record says that it runs: the work begins.
+    fn on_started(&mut self, led: &mut At<'_>, key: TaskKey, body: &Body) {
+        let started = match body {
+            Body::Json(text) => serde_json::from_str::<Started>(text.as_str()).ok(),
+            Body::Nothing | Body::Binary { .. } => None,
+        };
+        let Some(started) = started else { return self.free(led, &key) };
+        led.env.note(Transition::TaskStarted, Some(led.log.number));
+        if !started.is_outside {
+            return self.cycle(led, key, Box::new(Work::of(&started)), None);
+        }
+        let work = led.env.next_id(NameOf::Task);
+        let job = TaskJob {
+            ns: key.ns.clone(),
+            docid: key.docid.clone(),
+            run: started.run(),
+            operation: started.operation,
+            param: started.param,
+            quota_ms: led.env.config.tasks.quota_ms,
+        };
+        let step = Step::Outside(job.run);
+        self.held.insert(work, Held { key, step });
+        let part = led.log.number;
+        led.env.effects.push(Effect::RunTask { part, work, job: Box::new(job) });
+    }
+
+    fn cycle(
+        &mut self,
+        led: &mut At<'_>,
+        key: TaskKey,
+        work: Box<Work>,
+        checkpoint: Option<JsonText>,
+    ) {
+        let Run { start_time, retry } = work.run;
+        let docid = key.docid.clone();
+        let run = TaskRun { docid, start_time, retry, checkpoint, is_work: true };
+        let (operation, parameters) = (work.operation.clone(), work.parameters.clone());
+        let quota_ms = led.env.config.tasks.quota_ms;
+        self.ask(led, key, Step::Cycle(work), (&operation, parameters), run, quota_ms + COMMIT_MS);
+    }
+
+    /// A program or a call came to its end.
+    pub fn on_ran(&mut self, led: &mut At<'_>, work: u64, outcome: &TaskOutcome) {
+        let Some(Held { key, step: Step::Outside(run) }) = self.held.remove(&work) else { return };
+        match outcome {
+            Ok(()) => {
+                led.env.note(Transition::TaskEnded, Some(led.log.number));
+                let ending = ending_of(&key, run);
+                let bookkeeping = no_run(&key);
+                self.ask(led, key, Step::End, (END, text_of(&ending)), bookkeeping, COMMIT_MS);
+            }
+            Err(why) => self.fail(led, key, run, why.clone(), false),
+        }
+    }
+
+    fn fail(
+        &mut self,
+        led: &mut At<'_>,
+        key: TaskKey,
+        run: Run,
+        (code, report): (String, String),
+        is_lost: bool,
+    ) {
+        let how = if is_lost { Transition::TaskLost } else { Transition::TaskFailed };
+        let text = format!("task {}: {code}", key.docid);
+        led.env.note_text(how, Some(led.log.number), text);
+        let patience = Some(led.env.config.tasks.patience);
+        let ending = Ending { code, report, is_lost, patience, ..ending_of(&key, run) };
+        let bookkeeping = no_run(&key);
+        self.ask(led, key, Step::End, (FAIL, text_of(&ending)), bookkeeping, COMMIT_MS);
+    }
+
+    /// The end of a run is committed, or is not: then a later look finds the run lost.
+    fn on_ended(&mut self, led: &mut At<'_>, result: &Result<Body, Exception>) {
+        let Ok(Body::Json(text)) = result else { return };
+        let ended = serde_json::from_str::<Ended>(text.as_str()).ok();
+        if let Some(task) = ended.and_then(|it| it.gave_up) {
+            let text = format!("task {} failed too often", task["taskid"]);
+            led.env.note_text(Transition::TaskGivenUp, Some(led.log.number), text);
+            led.env.effects.push(Effect::TaskGivenUp { task: Box::new(task) });
+        }
+    }
+
+    /// A worker is free, and takes what is next.
+    fn free(&mut self, led: &mut At<'_>, key: &TaskKey) {
+        self.queue.ended(key);
+        self.take(led);
+    }
+
+    /// Runs that nobody here has: a former owner began them, or their end could not be written.
+    fn look_for_lost(&mut self, led: &mut At<'_>) {
+        let now = led.env.now.mono_ms;
+        if now < self.lost_ms || !led.may_begin() {
+            return;
+        }
+        self.lost_ms = now + LOST_LOOK_MS;
+        let index = &led.log.replica.counts.tasks.index;
+        let at = Stamp::from_epoch_ms(led.env.now.wall_ms);
+        let settings = &led.env.config.tasks.queues;
+        for (key, run) in self.queue.lost(settings, index, at, LOST_MAX) {
+            // What was appended says more than what is committed.
+            let is_asked = self.held.values().any(|it| it.key == key);
+            if !is_asked {
+                self.fail(led, key, run, (rota_tasks::LOST.to_owned(), String::new()), true);
+            }
+        }
+    }
+}
+
+/// What a request is that only keeps the record.
+fn no_run(key: &TaskKey) -> TaskRun {
+    TaskRun {
+        docid: key.docid.clone(),
+        start_time: Stamp::MIN,
+        retry: 0,
+        checkpoint: None,
+        is_work: false,
+    }
+}
+
+fn ending_of(key: &TaskKey, Run { start_time, retry }: Run) -> Ending {
+    Ending {
+        docid: key.docid.clone(),
+        start_time,
+        retry,
+        code: String::new(),
+        report: String::new(),
+        is_lost: false,
+        patience: None,
+    }
+}
+
+fn text_of<T: Serialize>(parameters: &T) -> Option<JsonText> {
+    JsonText::of(parameters).ok()
+}
+
+impl Resident for Tasks {
+    fn begin(_: &Env, _: &Phase) -> Self {
+        Self::default()
+    }
+
+    fn committed(&mut self, led: &mut At<'_>, key: &DocKey) {
+        if key.name.class() == TASK_CLASS {
+            self.take(led);
+        }
+    }
+
+    fn tick(&mut self, led: &mut At<'_>, turn: Turn) {
+        if turn != Turn::Rest || led.log.replica.counts.tasks.index.is_empty() {
+            return;
+        }
+        self.look_for_lost(led);
+        self.take(led);
+    }
+
+    fn is_busy(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    fn step_down(&mut self, env: &mut Env) {
+        for (work, held) in std::mem::take(self).held {
+            if let Step::Outside(_) = held.step {
+                env.effects.push(Effect::StopTask { work });
+            }
+        }
+    }
+}
