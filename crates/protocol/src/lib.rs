@@ -53,7 +53,7 @@ pub use rota_messages::{
     Numbered, Op, OpKind, OpResult, Order, Ordered, PartitionMeta, PartitionStats, QueueRow, Stats,
     TasksOp, TasksPage, Write, api, message, placements, session_of,
 };
-pub use rota_tasks::Filter as TaskFilter;
+pub use rota_tasks::{Filter as TaskFilter, Patience, QueueSettings};
 
 /// A copy of a partition.
 pub mod replica {
@@ -66,9 +66,15 @@ pub mod stable_numbers {
     pub use rota_ids::{Key, Told};
 }
 
+/// The records of tasks.
+pub mod task_records {
+    pub use rota_tasks::{Param, Task, TaskState};
+}
+
 /// What is offered of documents.
 pub mod operate {
     pub use crate::contents::fills::DOCUMENT_BYTES;
+    pub use crate::contents::tasks::task_of;
     pub use crate::documents::registry::{check_schema, operations, schema};
     pub use crate::ports::slots::{CONFIGURATION, SPACES_DOCID, slot_of, slot_of_spaces};
     pub use crate::ports::work::{Job, Worked};

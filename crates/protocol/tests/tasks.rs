@@ -339,3 +339,25 @@ fn what_cannot_be_a_task_is_refused_with_its_field_and_only_managers_start_tasks
     }
     assert_eq!(steps(&mut table, "c"), 0);
 }
+
+#[test]
+fn a_program_goes_on_while_its_owner_stays_whatever_becomes_of_copies() {
+    let mut table = table_with(|_| ());
+    let owner = owner_of(&table, "c");
+    let task = json!({"operation": "exec", "place": "c", "param": {"program": "mail"}});
+    create(&mut table, &task);
+    table.pass_until("it runs", 1_000, |it| !it.task_works.is_empty());
+    let copy = other_than(owner);
+    table.kill(copy);
+    table.pass(20_000);
+    table.start(copy);
+    table.pass(20_000);
+    assert_eq!((table.stopped.len(), table.count(Transition::TaskLost)), (0, 0));
+    let (n, part, work, _) = table.task_works.remove(0);
+    table.input(n, rota_protocol::Input::TaskRan { part, work, outcome: Ok(()) });
+    table.pass_until("it ends", 5_000, |it| it.count(Transition::TaskEnded) == 1);
+    let entry = other_than(copy);
+    let left = TasksOp { from: DocumentCursor::default(), limit: 9, filter: Filter::default() };
+    let Ok(Answer::Tasks(page)) = table.call(entry, Op::Tasks(left)) else { panic!("no page") };
+    assert_eq!((page.tasks, table.task_works.len()), (Vec::new(), 0));
+}

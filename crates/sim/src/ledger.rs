@@ -2,7 +2,7 @@
 //! what stood on which disk, what the config store held, what clients asked and were told.
 
 use crate::life::LifeFacts;
-use crate::writing::{SPACE, SeenDocument, Written};
+use crate::writing::{Deferred, SPACE, SeenDocument, Written};
 use rota_model::{
     BootId, Disturb, Epoch, LogPos, ManagerNumber, Namespace, NodeId, RequestId, SessionKey,
     SessionRecord, SessionState, SessionView, SlotId, Stamp, Token,
@@ -140,6 +140,14 @@ pub struct Ledger {
     pub asked: Vec<Asked>,
     /// What was asked about documents, in order of first try.
     pub written: Vec<Written>,
+    /// Tasks.
+    pub deferred: Vec<Deferred>,
+    /// Those that were given up, by who is added, or by the name that their program is given.
+    pub given_up: BTreeSet<String>,
+    /// Those whose program did its work.
+    pub ran: BTreeSet<String>,
+    /// Since when no task waits: whoever reads later must see what all came to.
+    pub tasks_done_us: u64,
     /// What clients were shown of documents.
     pub seen: Vec<SeenDocument>,
     /// What lists showed.
@@ -236,11 +244,13 @@ impl Ledger {
         let listed = self.listed.iter().filter(|it| session(&it.record.key));
         let written = self.written.iter().filter(|it| it.docids.iter().all(|it| document(it)));
         let seen = self.seen.iter().filter(|it| document(it.name.docid()));
+        let deferred = self.deferred.iter().filter(|it| it.docids.iter().all(|it| document(it)));
         Ledger {
             asked: asked.cloned().collect(),
             listed: listed.cloned().collect(),
             written: written.cloned().collect(),
             seen: seen.cloned().collect(),
+            deferred: deferred.cloned().collect(),
             ..self.clone()
         }
     }

@@ -10,7 +10,9 @@ use rota_docstore::Digest;
 use rota_model::node_msg::{Registered, Renewed, ToNode};
 use rota_model::{ManagerNumber, NewNodes, NodeId, PoolName, ProvisionerName, Refusal};
 use rota_protocol::operate::Job;
-use rota_protocol::{DiskWrite, EffectHandler, Envelope, Note, OpResult, Reply, Transition};
+use rota_protocol::{
+    DiskWrite, EffectHandler, Envelope, Note, OpResult, Reply, TaskJob, Transition,
+};
 use rota_ring::Change;
 
 /// The world, at one run of a manager.
@@ -80,6 +82,15 @@ impl EffectHandler for AtManager<'_> {
 
     fn work(&mut self, work: u64, job: Box<Job>) {
         self.world.work(self.number, self.run, work, job);
+    }
+
+    fn run_task(&mut self, part: ManagerNumber, work: u64, job: Box<TaskJob>) {
+        self.world.run_task(self.number, self.run, (part, work), &job);
+    }
+
+    fn task_given_up(&mut self, task: serde_json::Value) {
+        let who = task["param"]["json"]["who"].as_str().unwrap_or_default().to_owned();
+        self.world.checker.ledger.given_up.insert(who);
     }
 
     fn note(&mut self, note: Note) {

@@ -7,7 +7,7 @@ use crate::invariant::complete_list::Expected;
 use crate::invariant::converged::Moment;
 use crate::invariant::{
     Verdict, Violation, acknowledged_open, closed_stays, complete_list, converged, ends_told,
-    linear, one_instance, same_answer, shown_forward, unchanged, written_once,
+    linear, one_instance, same_answer, shown_forward, tasks_ran, unchanged, written_once,
 };
 use crate::ledger::Wish;
 use crate::mutants::{Bug, Plant};
@@ -196,6 +196,9 @@ impl World {
         if self.has_orders() {
             return Err(Violation::new("converged", "an order waits"));
         }
+        if let Some(text) = self.task_waits() {
+            return Err(Violation::new("converged", text));
+        }
         if let Some(text) = self.restless() {
             return Err(Violation::new("converged", text));
         }
@@ -274,6 +277,7 @@ impl World {
             self.run_until(self.now_us() + OPENED_AGAIN_US);
             self.converge()?;
         }
+        self.note_tasks_done();
         let keys = self.setup.keys.clone();
         let before = self.checker.ledger.asked.len();
         for key in &keys {
@@ -439,6 +443,7 @@ impl World {
             unchanged::check(ledger, &self.remembered()),
             linear::check(ledger, tombstone_us),
             written_once::check(&ledger.written, &ledger.seen),
+            tasks_ran::check(ledger),
             repeats.map(|_| ()),
         ];
         let now_us = self.now_us();

@@ -2,14 +2,17 @@
 
 use crate::network::NetworkProfile;
 use crate::rng::SeededRng;
+use crate::writing::PROGRAM;
 use rota_model::{
     ClassDigest, ClassFacts, ClassName, ClassText, ClusterName, Disturb, LoadLimit, ManagerId,
     ManagerNumber, Namespace, NodeId, PoolSettings, ProvisionerName, SessionId, SessionKey,
 };
 use rota_node::{NodeBounds, NodeConfig, NodeTiming};
-use rota_protocol::{DocumentsConfig, ManagerConfig, Sizes, Timing};
+use rota_protocol::{
+    DocumentsConfig, ManagerConfig, Patience, QueueSettings, Sizes, TasksConfig, Timing,
+};
 use rota_ring::RingShape;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Name of the class that nodes know.
 pub const CLASS: &str = "builtin";
@@ -149,7 +152,7 @@ impl Setup {
                 ..Default::default()
             },
             numbers: None,
-            tasks: rota_protocol::TasksConfig::default(),
+            tasks: tasks(),
         }
     }
 
@@ -321,5 +324,17 @@ mod tests {
             let config = setup.node_config(&node, rota_model::BootId(1));
             assert_eq!(config.mistakes(), vec![], "seed {seed}");
         }
+    }
+}
+
+/// Tasks are repeated soon, and given up soon.
+fn tasks() -> TasksConfig {
+    TasksConfig {
+        queues: QueueSettings { queues: [(0, 3), (1, 1)].into(), lost_ms: 5_000 },
+        queue_of: [("sim.late_work".to_owned(), 1)].into(),
+        patience: Patience { first_ms: 200, most_ms: 1_000, retries: 3 },
+        quota_ms: 3_000,
+        programs: [PROGRAM.to_owned()].into(),
+        targets: BTreeSet::new(),
     }
 }

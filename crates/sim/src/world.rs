@@ -100,6 +100,8 @@ pub enum Event {
     Fetched(ManagerNumber, u64, ManagerNumber, Vec<Digest>),
     /// A manager's worker has done an operation's work.
     Worked(ManagerNumber, u64, u64, Box<Job>),
+    /// The program of a task comes to its end.
+    TaskRan(ManagerNumber, u64, Box<Input>),
     /// A client does something.
     ClientNext(usize),
     /// A writer does something.
@@ -339,6 +341,7 @@ impl World {
             Event::Worked(number, run, work, job) => {
                 self.tell_manager(number, run, Input::Worked { work, worked: job.run() });
             }
+            Event::TaskRan(number, run, input) => self.tell_manager(number, run, *input),
             Event::ClientNext(index) => self.on_client_next(index),
             Event::WriterNext(index) => self.on_writer_next(index),
             Event::ClientTimeout(call) => self.on_client_timeout(call),

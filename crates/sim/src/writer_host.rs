@@ -6,19 +6,24 @@ use crate::blob_store::attachment_of;
 use crate::client_host::CallFor;
 use crate::counters::Fault;
 use crate::invariant::Violation;
+use crate::mutants::Bug;
 use crate::network::Place;
 use crate::rng::SeededRng;
 use crate::setup::{CLIENT_DEADLINE_MS_MAX, WORK_MS};
 use crate::world::{Event, Phase, WALL_START_MS, World};
-use crate::writing::{Added, Adding, GROUPS, Log, SPACE, SWITCHED, SeenDocument, Told, Written};
+use crate::writing::{
+    Added, Adding, Deferred, Deferring, EXEC, GROUPS, Log, SPACE, SWITCHED, SeenDocument, Told,
+    Written,
+};
 use crate::writing::{name, names};
 use rota_docstore::{
     Body, DocName, Document, Held, Request, SyncRequest, Tolerance, Update, apply,
 };
 use rota_model::{Changed, ManagerNumber, Namespace, RequestId, Stamp};
 use rota_protocol::api::{OperateOp, Reader, SyncOp};
-use rota_protocol::operate::{Job, SPACES_DOCID, slot_of};
-use rota_protocol::{Answer, DocumentAnswer, DocumentOp, Op, OpResult};
+use rota_protocol::operate::{self, Job, SPACES_DOCID, slot_of};
+use rota_protocol::task_records::{Param, Task, TaskState};
+use rota_protocol::{Answer, DocumentAnswer, DocumentOp, Input, Op, OpResult, TaskJob};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -40,6 +45,8 @@ const PATIENCE_US: u64 = 4_000_000;
 enum Wish {
     /// An operation; of an addition, its index in the book.
     Run(OperateOp, Option<usize>),
+    /// A task, with its index in the book.
+    Defer(OperateOp, usize),
     /// Updates of copies.
     Sync(Vec<DocName>, bool),
 }
@@ -53,6 +60,8 @@ pub struct WriterHost {
     current: Option<(Wish, u64)>,
     /// Which wish was which addition in the book.
     additions: BTreeMap<usize, usize>,
+    /// Which wish was which task in the book.
+    deferrals: BTreeMap<usize, usize>,
     /// Additions with a time of their own, to be repeated.
     repeatable: Vec<(OperateOp, usize)>,
     /// Its copies, and what it last asked with.
@@ -68,6 +77,7 @@ impl WriterHost {
             wishes: 0,
             current: None,
             additions: BTreeMap::new(),
+            deferrals: BTreeMap::new(),
             repeatable: Vec::new(),
             copies: BTreeMap::new(),
             held: BTreeMap::new(),
@@ -84,7 +94,7 @@ fn space(name: &str) -> Namespace {
     Namespace::parse(name).expect("a short name")
 }
 
-fn operation<T: serde::Serialize>(space_name: &str, operation: &str, parameters: &T) -> Request {
+fn operation_of<T: serde::Serialize>(space_name: &str, operation: &str, parameters: &T) -> Request {
     let request = Request::new(space(space_name), operation);
     request.with(parameters).expect("parameters are short")
 }
@@ -98,7 +108,8 @@ impl World {
         }
         let dice = self.writers[index].rng.within(0, 99);
         let wish = match dice {
-            0..=44 => self.addition(index),
+            0..=34 => self.addition(index),
+            35..=44 => self.deferral(index),
             45..=54 => self.repetition(index),
             55..=69 => self.reading(index),
             70..=89 => {
@@ -112,10 +123,34 @@ impl World {
         writer.wishes += 1;
         writer.current = Some((wish, until_us));
         let wishes = writer.wishes;
-        if let Some((Wish::Run(_, Some(at)), _)) = &writer.current {
-            writer.additions.insert(wishes, *at);
+        match &writer.current {
+            Some((Wish::Run(_, Some(at)), _)) => drop(writer.additions.insert(wishes, *at)),
+            Some((Wish::Defer(_, at), _)) => drop(writer.deferrals.insert(wishes, *at)),
+            Some((Wish::Run(_, None) | Wish::Sync(..), _)) | None => {}
         }
         self.try_wish(index, wishes);
+    }
+
+    /// A task: an addition that is made later, or a program.
+    fn deferral(&mut self, index: usize) -> Wish {
+        let at = self.checker.ledger.deferred.len();
+        let who = format!("t{at}");
+        let rng = &mut self.writers[index].rng;
+        let docids: Vec<String> = rng.pick(&GROUPS).iter().map(|it| (*it).to_owned()).collect();
+        let operation = *rng.pick(&["sim.late", "sim.late_work", "sim.late_work", EXEC]);
+        let (is_poison, fails) = (rng.permille(40), rng.permille(200));
+        let docid = docids[0].clone();
+        let deferring = Deferring {
+            who: who.clone(),
+            docids: docids.clone(),
+            operation: operation.to_owned(),
+            is_poison,
+            fails,
+        };
+        let is_outside = operation == EXEC;
+        self.checker.ledger.deferred.push(Deferred { who, docids, is_outside, is_told: false });
+        let request = Arc::new(operation_of(SPACE, "sim.defer", &deferring));
+        Wish::Defer(OperateOp { request, docid }, at)
     }
 
     /// An addition again, which must get the same answer.
@@ -152,7 +187,7 @@ impl World {
         } else {
             "sim.work"
         };
-        let mut request = operation(SPACE, name, &adding);
+        let mut request = operation_of(SPACE, name, &adding);
         if has_operation_time {
             let now_ms = WALL_START_MS + self.now_us() / 1000;
             request.operation_time = Some(Stamp::from_epoch_ms(now_ms.saturating_sub(BEHIND_MS)));
@@ -179,7 +214,7 @@ impl World {
         let document = |docid: &str, tolerance_s| serde_json::json!({"class": "Log", "docid": docid, "tolerance_s": tolerance_s});
         let documents = [document(here, 0), document("{a}1", tolerance)];
         let request =
-            operation(SPACE, "document.read", &serde_json::json!({"documents": documents}));
+            operation_of(SPACE, "document.read", &serde_json::json!({"documents": documents}));
         Wish::Run(OperateOp { request: Arc::new(request), docid: here.to_owned() }, None)
     }
 
@@ -189,16 +224,16 @@ impl World {
         let request = match dice {
             0..=1 => {
                 let put = serde_json::json!({"name": SWITCHED, "create": true});
-                operation("z", "namespace.put", &put)
+                operation_of("z", "namespace.put", &put)
             }
             2..=3 => {
                 let off = serde_json::json!({"name": SWITCHED, "off": "closed"});
-                operation("z", "namespace.switch", &off)
+                operation_of("z", "namespace.switch", &off)
             }
-            4 => operation("z", "namespace.switch", &serde_json::json!({"name": SWITCHED})),
+            4 => operation_of("z", "namespace.switch", &serde_json::json!({"name": SWITCHED})),
             _ => {
                 let touch = serde_json::json!({"class": "Log", "docid": "s"});
-                let request = Arc::new(operation(SWITCHED, "document.touch", &touch));
+                let request = Arc::new(operation_of(SWITCHED, "document.touch", &touch));
                 return Wish::Run(OperateOp { request, docid: "s".to_owned() }, None);
             }
         };
@@ -232,6 +267,7 @@ impl World {
                     vec![op]
                 }
             }
+            Wish::Defer(op, _) => vec![Op::Documents(DocumentOp::Operate(op))],
             Wish::Sync(names, stale_ok) => {
                 // Of one slot: the entry manager asks one owner.
                 let first = writer.rng.pick(&names).clone();
@@ -261,7 +297,11 @@ impl World {
             return;
         }
         // What no repetition is known of may have happened, and must not be asked for again.
-        let is_once = matches!(wish, Wish::Run(op, Some(_)) if !op.request.is_repeatable());
+        let is_once = match wish {
+            Wish::Run(op, Some(_)) => !op.request.is_repeatable(),
+            Wish::Defer(..) => true,
+            Wish::Run(_, None) | Wish::Sync(..) => false,
+        };
         if (is_once && pause_ms == 0) || now_us >= *until_us {
             return self.rest_writer(index);
         }
@@ -290,6 +330,12 @@ impl World {
             && let Some(at) = writer.additions.get(&wishes).copied()
         {
             self.note_addition(at, sent_us, came_us, answer);
+        }
+        if let Ok(Answer::Documents(DocumentAnswer::Operated(Ok(_)))) = result
+            && let Some(at) = self.writers.get(index).and_then(|it| it.deferrals.get(&wishes))
+            && let Some(deferred) = self.checker.ledger.deferred.get_mut(*at)
+        {
+            deferred.is_told = true;
         }
         let Some(writer) = self.writers.get(index) else { return };
         if writer.wishes != wishes {
@@ -380,7 +426,73 @@ impl World {
         } else {
             self.rng.skewed(200, WORK_MS * 1_000)
         };
+        let mut job = job;
+        if self.bug() == Some(Bug::TaskEndApart) && job.request.task.is_some() {
+            job.request = Arc::new(Request { task: None, ..(*job.request).clone() });
+        }
         self.queue.after(delay_us, Event::Worked(number, run, work, job));
+    }
+
+    /// Somebody runs the program of a task. It does its work more often than not, and may say that it failed although
+    /// it did.
+    pub fn run_task(
+        &mut self,
+        number: ManagerNumber,
+        run: u64,
+        (part, work): (ManagerNumber, u64),
+        job: &TaskJob,
+    ) {
+        let delay_us = self.rng.skewed(500, 2_000_000);
+        let dice = self.rng.within(0, 9);
+        if dice > 0 && self.bug() != Some(Bug::TaskUnrun) {
+            let who = job.param["who"].as_str().unwrap_or_default().to_owned();
+            self.checker.ledger.ran.insert(who);
+        }
+        let why = ("EXIT-1".to_owned(), "it says so".to_owned());
+        let outcome = if dice > 1 { Ok(()) } else { Err(why) };
+        let input = Input::TaskRan { part, work, outcome };
+        self.queue.after(delay_us, Event::TaskRan(number, run, Box::new(input)));
+    }
+
+    /// The tasks on the disks of those who own them: which have nothing to wait for.
+    fn tasks(&self) -> Vec<(Task, bool)> {
+        let Some(view) = &self.store.state().view else { return Vec::new() };
+        let mut tasks = Vec::new();
+        for (number, host) in &self.managers {
+            let now = Stamp::from_epoch_ms(host.wall_ms(self.now_us()));
+            for (key, doc) in &host.disk.durable().docs {
+                let is_owned = view.part_of(key.slot).1.owner == *number;
+                let doc = doc.of_application().filter(|_| is_owned);
+                let Some(task) = doc.and_then(|it| operate::task_of(it)) else { continue };
+                // The clock of a former owner was ahead: its start is still to come.
+                let comes_later = task.start_at.is_some_and(|it| it > now.plus_ms(1_000));
+                let rests = match task.state() {
+                    TaskState::Parked => true,
+                    TaskState::Waiting | TaskState::Lost => comes_later,
+                    TaskState::Running | TaskState::Paused => false,
+                };
+                tasks.push((task, rests));
+            }
+        }
+        tasks
+    }
+
+    /// A task that waits or runs.
+    pub fn task_waits(&self) -> Option<String> {
+        let mut all = self.tasks().into_iter();
+        let waiting = all.find(|it| !it.1).map(|it| it.0);
+        waiting.map(|it| format!("task {} is {:?}", it.docid(), it.state()))
+    }
+
+    /// No task waits any more. Those that were given up stay; of some nobody was told, as their owner died then.
+    pub fn note_tasks_done(&mut self) {
+        let who = |(it, _): (Task, bool)| match it.param {
+            Param::Json(value) => value["who"].as_str().unwrap_or_default().to_owned(),
+            Param::Document(docid) => docid,
+        };
+        let resting: Vec<String> = self.tasks().into_iter().map(who).collect();
+        self.checker.ledger.given_up.extend(resting);
+        self.checker.ledger.tasks_done_us = self.now_us();
     }
 
     /// At the end: every document is read whole through a manager, by the first writer.

@@ -3,8 +3,8 @@
 
 use crate::blob_store::attachment_of;
 use rota_docstore::{
-    Content, DocName, Document, Exception, ItemName, Namespace, Operation, Operations, Place,
-    Stamp, Tolerance, Transaction, Wanted,
+    Content, DocName, Document, Exception, ItemName, Namespace, NewTask, Operation, Operations,
+    Place, Stamp, Tolerance, Transaction, Wanted,
 };
 use rota_protocol::operate;
 use serde::{Deserialize, Serialize};
@@ -43,7 +43,8 @@ pub fn names() -> Vec<DocName> {
 
 /// The operations of the simulated managers.
 pub fn operations() -> Operations {
-    operate::operations().with::<Add<true>>().with::<Add<false>>()
+    let tasks = operate::operations().with::<Defer>().with::<Late<true>>().with::<Late<false>>();
+    tasks.with::<Add<true>>().with::<Add<false>>()
 }
 
 /// What [`Add`] is told.
@@ -101,35 +102,118 @@ impl<const OUTSIDE: bool> Operation for Add<OUTSIDE> {
         }
         let mut at = Vec::new();
         for docid in &self.0.docids {
-            let name = transaction.name(CLASS, docid)?;
-            let edited = transaction.current(&name)?;
-            edited.ensure();
-            let who = ItemName::keyed(ADDED, &self.0.who)?;
-            let is_twice = edited.content(ADDED, Some(&self.0.who)).is_some();
-            let count = match edited.content(COUNT, None) {
-                Some(Content::Json(text)) => text.read::<u64>()? + 1,
-                Some(Content::Raw(_) | Content::Attachment(_)) | None => 1,
-            };
-            edited.put_content(&ItemName::singleton(COUNT)?, Content::json_of(&count)?)?;
-            edited.put_content(&who, Content::json_of(&count)?)?;
-            let before: Vec<String> = edited.keys(LAST).map(str::to_owned).collect();
-            for who in before.iter().filter(|it| **it != self.0.who) {
-                edited.remove(LAST, Some(who))?;
-            }
-            edited.put_content(&ItemName::keyed(LAST, &self.0.who)?, Content::json_of(&count)?)?;
-            if self.0.attaches {
-                let attached = ItemName::keyed(ATTACHED, &self.0.who)?;
-                let attachment = attachment_of(&self.0.who);
-                edited.put_content(&attached, Content::Attachment(attachment.into()))?;
-            }
-            if is_twice {
-                edited.put_content(&ItemName::singleton(TWICE)?, Content::json_of(&self.0.who)?)?;
-            }
-            at.push(count);
+            at.push(add(transaction, docid, &self.0.who, self.0.attaches)?);
         }
         let added = Added { at };
         transaction.remember(&first, &added)?;
         transaction.answer_json(&added)
+    }
+}
+
+/// Adds a name to a document: gives its place.
+fn add(
+    transaction: &mut Transaction<'_>,
+    docid: &str,
+    who: &str,
+    attaches: bool,
+) -> Result<u64, Exception> {
+    let name = transaction.name(CLASS, docid)?;
+    let edited = transaction.current(&name)?;
+    edited.ensure();
+    let is_twice = edited.content(ADDED, Some(who)).is_some();
+    let count = match edited.content(COUNT, None) {
+        Some(Content::Json(text)) => text.read::<u64>()? + 1,
+        Some(Content::Raw(_) | Content::Attachment(_)) | None => 1,
+    };
+    edited.put_content(&ItemName::singleton(COUNT)?, Content::json_of(&count)?)?;
+    edited.put_content(&ItemName::keyed(ADDED, who)?, Content::json_of(&count)?)?;
+    let before: Vec<String> = edited.keys(LAST).map(str::to_owned).collect();
+    for other in before.iter().filter(|it| *it != who) {
+        edited.remove(LAST, Some(other))?;
+    }
+    edited.put_content(&ItemName::keyed(LAST, who)?, Content::json_of(&count)?)?;
+    if attaches {
+        let attached = ItemName::keyed(ATTACHED, who)?;
+        edited.put_content(&attached, Content::Attachment(attachment_of(who).into()))?;
+    }
+    if is_twice {
+        edited.put_content(&ItemName::singleton(TWICE)?, Content::json_of(&who)?)?;
+    }
+    Ok(count)
+}
+
+/// What a task does.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Deferring {
+    /// Who is added.
+    pub who: String,
+    /// To which documents of one slot: one in each cycle.
+    pub docids: Vec<String>,
+    /// The operation of the task.
+    pub operation: String,
+    /// It never succeeds.
+    pub is_poison: bool,
+    /// It fails in some attempts.
+    pub fails: bool,
+}
+
+/// Leaves an addition for later.
+pub struct Defer(Deferring);
+
+impl Operation for Defer {
+    const NAME: &'static str = "sim.defer";
+    const PLACE: Place = Place::Inline;
+    type Parameters = Deferring;
+
+    fn new(deferring: Deferring) -> Result<Self, Exception> {
+        Ok(Self(deferring))
+    }
+
+    fn work(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Exception> {
+        let docid = self.0.docids.first().map_or("", String::as_str);
+        let place = docid.strip_prefix('{').and_then(|it| it.split('}').next()).unwrap_or(docid);
+        let task = NewTask::new(&self.0.operation, place);
+        let parameters = serde_json::json!({"program": PROGRAM, "who": self.0.who});
+        let task =
+            if self.0.operation == EXEC { task.with(&parameters)? } else { task.with(&self.0)? };
+        transaction.register_task(&task)?;
+        Ok(())
+    }
+}
+
+/// The only program that tasks may run.
+pub const PROGRAM: &str = "sim";
+/// The operation of tasks that run it.
+pub const EXEC: &str = "exec";
+
+/// The work of a task: beside the decisions, or in their stream.
+pub struct Late<const OUTSIDE: bool>(Deferring);
+
+impl<const OUTSIDE: bool> Operation for Late<OUTSIDE> {
+    const NAME: &'static str = if OUTSIDE { "sim.late_work" } else { "sim.late" };
+    const PLACE: Place = if OUTSIDE { Place::Worker } else { Place::Inline };
+    type Parameters = Deferring;
+
+    fn new(deferring: Deferring) -> Result<Self, Exception> {
+        Ok(Self(deferring))
+    }
+
+    fn work(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Exception> {
+        // Only a planted bug runs it as no task.
+        let checkpoint = transaction.task().and_then(|it| it.checkpoint.clone());
+        if self.0.is_poison || (self.0.fails && transaction.now().to_epoch_ms() % 3 == 0) {
+            return Err(Exception::unexpected("SIM", "fails now and then"));
+        }
+        let cycle = checkpoint.map_or(Ok(0), |it| it.read::<usize>())?;
+        let Some(docid) = self.0.docids.get(cycle) else { return Ok(()) };
+        let is_last = cycle + 1 == self.0.docids.len();
+        let name = transaction.name(CLASS, docid)?;
+        // A run that is begun anew finds what cycles of the one before committed.
+        let is_there = transaction.current(&name)?.content(ADDED, Some(&self.0.who)).is_some();
+        if is_last || !is_there {
+            add(transaction, docid, &self.0.who, false)?;
+        }
+        if is_last { Ok(()) } else { transaction.go_on_with(&(cycle + 1)) }
     }
 }
 
@@ -186,6 +270,19 @@ pub struct Written {
     pub has_operation_time: bool,
     /// Its answers.
     pub told: Vec<Told>,
+}
+
+/// A task that somebody registered.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Deferred {
+    /// Who is added, or the name that its program is given.
+    pub who: String,
+    /// To which documents.
+    pub docids: Vec<String>,
+    /// Its work is a program.
+    pub is_outside: bool,
+    /// The registration was answered.
+    pub is_told: bool,
 }
 
 /// What somebody was shown of a document, as of a moment after it was asked for.

@@ -60,7 +60,7 @@ impl World {
     fn next_run(&mut self) -> (TaskKey, Run) {
         loop {
             let settings = QueueSettings::default();
-            for (key, run) in self.queue.lost(&settings, &self.index, self.now, 10) {
+            for (key, run) in self.queue.lost(&settings, &self.index, (self.now, 0), 10) {
                 let change = lose(self.records.get(&key), run, self.patience, self.now);
                 self.apply(&key, change);
             }

@@ -131,16 +131,17 @@ impl QueueManager {
     }
 
     /// Runs that nobody ends any more, for [`lose`](crate::lose): the records say that they run, and no worker here has
-    /// them. At most so many.
+    /// them. At most so many. `owned_ms`: for how long this manager has owned the partition. The clock of a former owner
+    /// may have been ahead, so that counts, too.
     pub fn lost(
         &self,
         settings: &QueueSettings,
         index: &TaskIndex,
-        now: Stamp,
+        (now, owned_ms): (Stamp, u64),
         most: usize,
     ) -> Vec<(TaskKey, Run)> {
         let is_lost = |(key, run, is_outside): &(&TaskKey, Run, bool)| {
-            let age = now.ms_since(run.start_time).unwrap_or(0);
+            let age = now.ms_since(run.start_time).unwrap_or(0).max(owned_ms);
             !self.busy.contains_key(*key) && (!is_outside || age >= settings.lost_ms)
         };
         let lost = index.running().filter(is_lost).take(most);
@@ -254,10 +255,12 @@ mod tests {
         let both = [waiting, outside].map(|it| start(Some(&it), at(0)).unwrap());
         let index = index(&both);
         let mut queue = QueueManager::default();
-        let lost = |queue: &QueueManager, ms| queue.lost(&settings(1), &index, at(ms), 10);
+        let lost = |queue: &QueueManager, ms| queue.lost(&settings(1), &index, (at(ms), 0), 10);
         let runs = both.map(|it| (TaskKey::of(&it), it.run().unwrap()));
         assert_eq!(lost(&queue, 4_999), runs[..1]);
         assert_eq!(lost(&queue, 5_000), runs);
+        let owned = |owned_ms| queue.lost(&settings(1), &index, (at(0), owned_ms), 10);
+        assert_eq!((owned(4_999).len(), owned(5_000).len()), (1, 2));
         queue.busy.insert(runs[1].0.clone(), 1);
         assert_eq!(lost(&queue, 5_000), runs[..1]);
     }

@@ -71,6 +71,14 @@ pub(crate) trait Resident {
     /// Requests were given up: what waits because of one that is not there any more goes.
     fn retain(&mut self, _: &dyn Fn(&Origin) -> bool) {}
 
+    /// This manager goes on as the owner under another epoch: gives what stays to who comes next. Requests stay by
+    /// themselves.
+    fn hand_on(&mut self, _next: &mut Self)
+    where
+        Self: Sized,
+    {
+    }
+
     /// Ownership under this epoch ends; this manager may go on under the next one.
     fn step_down(&mut self, _: &mut Env) {}
 }

@@ -19,8 +19,10 @@ impl<R: RequestHandler> Partition<R> {
         let lone_take_over = part.base_pe == pe && part.is_lone(env.me.number);
         let copies = self.log.other_copies(env);
         // Requests stay; everything that was known about the ring or the nodes may be outdated.
+        let mut stays = None;
         let (mut live, mut promised) = match self.take_leader() {
             Some(mut before) => {
+                before.residents.hand_on(stays.insert(R::begin(env, &before.lead.phase)));
                 before.residents.step_down(env);
                 (before.inbox.live, before.inbox.promised)
             }
@@ -49,7 +51,10 @@ impl<R: RequestHandler> Partition<R> {
         env.granted.end(self.log.number);
         env.found(self.log.replica.high_water);
         let queue = live.keys().filter(|origin| !kept.contains(origin)).copied().collect();
-        let residents = R::begin(env, &phase);
+        let mut residents = R::begin(env, &phase);
+        if let Some(mut stays) = stays {
+            stays.hand_on(&mut residents);
+        }
         let mut leader = Leader::new(Lead::new(pe, phase, copies, env.now.mono_ms), residents);
         leader.inbox = Inbox { live, queue, promised };
         self.role = Role::Leader(Box::new(leader));

@@ -120,6 +120,10 @@ impl Resident for Residents {
         self.documents.retain(is_there);
     }
 
+    fn hand_on(&mut self, next: &mut Self) {
+        self.tasks.hand_on(&mut next.tasks);
+    }
+
     fn step_down(&mut self, env: &mut Env) {
         self.leases.step_down(env);
         self.session_numbers.step_down(env);

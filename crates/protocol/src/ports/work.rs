@@ -53,7 +53,8 @@ impl Documents for Snapshot {
 /// An attempt at an operation that is to work beside the decisions.
 #[derive(Clone)]
 pub struct Job {
-    pub(crate) request: Arc<Request>,
+    /// What was asked for.
+    pub request: Arc<Request>,
     pub(crate) progress: Progress,
     pub(crate) operations: Operations,
     pub(crate) rules: Rules,

@@ -234,7 +234,8 @@ impl Tasks {
         let index = &led.log.replica.counts.tasks.index;
         let at = Stamp::from_epoch_ms(led.env.now.wall_ms);
         let settings = &led.env.config.tasks.queues;
-        for (key, run) in self.queue.lost(settings, index, at, LOST_MAX) {
+        let owned_ms = now.saturating_sub(led.lead.since_ms);
+        for (key, run) in self.queue.lost(settings, index, (at, owned_ms), LOST_MAX) {
             // What was appended says more than what is committed.
             let is_asked = self.held.values().any(|it| it.key == key);
             if !is_asked {
@@ -292,6 +293,10 @@ impl Resident for Tasks {
 
     fn is_busy(&self) -> bool {
         !self.held.is_empty()
+    }
+
+    fn hand_on(&mut self, next: &mut Self) {
+        *next = std::mem::take(self);
     }
 
     fn step_down(&mut self, env: &mut Env) {

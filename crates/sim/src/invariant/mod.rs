@@ -34,6 +34,7 @@
 //! | unchanged | [`unchanged`] | at the end, per request id |
 //! | deadlines | [`deadlines`] | all the time |
 //! | documents | [`written_once`] | at the end, over the histories of documents |
+//! | tasks | [`tasks_ran`] | at the end, over the histories of tasks and documents |
 //! | bodies | [`bodies_beside`] | at every write to a disk |
 //! | converged | [`converged`] | after healing |
 //! | list | [`complete_list`] | after healing, while nothing moves |
@@ -75,6 +76,7 @@ pub mod shown_running;
 pub mod split_at_rest;
 pub mod surplus_only;
 pub mod synced_first;
+pub mod tasks_ran;
 pub mod unchanged;
 pub mod view_order;
 pub mod watch_gaps;

@@ -238,6 +238,8 @@ fn found_within(bug: Bug) -> Option<(Bounds, Left)> {
         | Bug::OneMayReturn
         | Bug::OtherRingFollowed
         | Bug::OldStoreFollowed
+        | Bug::TaskEndApart
+        | Bug::TaskUnrun
         | Bug::DropsUnsaid => None,
     }
 }

@@ -212,7 +212,11 @@ bugs!(
     /// A link says of calls that it has sent that nothing of them was.
     UnsentAssumed = "unsent_assumed",
     /// A new owner takes back what its predecessor asked for, since nothing of its own calls was sent.
-    WithdrawnLater = "withdrawn_later",
+    WithdrawnLater = "withdrawn_later",    /// A task's end is no part of the commit of its operation.
+    TaskEndApart = "task_end_apart",
+    /// Whoever runs the programs of tasks says that they ended, and runs none.
+    TaskUnrun = "task_unrun",
+
 );
 
 impl Bug {
