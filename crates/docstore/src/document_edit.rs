@@ -297,7 +297,7 @@ impl DocumentEdit {
         self.set(class, key, Change::Put { content, item_version: None })
     }
 
-    /// Notes a change. Checks class, key and kind of content when the item is new here.
+    /// Notes a change. Checks class, key, kind of content and the types of declared fields.
     fn set(&mut self, class: &str, key: Option<&str>, change: Change) -> Result<(), Exception> {
         let at = self.change_at(class, key);
         let name = match at {
@@ -309,6 +309,7 @@ impl DocumentEdit {
         };
         if let Change::Put { content, .. } = &change {
             self.schema.check_item(self.name.class(), &name, content)?;
+            self.schema.check_fields(self.name.class(), &name, content)?;
         }
         match at {
             Ok(at) => self.changes[at].1 = change,

@@ -19,7 +19,7 @@
 //! Everything here is a decision about values. A driver has the clock, persists the
 //! [`Commit`]s in order, waits where it is told to, and moves the updates.
 //!
-//! * [`name`], [`content`], [`document`], [`schema`], [`json`]: what is stored; [`encoding`]: as
+//! * [`name`], [`content`], [`document`], [`schema`], [`field`], [`json`]: what is stored; [`encoding`]: as
 //!   bytes.
 //! * [`request`], [`operation`], [`attempt`], [`document_edit`], [`commit`], [`run`]: how it changes.
 //! * [`sync`], [`cache`]: how copies follow.
@@ -66,6 +66,7 @@ pub mod document;
 pub mod document_edit;
 pub mod encoding;
 pub mod exception;
+pub mod field;
 pub mod json;
 pub mod name;
 pub mod operation;
@@ -90,6 +91,7 @@ pub use document::{Document, DocumentParts, Item, Volumes};
 pub use document_edit::DocumentEdit;
 pub use encoding::Glance;
 pub use exception::{Code, Details, Effect, Exception, Letter, Phase, Row, Status, TABLE, codes};
+pub use field::{FieldType, FieldValue};
 pub use json::to_json;
 pub use name::{DocName, ItemName};
 pub use operation::{About, Done, Operation, Operations, Place};

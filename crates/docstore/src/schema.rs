@@ -2,6 +2,7 @@
 
 use crate::content::{Content, JsonText};
 use crate::document::Document;
+use crate::field::{self, FieldType, check_field_name};
 use crate::name::{ATTACHMENT_CLASS, ItemName, MEMORY_CLASS, check_class};
 use rota_model::FieldError;
 use serde::Serialize;
@@ -59,6 +60,8 @@ impl Form {
 #[derive(Clone, Debug)]
 pub struct ClassSchema {
     items: BTreeMap<&'static str, Kind>,
+    /// Fields by which documents are searched, by the class of their items.
+    fields: BTreeMap<&'static str, BTreeMap<&'static str, FieldType>>,
     /// Items of other classes may be there, too: JSON or raw, with a key or without.
     is_free: bool,
     /// Operations may read such documents and never change them.
@@ -71,14 +74,16 @@ impl ClassSchema {
     fn new() -> Self {
         let attachment = Kind { is_keyed: true, form: Form::Attachment };
         let items = BTreeMap::from([(ATTACHMENT_CLASS, attachment)]);
-        Self { items, is_free: false, is_read_only: false, is_traceless: false }
+        let fields = BTreeMap::new();
+        Self { items, fields, is_free: false, is_read_only: false, is_traceless: false }
     }
 
     /// Of what remembers operations.
     fn of_memories() -> Self {
         let memory = Kind { is_keyed: true, form: Form::Json(reads::<serde_json::Value>) };
         let items = BTreeMap::from([(MEMORY_CLASS, memory)]);
-        Self { items, is_free: false, is_read_only: false, is_traceless: false }
+        let fields = BTreeMap::new();
+        Self { items, fields, is_free: false, is_read_only: false, is_traceless: false }
     }
 
     fn free() -> Self {
@@ -110,6 +115,28 @@ impl ClassSchema {
     /// Documents may have raw items of that class, each with a key.
     pub fn raw_keyed(&mut self, class: &'static str) -> &mut Self {
         self.declare(class, Kind { is_keyed: true, form: Form::Raw })
+    }
+
+    /// Documents may have items of other classes, too: JSON or raw, with a key or without.
+    pub fn any(&mut self) -> &mut Self {
+        self.is_free = true;
+        self
+    }
+
+    /// Documents are searched by a top-level property of their JSON items of that class. An operation
+    /// that stores another type there is refused. Panics when the field is declared twice, has no valid
+    /// name, or belongs to items that are not JSON.
+    pub fn field(&mut self, item: &'static str, name: &'static str, is: FieldType) -> &mut Self {
+        check_field_name(name).expect("names of fields in the code are valid");
+        let is_json = match self.items.get(item).map(|it| it.form) {
+            Some(Form::Json(_)) => true,
+            Some(Form::Raw | Form::Attachment) => false,
+            None => self.is_free,
+        };
+        assert!(is_json, "items of class {item} are not declared as JSON");
+        let known = self.fields.entry(item).or_default().insert(name, is);
+        assert!(known.is_none(), "field {name} of {item} is declared twice");
+        self
     }
 }
 
@@ -202,6 +229,36 @@ impl Schema {
         self.items_of(class).map(|_| ())
     }
 
+    /// The declared fields of a class of documents: class of items, field, type.
+    pub fn fields(
+        &self,
+        class: &str,
+    ) -> impl Iterator<Item = (&'static str, &'static str, FieldType)> {
+        let items = self.classes.get(class).into_iter().flat_map(|it| &it.fields);
+        items.flat_map(|(item, fields)| fields.iter().map(|(name, is)| (*item, *name, *is)))
+    }
+
+    /// All classes of documents that were declared, in order.
+    pub fn classes(&self) -> impl Iterator<Item = &'static str> {
+        self.classes.keys().copied()
+    }
+
+    /// Refuses JSON in which a declared field has another type than its own: the error has the name of
+    /// that field. Content that is stored already may differ, and is not found by that field.
+    pub fn check_fields(
+        &self,
+        doc_class: &str,
+        item: &ItemName,
+        content: &Content,
+    ) -> Result<(), FieldError> {
+        let declared = self.classes.get(doc_class).or(self.others.as_ref());
+        let fields = declared.and_then(|it| it.fields.get(item.class()));
+        match (fields, content) {
+            (Some(fields), Content::Json(text)) => field::check_fields(fields, text),
+            (_, Content::Json(_) | Content::Raw(_) | Content::Attachment(_)) => Ok(()),
+        }
+    }
+
     fn items_of(&self, class: &str) -> Result<&ClassSchema, FieldError> {
         let unknown = || FieldError::new("class", format!("{class:?} of documents is unknown"));
         self.classes.get(class).or(self.others.as_ref()).ok_or_else(unknown)
@@ -221,7 +278,7 @@ impl Schema {
     }
 
     /// Like [`Schema::check_item`], for content that was not written by a type of this program: its
-    /// JSON must read as its type.
+    /// JSON must read as its type, and its declared fields must have theirs.
     pub fn check_foreign(
         &self,
         doc_class: &str,
@@ -229,7 +286,10 @@ impl Schema {
         content: &Content,
     ) -> Result<(), FieldError> {
         match (self.kind_of(doc_class, item, content)?.form, content) {
-            (Form::Json(reads), Content::Json(text)) => reads(text),
+            (Form::Json(reads), Content::Json(text)) => {
+                reads(text)?;
+                self.check_fields(doc_class, item, content)
+            }
             (Form::Json(_) | Form::Raw | Form::Attachment, _) => Ok(()),
         }
     }
@@ -327,6 +387,32 @@ mod tests {
         assert!(problem("Book", &page, &json).starts_with("content of an item"));
         let other = Content::json(r#"{"name":"x"}"#).unwrap();
         assert!(problem("Book", &one("Hd"), &other).starts_with("json does not fit its type"));
+    }
+
+    #[test]
+    fn a_declared_field_of_another_type_is_refused_by_its_name() {
+        let schema = Schema::new()
+            .class("Book", |it| it.any().field("Hd", "pages", FieldType::Int))
+            .class("Film", |it| it.singleton::<Head>().field("Hd", "title", FieldType::String));
+        let one = ItemName::singleton("Hd").unwrap();
+        let problem = |json: &str| {
+            let content = Content::json(json).unwrap();
+            schema.check_foreign("Book", &one, &content).map_err(|it| it.to_string())
+        };
+        assert_eq!(problem(r#"{"pages":7}"#), Ok(()));
+        assert_eq!(problem(r#"{"other":"x"}"#), Ok(()));
+        let expected = "pages is \"7\", and must be an integer of 32 bits";
+        assert_eq!(problem(r#"{"pages":"7"}"#), Err(expected.into()));
+        let fields: Vec<_> = schema.fields("Film").collect();
+        assert_eq!(fields, [("Hd", "title", FieldType::String)]);
+        assert_eq!(schema.fields("None").count(), 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "items of class Pg are not declared as JSON")]
+    fn a_field_of_raw_items_is_a_mistake_in_the_code() {
+        let _ =
+            Schema::new().class("Book", |it| it.raw_keyed("Pg").field("Pg", "a", FieldType::Int));
     }
 
     #[test]
