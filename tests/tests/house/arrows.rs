@@ -19,6 +19,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("rota-ids", &[]),
     // Work that goes on after an operation.
     ("rota-tasks", &[]),
+    // What is searched are documents.
+    ("rota-search", &["rota-docstore"]),
     (
         "rota-protocol",
         &[

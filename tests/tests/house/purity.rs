@@ -13,6 +13,7 @@ const DECIDERS: &[(&str, &str)] = &[
     ("rota-placement", "crates/placement/"),
     ("rota-ids", "crates/ids/"),
     ("rota-tasks", "crates/tasks/"),
+    ("rota-search", "crates/search/"),
     ("rota-protocol", "crates/protocol/"),
     ("rota-docstore", "crates/docstore/"),
 ];
