@@ -1,7 +1,7 @@
 //! Searches of an application's own, each under a name: what no filter can say.
 
 use crate::index::{Index, Place};
-use crate::page::{Filling, Hit, Limits, Page, Read};
+use crate::page::{Filling, Hit, Limits, Merged, Page, Range, Read, entries};
 use crate::query::{Position, position, token};
 use crate::value::{Test, Value};
 use rota_docstore::JsonText;
@@ -28,28 +28,19 @@ pub struct View<'a> {
 
 impl View<'_> {
     /// Where a field may have a value that a test asks for, in order of values. A text of more than
-    /// [`crate::TEXT_BYTES_KEPT`] bytes must be compared in its document.
-    pub fn places<'b>(
-        &'b self,
+    /// [`crate::LETTERS_KEPT`] letters must be compared in its document.
+    pub fn places(
+        &self,
         (class, item, field): (&str, &str, &str),
         space: Option<&Namespace>,
         test: &Test,
-    ) -> impl Iterator<Item = (&'b Value, &'b Place)> {
-        let (low, high) = test.range(self.now);
+    ) -> impl Iterator<Item = (&Value, &Place)> {
+        let range =
+            Range { values: test.range(self.now), docids: (Bound::Unbounded, Bound::Unbounded) };
         let parts = self.index.parts(class, space.map(Namespace::as_str));
-        let all: Vec<_> = parts.into_iter().filter_map(|it| it.entries(item, field)).collect();
-        let is_above = move |it: &Value| match &low {
-            Bound::Included(low) => it >= low,
-            Bound::Excluded(low) => it > low,
-            Bound::Unbounded => true,
-        };
-        let is_below = move |it: &Value| match &high {
-            Bound::Included(high) => it <= high,
-            Bound::Excluded(high) => it < high,
-            Bound::Unbounded => true,
-        };
-        let of_all = all.into_iter().flatten();
-        of_all.filter(move |it| is_above(&it.0) && is_below(&it.0)).map(|it| (&it.0, &it.1))
+        let known = parts.into_iter().filter_map(|it| Some((it, it.entries(item, field)?)));
+        let all = known.map(|(part, all)| entries(part, all, &range, None, false)).collect();
+        Merged::new(all, false).map(|it| (&it.0, &it.1))
     }
 }
 

@@ -7,8 +7,9 @@ use smol_str::SmolStr;
 use std::cmp::Ordering;
 use std::ops::Bound;
 
-/// So many bytes of a text an index keeps and orders by. The rest is compared in the document.
-pub const TEXT_BYTES_KEPT: usize = 128;
+/// So many letters of a text an index keeps and orders by. The rest is compared in the document. Letters
+/// and not bytes: what is cut must stand in the same order as the whole.
+pub const LETTERS_KEPT: usize = 64;
 
 /// A number that is finite, ordered by size.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -84,7 +85,7 @@ impl Value {
     /// As an index keeps it.
     pub(crate) fn kept(self) -> Self {
         match self {
-            Self::Text(text) if text.len() > TEXT_BYTES_KEPT => Self::text(cut(&text)),
+            Self::Text(text) if text.len() > LETTERS_KEPT => Self::text(cut(&text)),
             Self::Text(_) | Self::Integer(_) | Self::Number(_) | Self::Time(_) | Self::Age(_) => {
                 self
             }
@@ -103,15 +104,15 @@ impl Value {
     /// Whether an index may keep another, longer value under this one.
     fn may_be_cut(&self) -> bool {
         match self {
-            Self::Text(text) => text.len() + 4 > TEXT_BYTES_KEPT,
+            Self::Text(text) => text.chars().count() >= LETTERS_KEPT,
             Self::Integer(_) | Self::Number(_) | Self::Time(_) | Self::Age(_) => false,
         }
     }
 }
 
 fn cut(text: &str) -> &str {
-    let end = (0..=TEXT_BYTES_KEPT.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
-    &text[..end.unwrap_or(0)]
+    let end = text.char_indices().nth(LETTERS_KEPT).map_or(text.len(), |it| it.0);
+    &text[..end]
 }
 
 impl TryFrom<FieldValue> for Value {

@@ -3,6 +3,7 @@
 use super::{Filling, Limits, Page};
 use crate::query::{Position, Search};
 use rota_model::{FieldError, SlotId};
+use std::cmp::Ordering;
 use std::ops::RangeInclusive;
 
 /// The slots whose documents a page is about.
@@ -20,6 +21,24 @@ pub fn merge(
     parts: Vec<(Slots, Page)>,
     limits: Limits,
 ) -> Result<Page, FieldError> {
+    merge_by(&|one, two| search.compare(one, two), asked, parts, limits)
+}
+
+/// As [`merge`], for pages of a special search.
+pub fn merge_special(
+    asked: Slots,
+    parts: Vec<(Slots, Page)>,
+    limits: Limits,
+) -> Result<Page, FieldError> {
+    merge_by(&|one, two| one.place.cmp(&two.place), asked, parts, limits)
+}
+
+fn merge_by(
+    order: &dyn Fn(&Position, &Position) -> Ordering,
+    asked: Slots,
+    parts: Vec<(Slots, Page)>,
+    limits: Limits,
+) -> Result<Page, FieldError> {
     check_slots(asked, parts.iter().map(|it| &it.0))?;
     let mut documents_read = 0;
     let mut end: Option<Position> = None;
@@ -28,12 +47,11 @@ pub fn merge(
         documents_read += page.documents_read;
         hits.extend(page.hits);
         end = match (end, page.next) {
-            (Some(one), Some(two)) if search.compare(&one, &two).is_le() => Some(one),
+            (Some(one), Some(two)) if order(&one, &two).is_le() => Some(one),
             (_, Some(two)) => Some(two),
             (one, None) => one,
         };
     }
-    let order = |one: &Position, two: &Position| search.compare(one, two);
     hits.retain(|it| end.as_ref().is_none_or(|end| order(&it.at, end).is_le()));
     hits.sort_by(|one, two| order(&one.at, &two.at).then(two.version.cmp(&one.version)));
     // What both have differs in its version only: the later one comes first, and stays.

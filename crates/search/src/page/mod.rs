@@ -10,7 +10,8 @@ use rota_docstore::{Content, DocName, Document};
 use rota_model::{FieldError, Stamp};
 use std::sync::Arc;
 
-pub use merge::{Slots, merge};
+pub use merge::{Slots, merge, merge_special};
+pub(crate) use ranges::{Merged, Range, entries};
 
 /// Most results of a page.
 pub const HITS_MAX: usize = 1_000;
@@ -25,6 +26,10 @@ pub struct Limits {
     /// Most documents that are read. Too low: searches that find little need many pages. Too high: they
     /// hold up whatever else the caller's thread does, by some microseconds for each.
     pub documents: u64,
+    /// So many entries of each condition are counted to find the rarest, and so many places are gathered
+    /// and sorted at most. Too low: two conditions that are rare together are found on many pages. Too
+    /// high: each page counts so many entries, of some 50 ns, for each condition.
+    pub gathered: usize,
 }
 
 impl Limits {
@@ -34,7 +39,7 @@ impl Limits {
             let problem = format!("is {hits}, and must be 1 to {HITS_MAX}");
             return Err(FieldError::new("limit", problem));
         }
-        Ok(Self { hits, bytes: 1024 * 1024, documents: 5_000 })
+        Ok(Self { hits, bytes: 1024 * 1024, documents: 5_000, gathered: 2_000 })
     }
 }
 

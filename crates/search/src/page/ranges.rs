@@ -11,16 +11,16 @@ use std::ops::Bound;
 use std::sync::LazyLock;
 
 /// Above every key: a key has at most 255 bytes.
-pub(super) static LAST_KEY: LazyLock<SmolStr> = LazyLock::new(|| "\u{10ffff}".repeat(64).into());
+pub(crate) static LAST_KEY: LazyLock<SmolStr> = LazyLock::new(|| "\u{10ffff}".repeat(64).into());
 
 /// The last id of 255 bytes.
 static LAST_DOCID: LazyLock<String> = LazyLock::new(|| "\u{10ffff}".repeat(63) + "\u{ffff}");
 
 /// A range of values, and one of ids.
 #[derive(Clone, Debug)]
-pub(super) struct Range {
-    pub(super) values: (Bound<Value>, Bound<Value>),
-    pub(super) docids: (Bound<String>, Bound<String>),
+pub(crate) struct Range {
+    pub(crate) values: (Bound<Value>, Bound<Value>),
+    pub(crate) docids: (Bound<String>, Bound<String>),
 }
 
 /// A name in the class and namespace of others, as far as the id can be one.
@@ -46,7 +46,7 @@ fn between<'a, T: Ord>(
 }
 
 /// The names of a part whose ids lie in a range, from a name on.
-pub(super) fn names<'a>(
+pub(crate) fn names<'a>(
     part: &'a Part,
     docids: &(Bound<String>, Bound<String>),
     from: Option<&DocName>,
@@ -74,7 +74,7 @@ pub(super) fn names<'a>(
 }
 
 /// The entries of a part in a range, from a position on. Where all have one value, ids narrow them.
-pub(super) fn entries<'a>(
+pub(crate) fn entries<'a>(
     part: &'a Part,
     all: &'a Entries,
     range: &Range,
@@ -167,14 +167,14 @@ impl PartialEq for Head<'_> {
 impl Eq for Head<'_> {}
 
 /// Entries of several namespaces in one order.
-pub(super) struct Merged<'a> {
+pub(crate) struct Merged<'a> {
     all: Vec<Box<dyn Iterator<Item = &'a Entry> + 'a>>,
     heads: BinaryHeap<Head<'a>>,
     is_reversed: bool,
 }
 
 impl<'a> Merged<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         all: Vec<Box<dyn Iterator<Item = &'a Entry> + 'a>>,
         is_reversed: bool,
     ) -> Self {

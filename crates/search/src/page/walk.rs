@@ -18,10 +18,6 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// So many entries of each condition are counted to find the rarest, and so many places are gathered at
-/// most.
-const GATHERED_MAX: usize = 2_000;
-
 /// So many entries of one document in a row are passed over for one document read.
 const ENTRIES_PER_DOCUMENT: u64 = 16;
 
@@ -176,17 +172,18 @@ impl<'a> Walk<'a> {
         if conditions.len() <= 1 && conditions.iter().all(|it| in_order(&it)) && is_by_docid {
             return natural();
         }
+        let most = self.limits.gathered;
         let counted = conditions.iter().map(|condition| {
             let range = self.range(Some(&condition.test));
             let all = self.entries(&condition.field, &range, None).into_iter().flatten();
-            (all.take(GATHERED_MAX + 1).count(), Some(condition))
+            (all.take(most + 1).count(), Some(condition))
         });
         let by_names = self.parts.iter().flat_map(|part| names(part, &self.docids, None, false));
-        let by_names = (by_names.take(GATHERED_MAX + 1).count(), None);
+        let by_names = (by_names.take(most + 1).count(), None);
         let Some((count, rarest)) = counted.chain([by_names]).min_by_key(|it| it.0) else {
             return natural();
         };
-        if count > GATHERED_MAX {
+        if count > most {
             return natural();
         }
         let Some(condition) = rarest else {
@@ -286,6 +283,14 @@ impl<'a> Walk<'a> {
         }
         let mut last = None;
         for name in all.into_iter().flatten() {
+            let key = match (self.search.query().wanted, is_reversed) {
+                (Wanted::Items, false) => Some(LAST_KEY.clone()),
+                (Wanted::Items, true) | (Wanted::Documents, _) => None,
+            };
+            let end = Position { value: None, place: Place { name: name.clone(), key } };
+            if !is_behind(self.search, &end, after) {
+                continue;
+            }
             if last.is_some() && self.is_spent() {
                 return last;
             }
@@ -300,11 +305,7 @@ impl<'a> Walk<'a> {
                     return filling.last();
                 }
             }
-            let key = match (self.search.query().wanted, is_reversed) {
-                (Wanted::Items, false) => Some(LAST_KEY.clone()),
-                (Wanted::Items, true) | (Wanted::Documents, _) => None,
-            };
-            last = Some(Position { value: None, place: Place { name: name.clone(), key } });
+            last = Some(end);
         }
         None
     }
