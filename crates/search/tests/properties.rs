@@ -170,9 +170,9 @@ fn naive_values(json: &serde_json::Value, field: &str) -> Vec<Value> {
         "d" => it.as_f64().and_then(Number::new).map(Value::Number),
         _ => it.as_i64().map(Value::Integer),
     };
-    match &json[field] {
-        serde_json::Value::Array(all) => all.iter().filter_map(one).collect(),
-        other => one(other).into_iter().collect(),
+    match json[field].as_array() {
+        Some(all) => all.iter().filter_map(one).collect(),
+        None => one(&json[field]).into_iter().collect(),
     }
 }
 
@@ -206,9 +206,9 @@ fn naive(store: &Store, query: &Query, search: &Search, by: Option<&str>) -> Vec
                 .filter(|it| first.is_none_or(|first| first.test.holds(it, now())));
             let descending = query.sort.as_ref().is_some_and(|it| it.descending);
             let value = if descending { counted.max() } else { counted.min() };
-            let value = value.map(|it| match it {
+            let value = value.map(|it| match &it {
                 Value::Text(text) => Value::text(&text.chars().take(64).collect::<String>()),
-                other => other,
+                Value::Integer(_) | Value::Number(_) | Value::Time(_) | Value::Age(_) => it,
             });
             let key = if query.wanted == Wanted::Items { item.key() } else { None };
             let place = Place { name: name.clone(), key: key.map(Into::into) };
