@@ -6,8 +6,9 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-/// Longest key in bytes. A document's key is a slot and two names of at most 255 bytes.
-pub const KEY_BYTES_MAX: usize = 4 * 1024;
+/// Longest key in bytes. A document's key is a slot and three names of at most 255 bytes. An entry of an index in
+/// PostgreSQL holds 2,704 bytes.
+pub const KEY_BYTES_MAX: usize = 2 * 1024;
 
 /// Longest value in bytes: any document that fits, and one record stays small beside a machine's
 /// memory.
@@ -67,7 +68,10 @@ impl KvWrite {
 }
 
 /// Refuses a batch with anything too long in it, before any of it is written.
-pub(crate) fn check(batch: &[KvWrite]) -> Result<(), EngineError> {
+///
+/// # Errors
+/// [`EngineError::TooLong`].
+pub fn check(batch: &[KvWrite]) -> Result<(), EngineError> {
     let within = |what, bytes, limit| {
         if bytes > limit { Err(EngineError::TooLong { what, bytes, limit }) } else { Ok(()) }
     };
@@ -165,6 +169,8 @@ pub enum EngineKind {
     Log,
     /// [`crate::RedbEngine`]: one redb file.
     Redb,
+    /// A schema of a PostgreSQL server, which another crate keeps. The folder only says whose it is.
+    Postgres,
 }
 
 impl EngineKind {
@@ -173,12 +179,13 @@ impl EngineKind {
         match self {
             Self::Log => "log",
             Self::Redb => "redb",
+            Self::Postgres => "postgres",
         }
     }
 
     /// The engine of that name.
     pub fn parse(text: &str) -> Option<Self> {
-        [Self::Log, Self::Redb].into_iter().find(|kind| kind.as_str() == text)
+        [Self::Log, Self::Redb, Self::Postgres].into_iter().find(|kind| kind.as_str() == text)
     }
 }
 

@@ -115,6 +115,9 @@ pub enum EngineError {
         /// The longest that is accepted.
         limit: usize,
     },
+    /// An engine that another crate keeps refused or failed, for a reason of its own.
+    #[error(transparent)]
+    Elsewhere(Box<dyn std::error::Error + Send + Sync>),
     /// An earlier operation failed; only a new start can tell what is on disk.
     #[error("{} was given up after an earlier failure", .folder.display())]
     GivenUp {

@@ -217,6 +217,11 @@ impl Folder {
         Ok(())
     }
 
+    /// What to tell a program that knows no engine of that kind.
+    pub fn kept_elsewhere(self) -> EngineError {
+        EngineError::OtherEngine { folder: self.path, found: self.kind, wanted: EngineKind::Log }
+    }
+
     /// A file of this folder.
     pub fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
@@ -232,6 +237,33 @@ impl Folder {
             ("number", &number),
         ];
         MARKER.write(&*self.disk, &self.file(OWNER), &fields)
+    }
+}
+
+/// A folder whose records an engine elsewhere keeps: it says whose it is, and is locked while this lives.
+#[derive(Debug)]
+pub struct Claim(Folder);
+
+impl Claim {
+    /// Opens a folder of `kind` on the real disk; makes it when it is not there.
+    ///
+    /// # Errors
+    /// It belongs to another cluster, manager, format or engine, or is in use. Nothing in it was changed.
+    pub fn open(path: &Path, label: &Label, kind: EngineKind) -> Result<Self, EngineError> {
+        Folder::open(Arc::new(crate::RealDisk), path, label, Some(kind), kind).map(Self)
+    }
+
+    /// Whether the records were made once: what is missing now is lost, and never made anew.
+    pub fn is_made(&self) -> bool {
+        self.0.state == State::Ready
+    }
+
+    /// Says that the records are there.
+    ///
+    /// # Errors
+    /// The folder cannot be written to.
+    pub fn made(&mut self) -> Result<(), EngineError> {
+        self.0.made()
     }
 }
 

@@ -53,6 +53,9 @@
 //! was not synced, failing and full disks, changed and cut off files. The log passes one case more:
 //! see [`RedbEngine`].
 //!
+//! `rota-storage-postgres` keeps the records in a PostgreSQL server, with the same trait, limits and suite; its
+//! folder is a [`Claim`] here.
+//!
 //! No process of this project opens a folder with redb. It stays for three things: the suite runs
 //! on two engines that share no code, so that a mistake of the suite or of the trait shows; the
 //! bench has a peer that others maintain; and there is a way out, should the log fail.
@@ -76,12 +79,13 @@ pub use counters::Counters;
 pub use disk::{Disk, DiskFile, Lock, RealDisk};
 pub use documents::{DocumentStore, Setup, Unanswered};
 pub use engine::{
-    BATCH_BYTES_MAX, Engine, EngineKind, KEY_BYTES_MAX, KvWrite, VALUE_BYTES_MAX, Visit,
+    BATCH_BYTES_MAX, Engine, EngineKind, KEY_BYTES_MAX, KvWrite, VALUE_BYTES_MAX, Visit, check,
 };
 pub use error::EngineError;
-pub use folder::{Label, begun_for, give_up, is_unclaimed};
+pub use folder::{Claim, Label, begun_for, give_up, is_unclaimed};
 pub use layout::FORMAT;
 pub use log::{LogEngine, LogSettings};
+pub use record::checksum;
 // What a [`Label`] is made of.
 pub use redb_engine::{RedbEngine, RedbSettings};
 pub use rota_model::{ClusterName, ManagerId, ManagerNumber};
@@ -124,5 +128,6 @@ pub fn open_on(
     Ok(match folder.kind {
         EngineKind::Log => Box::new(LogEngine::open_folder(folder, settings.log)?),
         EngineKind::Redb => Box::new(RedbEngine::open_folder(folder, settings.redb)?),
+        EngineKind::Postgres => return Err(folder.kept_elsewhere()),
     })
 }

@@ -15,7 +15,7 @@ const DELETED: u32 = u32::MAX;
 
 /// Checksum of a record. It covers key and value and both lengths; `salt` ties it to one file.
 /// Two runs of the hash instead of one over both parts, so that nothing has to be copied.
-pub(crate) fn checksum(salt: u64, key: &[u8], value: Option<&[u8]>) -> u64 {
+pub fn checksum(salt: u64, key: &[u8], value: Option<&[u8]>) -> u64 {
     let value_length = value.map_or(u64::from(DELETED), |value| value.len() as u64);
     let lengths = ((key.len() as u64) << 32) ^ value_length;
     let of_key = xxh3_64_with_seed(key, salt ^ lengths);

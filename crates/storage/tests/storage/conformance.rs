@@ -1,7 +1,7 @@
-//! What every engine does.
+//! What every engine does. The tests of the engine over PostgreSQL have this file, too.
 
 use crate::workload::{Expected, all, writes};
-use crate::{ENGINES, open};
+use crate::{on_each_engine, open};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rota_storage::{
@@ -13,13 +13,6 @@ use std::sync::Arc;
 
 fn open_real(folder: &Path, engine: EngineKind) -> Box<dyn Engine> {
     open(Arc::new(RealDisk), folder, engine).expect("opens")
-}
-
-fn on_each_engine(test: impl Fn(&Path, EngineKind)) {
-    for engine in ENGINES {
-        let folder = tempfile::tempdir().expect("a folder");
-        test(folder.path(), engine);
-    }
 }
 
 #[test]

@@ -34,6 +34,14 @@ fn label() -> Label {
     }
 }
 
+/// Runs a test on each engine, with a folder of its own.
+fn on_each_engine(test: impl Fn(&Path, EngineKind)) {
+    for engine in ENGINES {
+        let folder = tempfile::tempdir().expect("a folder");
+        test(folder.path(), engine);
+    }
+}
+
 /// Small enough that every test folds its log and grows its segments many times.
 fn settings(engine: EngineKind) -> Settings {
     Settings {
