@@ -39,6 +39,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("rota-provision", &["rota-daemon"]),
     // The digest that names an attachment; numbers that a person reads.
     ("rota-storage", &["rota-docstore", "rota-ids"]),
+    // Fulfils its trait; of documents it reads what people query.
+    ("rota-storage-postgres", &["rota-storage", "rota-docstore"]),
     // The one parser of the wire: it converts messages, documents and the View, so it must know their
     // types. It knows nothing that decides: clients, node-agents and `ringctl` link it.
     ("rota-proto", &["rota-messages", "rota-docstore", "rota-ring", "rota-tasks"]),
