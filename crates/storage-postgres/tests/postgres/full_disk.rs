@@ -1,0 +1,106 @@
+//! A server whose disk is really full: a small tmpfs in a mount namespace of its own.
+
+use crate::crashes::Running;
+use crate::open_at;
+use crate::server::PostgresServer;
+use crate::workload::{Expected, writes};
+use rota_storage::{EXIT_STATUS, Engine};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Runs `test` of this program with a tmpfs of `size` on an empty folder.
+fn passes_on_small_tmpfs(name: &str, test: &str, size: &str) {
+    if !rustix::process::getuid().is_root() {
+        let why =
+            "a server refuses to run in a mount namespace that its user made; root can make one";
+        eprintln!("skipped: {name}: {why}");
+        // Counted and named by `deploy/test`.
+        if let Some(folder) = std::env::var_os("ROTA_SKIPPED") {
+            fs::write(Path::new(&folder).join(name), why).expect("the list can be written");
+        }
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    crate::server::open_way(folder.path());
+    let mount = format!("mount -t tmpfs -o size={size} none \"$ROTA_TEST_FOLDER\"");
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", &format!("{mount} && exec \"$0\" \"$@\"")]);
+    command.arg(std::env::current_exe().expect("this program"));
+    command.args(["--exact", test, "--ignored", "--nocapture"]);
+    command.env("ROTA_TEST_FOLDER", folder.path()).stdin(Stdio::null());
+    assert!(command.status().expect("starts").success(), "{test} failed");
+}
+
+/// Fills the disk, and gives the file that does.
+fn fill(disk: &Path) -> PathBuf {
+    let filler = disk.join("filler");
+    let full = fs::write(&filler, vec![2; 256 * 1024 * 1024]).expect_err("the disk is small");
+    assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
+    filler
+}
+
+#[test]
+fn a_process_ends_when_its_servers_disk_is_full_and_nothing_acknowledged_is_lost() {
+    let name = "a_process_ends_when_its_servers_disk_is_full_and_nothing_acknowledged_is_lost";
+    passes_on_small_tmpfs(name, "full_disk::tables_on_a_small_disk", "8m");
+}
+
+#[test]
+#[ignore = "run on a small tmpfs by the test above"]
+fn tables_on_a_small_disk() {
+    let disk = std::env::var("ROTA_TEST_FOLDER").expect("the parent sets it");
+    let disk = Path::new(&disk);
+    let server = PostgresServer::start();
+    let space = disk.join("space");
+    fs::create_dir(&space).expect("there is room");
+    server.give(&space);
+    server.psql(&format!("CREATE TABLESPACE small LOCATION '{}'", space.display()));
+    server.psql("ALTER ROLE rota SET default_tablespace = small");
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut running = Running::start(&server.url(), folder.path());
+    running.wait_for_open();
+    let before = running.wait_for(1);
+    let filler = fill(disk);
+    let acknowledged = running.rest().unwrap_or(before);
+    let (status, why) = running.ended();
+    assert_eq!(status.code(), Some(EXIT_STATUS), "{why}");
+    assert!(why.contains("a commit failed") && why.contains("No space left on device"), "{why}");
+    fs::remove_file(filler).expect("removes");
+    goes_on(&server, folder.path(), acknowledged);
+}
+
+fn goes_on(server: &PostgresServer, folder: &Path, acknowledged: u64) {
+    let mut engine = open_at(&server.url(), folder).expect("opens");
+    Expected::default().check(&mut engine, acknowledged..=acknowledged + 64);
+    engine.commit(&writes(1)).expect("there is room again");
+}
+
+#[test]
+fn a_server_that_ends_on_a_full_disk_loses_nothing_acknowledged() {
+    let name = "a_server_that_ends_on_a_full_disk_loses_nothing_acknowledged";
+    passes_on_small_tmpfs(name, "full_disk::journal_on_a_small_disk", "12m");
+}
+
+/// A server without room for its journal ends itself.
+#[test]
+#[ignore = "run on a small tmpfs by the test above"]
+fn journal_on_a_small_disk() {
+    let disk = std::env::var("ROTA_TEST_FOLDER").expect("the parent sets it");
+    let disk = Path::new(&disk);
+    let mut server = PostgresServer::start_with_journal(&disk.join("journal"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut running = Running::start(&server.url(), folder.path());
+    running.wait_for_open();
+    let before = running.wait_for(1);
+    let filler = fill(disk);
+    let acknowledged = running.rest().unwrap_or(before);
+    let (status, why) = running.ended();
+    assert_eq!(status.code(), Some(EXIT_STATUS), "{why}");
+    let log = server.log();
+    assert!(log.contains("PANIC") && log.contains("No space left on device"), "{log}");
+    server.kill();
+    fs::remove_file(filler).expect("removes");
+    server.begin();
+    goes_on(&server, folder.path(), acknowledged);
+}
