@@ -5,17 +5,19 @@
 use crate::bodies;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
+use crate::options::EngineOptions;
 use anyhow::{Context, Result, bail};
-use rota_docstore::Stamp;
 use rota_docstore::cache::CLOCKS_APART_MS_MAX;
+use rota_docstore::{Document, Stamp};
 use rota_model::{ClusterName, ManagerId, ManagerNumber};
 use rota_proto::disk as codec;
 use rota_proto::encoded::DocBytes;
 use rota_protocol::{Disk, DiskWrite};
 use rota_storage::{
     Counters, Disk as _, Engine, KvWrite, Label, LogEngine, LogSettings, NotQueued, Pace, RealDisk,
-    Writer,
+    Writer, is_unclaimed,
 };
+use rota_storage_postgres::{Address, DocumentRow, Opening, PostgresEngine, Waits};
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -59,18 +61,53 @@ pub fn check_room(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Opens the folder, which must be this manager's (or new), and reads everything in it.
+/// Whether neither the folder nor a server says yet whose the records are. May wait for a server.
+pub fn is_new(folder: &Path, label: &Label, engine: &EngineOptions) -> Result<bool> {
+    let unclaimed = is_unclaimed(folder)
+        .with_context(|| format!("data folder {} cannot be used", folder.display()))?;
+    match engine {
+        EngineOptions::Postgres(address) if unclaimed => {
+            let exists = rota_storage_postgres::exists(&opening(address, label));
+            Ok(!exists.context("--engine postgres")?)
+        }
+        EngineOptions::Postgres(_) | EngineOptions::Log => Ok(unclaimed),
+    }
+}
+
+fn opening(address: &Address, label: &Label) -> Opening {
+    let (address, label) = (address.clone(), label.clone());
+    Opening { address, label, row_of, waits: Waits::default() }
+}
+
+/// What people see of a record: of documents, what they say.
+fn row_of(key: &[u8], value: &[u8]) -> Option<DocumentRow> {
+    let (&DOCUMENT, name) = key.split_first()? else { return None };
+    let slot = codec::decode_key(name).ok()?.slot.0;
+    Some(DocumentRow::of(slot, &Document::from_bytes(value).ok()?))
+}
+
+/// Opens the folder, which must be this manager's (or new), and reads everything that it keeps. May wait for a
+/// server.
 pub fn open(
     folder: &Path,
     cluster: &ClusterName,
     manager: &ManagerId,
     number: ManagerNumber,
+    engine: &EngineOptions,
 ) -> Result<(Box<dyn Engine>, Disk)> {
     let label = Label { cluster: cluster.clone(), manager: manager.clone(), number };
-    let settings = LogSettings::default();
-    let engine = LogEngine::open(Arc::new(RealDisk), folder, &label, settings)
-        .with_context(|| format!("data folder {} cannot be used", folder.display()))?;
-    let mut engine: Box<dyn Engine> = Box::new(engine);
+    let unusable = || format!("data folder {} cannot be used", folder.display());
+    let mut engine: Box<dyn Engine> = match engine {
+        EngineOptions::Log => {
+            let settings = LogSettings::default();
+            let engine = LogEngine::open(Arc::new(RealDisk), folder, &label, settings);
+            Box::new(engine.with_context(unusable)?)
+        }
+        EngineOptions::Postgres(address) => {
+            let engine = PostgresEngine::open(folder, opening(address, &label));
+            Box::new(engine.with_context(unusable)?)
+        }
+    };
     let disk = read(engine.as_mut())
         .with_context(|| format!("data folder {} cannot be read", folder.display()))?;
     if let Some(text) = from_the_future(&disk, Clock::start().now().wall_ms) {
@@ -81,7 +118,14 @@ pub fn open(
 
 /// Makes a folder that was begun for a number nobody's again. Only for one that was new to this very
 /// run, whose number was refused: it holds nothing that anybody was promised.
-pub fn give_up(folder: &Path, label: &Label) -> Result<()> {
+pub fn give_up(folder: &Path, label: &Label, engine: &EngineOptions) -> Result<()> {
+    match engine {
+        EngineOptions::Log => {}
+        EngineOptions::Postgres(address) => {
+            let given_up = rota_storage_postgres::give_up(&opening(address, label));
+            given_up.context("the schema of a number that was refused cannot be given up")?;
+        }
+    }
     let given_up = bodies::remove(folder).and_then(|()| Ok(rota_storage::give_up(folder, label)?));
     given_up.with_context(|| format!("data folder {} cannot be given up", folder.display()))
 }
@@ -257,7 +301,8 @@ mod tests {
 
     fn folder_of(path: &Path, manager: &str) -> Result<(Box<dyn Engine>, Disk)> {
         let cluster = ClusterName::parse("c").unwrap();
-        open(path, &cluster, &ManagerId::parse(manager).unwrap(), ManagerNumber(7))
+        let manager = ManagerId::parse(manager).unwrap();
+        open(path, &cluster, &manager, ManagerNumber(7), &EngineOptions::Log)
     }
 
     fn writes() -> Vec<DiskWrite> {

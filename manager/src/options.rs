@@ -2,11 +2,13 @@
 
 #[cfg(feature = "docker")]
 mod docker;
+mod engine;
 mod memory;
 mod provisioners;
 
 #[cfg(feature = "docker")]
 pub use docker::DockerArguments;
+pub use engine::{EngineArguments, EngineOptions};
 pub use memory::{MemoryArguments, MemoryOptions};
 pub use provisioners::{ProvisionerArguments, ProvisionerOptions};
 
@@ -162,6 +164,9 @@ pub struct Arguments {
     /// 10000].
     #[arg(long, value_name = "MS")]
     pub work_ms: Option<String>,
+    /// The engine.
+    #[command(flatten)]
+    pub engine: EngineArguments,
     #[command(flatten)]
     pub memory: MemoryArguments,
     /// Times of the protocol. Last, since their heading holds for all that follows.
@@ -281,6 +286,8 @@ impl RingOptions {
 pub struct Options {
     /// Data folder.
     pub data: PathBuf,
+    /// What keeps the records.
+    pub engine: EngineOptions,
     /// Reserved number; `None` waits outside of the ring until one is told.
     pub number: Option<ManagerNumber>,
     /// Own name.
@@ -427,6 +434,7 @@ impl Arguments {
         let documents = self.check_documents(&mut wrong);
         let stable_numbers = self.check_numbers(&mut wrong);
         let bodies = self.check_bodies(&mut wrong);
+        let engine = self.engine.check(&mut wrong);
         let memory = self.memory.check(&mut wrong);
         let log = self.log.check().map_err(|mistakes| wrong.extend(mistakes)).ok();
         wrong.extend(may_hold_data("--data", &self.data).err());
@@ -436,6 +444,7 @@ impl Arguments {
             {
                 Ok(Options {
                     data: self.data.clone(),
+                    engine,
                     number: n,
                     id,
                     grpc,

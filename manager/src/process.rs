@@ -15,7 +15,7 @@ use crate::mailbox::{Lanes, Mailbox, mailbox};
 use crate::metrics::{self, Exposition, Metrics};
 use crate::node_link::NodeLinks;
 use crate::numbers::NumbersCopy;
-use crate::options::Options;
+use crate::options::{EngineOptions, Options};
 use crate::outside::{Addresses, Outside};
 use crate::peer::PeerLinks;
 use crate::provisioner::{Provisioner, provisioners};
@@ -35,7 +35,7 @@ use rota_model::ManagerNumber;
 use rota_protocol::{Disk, Manager, ManagerConfig, Sizes};
 use rota_ring::{Claim, ClaimRefused};
 use rota_storage::attachments::Attachments;
-use rota_storage::{Engine, Label, is_unclaimed};
+use rota_storage::{Engine, Label};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -116,7 +116,7 @@ struct Running {
     /// Where Consul is the config store.
     discovery: Option<Discovery>,
     /// The data folder and whose it is, if it is new.
-    new_folder: Option<(PathBuf, Label)>,
+    new_folder: Option<(PathBuf, Label, EngineOptions)>,
     /// Tells everything but the driver and the gRPC server to stop.
     stop: CancellationToken,
     /// Tells the gRPC server to stop: by it come the answers to the last calls.
@@ -244,12 +244,16 @@ async fn open(
 ) -> Result<Opened> {
     disk::check_room(&options.data)?;
     let cluster = &options.ring.cluster;
-    let open_disk = || disk::open(&options.data, cluster, &options.id, number);
-    let new_folder = is_unclaimed(&options.data)
-        .with_context(|| format!("data folder {} cannot be used", options.data.display()))?;
+    let open_disk = || {
+        on_thread(&options, number, |it, label| {
+            disk::open(&it.data, &label.cluster, &label.manager, label.number, &it.engine)
+        })
+    };
+    let new_folder =
+        on_thread(&options, number, |it, label| disk::is_new(&it.data, &label, &it.engine)).await?;
     // A folder that has an owner is looked at before anything is founded or claimed; a new one gets
     // its owner only when nothing speaks against the claim, so that a wrong number can be put right.
-    let known = if new_folder { None } else { Some(open_disk()?) };
+    let known = if new_folder { None } else { Some(open_disk().await?) };
     let mut wait = match said {
         // Other servers are at these listeners, and somebody waits.
         Some(_) => StoreWait::at_most(CONFIG_STORE_PATIENCE),
@@ -264,10 +268,28 @@ async fn open(
         None => view.claimed(&claim),
     };
     claimed.context("--number")?;
-    let (engine, disk) = known.map_or_else(open_disk, Ok)?;
+    let (engine, disk) = match known {
+        Some(known) => known,
+        None => open_disk().await?,
+    };
     let settings = options.bodies;
     let attachments = bodies::open(&options.data, cluster, &options.id, number, settings)?;
     Ok(Opened { options, number, said, listeners, engine, disk, attachments, new_folder })
+}
+
+/// Runs what may wait for a disk or a server on a thread that may wait.
+async fn on_thread<T: Send + 'static>(
+    options: &Options,
+    number: ManagerNumber,
+    work: impl FnOnce(&Options, Label) -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let (label, options) = (label(options, number), options.clone());
+    tokio::task::spawn_blocking(move || work(&options, label)).await?
+}
+
+/// The data folder, whose it is, and what keeps its records.
+fn own_folder(options: &Options, number: ManagerNumber) -> (PathBuf, Label, EngineOptions) {
+    (options.data.clone(), label(options, number), options.engine.clone())
 }
 
 fn label(options: &Options, number: ManagerNumber) -> Label {
@@ -300,7 +322,7 @@ fn begin(opened: Opened, application: Application) -> Result<Working> {
     let Listeners { grpc, http, addresses, store, exposition } = listeners;
     // First of all: nothing that is reported is to be made invalid.
     let numbers = NumbersCopy::start(&options.data, options.numbers);
-    let new_folder = new_folder.then(|| (options.data.clone(), label(&options, number)));
+    let new_folder = new_folder.then(|| own_folder(&options, number));
     let metrics = Metrics::new();
     let (mailbox, lanes) = mailbox();
     let config = manager_config(&options, number, &addresses);
@@ -488,8 +510,8 @@ async fn stop(running: Running) -> Result<Option<ClaimRefused>> {
     }
     let Ended { disk, refused } = ended.context("the driver failed")?;
     disk.close(DISK_PATIENCE)?;
-    if let (Some(_), Some((folder, label))) = (&refused, running.new_folder) {
-        disk::give_up(&folder, &label)?;
+    if let (Some(_), Some((folder, label, engine))) = (&refused, running.new_folder) {
+        tokio::task::spawn_blocking(move || disk::give_up(&folder, &label, &engine)).await??;
     }
     Ok(refused)
 }

@@ -56,7 +56,10 @@ impl One {
     fn start(store: FakeStore, folder: &Path, id: &str) -> Self {
         let store = Arc::new(store);
         let manager_id = ManagerId::parse("a").unwrap();
-        let (engine, disk) = crate::disk::open(folder, &cluster(), &manager_id, NUMBER).unwrap();
+        let (engine, disk) = {
+            let engine = crate::options::EngineOptions::Log;
+            crate::disk::open(folder, &cluster(), &manager_id, NUMBER, &engine).unwrap()
+        };
         let (mailbox, lanes) = mailbox();
         let metrics = Metrics::new();
         let (bodies, _fetcher) = crate::bodies::of_test(folder, &cluster(), NUMBER);

@@ -247,3 +247,38 @@ fn what_may_fill_the_memory_is_checked() {
         ]
     );
 }
+
+#[test]
+fn an_engine_elsewhere_needs_a_file_that_nobody_else_can_read_and_a_server_that_is_near() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("url");
+    let path = file.to_str().unwrap();
+    let write = |url: &str, mode: u32| {
+        std::fs::write(&file, url).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    assert_eq!(parse(&[]).unwrap().engine, EngineOptions::Log);
+    let line = ["--engine", "postgres", "--engine-url-file", path];
+    write("postgresql://u:sesame@127.0.0.1/rota\n", 0o600);
+    assert!(matches!(parse(&line).unwrap().engine, EngineOptions::Postgres(_)));
+    let told = |more: &[&str]| {
+        let wrong = parse(more).unwrap_err();
+        let told: Vec<_> = wrong.iter().map(ToString::to_string).collect();
+        assert!(!told.join("").contains("sesame"), "a password is shown: {told:?}");
+        told.join("; ")
+    };
+    assert!(told(&line[..2]).starts_with("--engine-url-file is missing"));
+    assert!(told(&line[2..]).contains("it must be postgres"));
+    assert!(
+        told(&["--engine-url", "postgresql://u:sesame@h/d"]).contains("--engine-url-file FILE")
+    );
+    write("postgresql://u:sesame@127.0.0.1/rota", 0o644);
+    assert!(told(&line).contains("chmod 0600"));
+    write("postgresql://u:sesame@db.example.org/rota", 0o600);
+    assert!(told(&line).contains("outside of this machine"));
+    let insecure = [&line[..], &["--insecure-engine"]].concat();
+    assert!(matches!(parse(&insecure).unwrap().engine, EngineOptions::Postgres(_)));
+    write("sesame", 0o600);
+    assert!(told(&line).contains("--engine-url-file does not parse"));
+}

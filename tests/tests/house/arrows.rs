@@ -54,6 +54,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "rota-protocol",
             "rota-membership",
             "rota-storage",
+            "rota-storage-postgres",
             // The readable copy of the numbers.
             "rota-ids",
             "rota-proto",
