@@ -157,6 +157,9 @@ pub fn manager(folder: &Folder, ports: &Ports, programs: &Programs, it: &Member<
         word.push(program);
         command.arg("--provision-command").arg(word);
     }
+    if let Some(file) = &layout.engine_url_file {
+        command.args(["--engine", "postgres", "--engine-url-file"]).arg(file);
+    }
     command.args(&layout.manager_options);
     Launch { name: it.id.to_owned(), command }
 }

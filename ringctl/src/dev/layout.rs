@@ -1,6 +1,7 @@
 //! What kind of cluster is wanted, and what a data folder says that it is.
 
 use super::earlier;
+use super::engine::{self, EngineName};
 use super::family::Family;
 use crate::failure::UsageMistake;
 use crate::output::counted;
@@ -57,6 +58,10 @@ pub struct Settings {
     pub provision_commands: Vec<String>,
     /// Whether the config store is a Consul agent.
     pub consul: bool,
+    /// What keeps the managers' records; `None` leaves it to the data folder.
+    pub engine: Option<EngineName>,
+    /// File with the URL of the server that does.
+    pub engine_url_file: Option<PathBuf>,
     /// Most managers of the ring; `None` leaves it to them.
     pub managers_max: Option<u32>,
     /// How long managers are patient with each other's silence, in ms; `None` leaves it to them.
@@ -99,6 +104,9 @@ pub struct Layout {
     /// Whether the config store is a Consul agent.
     #[serde(default)]
     pub consul: bool,
+    /// File with the URL of the server that keeps the managers' records; `None`: their folders do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine_url_file: Option<PathBuf>,
     /// Most managers of the ring; `None` leaves it to them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub managers_max: Option<u32>,
@@ -168,6 +176,7 @@ impl Layout {
                 "--managers is {managers}; {text} {slots} has room for {slots}"
             )));
         }
+        engine::check_new(settings)?;
         let name = uuid::Uuid::new_v4().simple().to_string();
         let seats = spread(managers, slots).zip(1..);
         let mut layout = Self {
@@ -181,6 +190,7 @@ impl Layout {
             max_nodes: 0,
             provision_commands: BTreeMap::new(),
             consul: settings.consul,
+            engine_url_file: None,
             managers_max: settings.managers_max,
             suspect_ms: settings.suspect_ms,
             manager_options: Vec::new(),
@@ -198,6 +208,9 @@ impl Layout {
         self.port_base = settings.port_base.unwrap_or(self.port_base);
         if !settings.manager_options.is_empty() {
             self.manager_options.clone_from(&settings.manager_options);
+        }
+        if let Some(file) = engine::url_file(settings)? {
+            self.engine_url_file = Some(file);
         }
         let nodes = self.nodes.len();
         if self.max_nodes > 0 && (self.max_nodes as usize) < nodes {
@@ -235,6 +248,7 @@ impl Layout {
         if settings.consul && !self.consul {
             differs.push("--consul is given, but the folder's cluster has its own store".into());
         }
+        differs.extend(engine::difference(settings, self.engine_url_file.is_some()));
         differs
     }
 

@@ -17,6 +17,7 @@ mod descendants;
 mod document;
 mod earlier;
 mod ending;
+mod engine;
 mod family;
 mod launch;
 mod layout;
@@ -82,6 +83,14 @@ pub struct DevArguments {
     /// there. A folder that was made so stays so.
     #[arg(long)]
     pub consul: bool,
+    /// What keeps the managers' records: files of their folders, or a schema for each in one PostgreSQL server
+    /// [default: log]. A folder that was made so stays so; the schemas stay when the folder goes.
+    #[arg(long, value_enum, value_name = "ENGINE")]
+    pub engine: Option<engine::EngineName>,
+    /// File with the server's URL, postgresql://USER:PASSWORD@HOST:PORT/DATABASE. Nobody else may be able to read
+    /// it.
+    #[arg(long, value_name = "FILE")]
+    pub engine_url_file: Option<PathBuf>,
     /// An option for every manager, such as `--manager-option=--no-session-numbers`. May be given
     /// more than once. `rota-manager --help` tells which there are. Those of the last start with a folder are kept
     /// unless others are given.
@@ -103,6 +112,8 @@ impl From<&DevArguments> for Settings {
             max_nodes: it.max_nodes,
             provision_commands: it.provision_commands.clone(),
             consul: it.consul,
+            engine: it.engine,
+            engine_url_file: it.engine_url_file.clone(),
             managers_max: None,
             manager_options: it.manager_option.clone(),
             suspect_ms: None,
