@@ -6,7 +6,7 @@
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
 use std::net::TcpListener;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, chown};
+use std::os::unix::fs::{OpenOptionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -290,10 +290,4 @@ fn signal(pid: u32, signal: Signal) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         let _ = kill_process(pid, signal);
     }
-}
-
-/// Lets the user of the server, and nobody else, into a folder that a test made.
-pub fn open_way(folder: &Path) {
-    let way = fs::Permissions::from_mode(0o711);
-    fs::set_permissions(folder, way).expect("it is our own");
 }

@@ -65,6 +65,8 @@ mod pool_settings;
 #[cfg(test)]
 mod pools;
 #[cfg(test)]
+mod postgres;
+#[cfg(test)]
 mod program_output;
 #[cfg(test)]
 mod program_usage;
