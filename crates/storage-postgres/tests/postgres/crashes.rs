@@ -58,6 +58,38 @@ fn a_commit_that_nobody_can_be_asked_about_fails_in_time_and_ends_the_engine() {
 }
 
 #[test]
+fn a_server_that_hangs_is_given_up_in_time() {
+    let server = PostgresServer::start();
+    let proxy = Proxy::start(server.port());
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut opening = opening(&server.url_at(proxy.port));
+    opening.waits = Waits { commit: Duration::from_secs(2), ..opening.waits };
+    let mut engine = PostgresEngine::open(folder.path(), opening).expect("opens");
+    engine.commit(&writes(1)).expect("commits");
+    proxy.mute();
+    let began = Instant::now();
+    let error = told(engine.commit(&writes(2)));
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    assert!(error.contains("no answer within 2 s"), "{error}");
+}
+
+#[test]
+fn a_role_that_would_not_wait_for_the_sync_is_made_to() {
+    let mut server = PostgresServer::start();
+    server.psql("ALTER ROLE rota SET synchronous_commit = off");
+    let folder = tempfile::tempdir().expect("a folder");
+    for lsn in 1..=5 {
+        let mut engine = open_at(&server.url(), folder.path()).expect("opens");
+        engine.commit(&writes(lsn)).expect("commits");
+        server.kill();
+        server.begin();
+        drop(engine);
+        let mut engine = open_at(&server.url(), folder.path()).expect("opens");
+        Expected::default().check(&mut engine, lsn..=lsn);
+    }
+}
+
+#[test]
 fn a_server_that_is_killed_and_starts_again_loses_nothing_and_the_engine_goes_on() {
     let mut server = PostgresServer::start();
     let folder = tempfile::tempdir().expect("a folder");

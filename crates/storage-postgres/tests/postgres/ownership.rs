@@ -62,6 +62,21 @@ fn a_writer_that_lost_its_lock_to_another_writes_nothing_more() {
 }
 
 #[test]
+fn a_transaction_under_numbers_that_are_not_the_last_is_refused_although_the_connection_lives() {
+    let server = PostgresServer::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    for change in ["opened = opened + 1", "batch = batch - 1"] {
+        let mut engine = open_at(&server.url(), folder.path()).expect("opens");
+        engine.commit(&[KvWrite::put("a", "1")]).expect("commits");
+        server.psql(&format!("UPDATE {SCHEMA}.meta SET {change}"));
+        let error = told(engine.commit(&[KvWrite::put("a", "2")]));
+        assert!(error.contains("was opened by another process or was put back"), "{error}");
+        let stands = format!("SELECT convert_from(value, 'UTF8') FROM {SCHEMA}.records");
+        assert_eq!(server.psql(&stands), "1");
+    }
+}
+
+#[test]
 fn a_schema_of_another_manager_or_format_is_refused_and_left_alone() {
     let server = PostgresServer::start();
     let folder = tempfile::tempdir().expect("a folder");

@@ -11,6 +11,8 @@ use std::thread;
 struct Rules {
     /// Once a COMMIT passes: it goes to the server or not, and both sides are cut.
     cut_at_commit: Mutex<Option<Cut>>,
+    /// Nothing is passed on any more, and nothing is closed.
+    is_mute: AtomicBool,
     /// Nobody gets through.
     is_shut: AtomicBool,
     /// In answers: words that are changed into others of the same length.
@@ -60,6 +62,11 @@ impl Proxy {
         self.rules.cuts.load(Ordering::SeqCst)
     }
 
+    /// Passes nothing on any more, as a server that hangs.
+    pub fn mute(&self) {
+        self.rules.is_mute.store(true, Ordering::SeqCst);
+    }
+
     /// Lets no new connection through.
     pub fn shut(&self) {
         self.rules.is_shut.store(true, Ordering::SeqCst);
@@ -93,6 +100,9 @@ fn carry(client: TcpStream, server: TcpStream, rules: &Arc<Rules>) {
         let mut buffer = vec![0; 64 * 1024];
         while let Ok(count @ 1..) = client.read(&mut buffer) {
             let part = &buffer[..count];
+            if rules.is_mute.load(Ordering::SeqCst) {
+                continue;
+            }
             let is_commit = part.windows(7).any(|it| it == b"COMMIT\0");
             let cut =
                 if is_commit { rules.cut_at_commit.lock().expect("whole").take() } else { None };
