@@ -1,5 +1,6 @@
 //! Clusters whose records a PostgreSQL server keeps.
 
+use crate::bodies::{attach, attachments_of, body, in_folder, put};
 use rota_tests::sessions::{opened, read};
 use rota_tests::{
     Cluster, PATIENCE, PostgresServer, TestFolder, eventually, ringctl_in, run_to_end,
@@ -53,6 +54,9 @@ async fn a_cluster_on_one_server_comes_back_when_all_of_it_was_killed_and_the_se
         before.push(opened(&client, &format!("machine {number}"), "counter").await);
     }
     write(&cluster, "first", "tea").await;
+    let (documents, picture) = (client.documents(), body(4, 200_000));
+    put(&documents, "album", &picture).await.expect("it is taken");
+    attach(&documents, "album", &picture).await.expect("it is there");
     cluster.every_copy_is_in_sync().await;
     eventually("each manager's schema shows the document", PATIENCE, async || {
         let schemas = found(&server, "tea");
@@ -77,6 +81,16 @@ async fn a_cluster_on_one_server_comes_back_when_all_of_it_was_killed_and_the_se
     }
     assert_eq!(text_of(&cluster, "shop", "first").await, "tea");
     assert_eq!(text_of(&cluster, "shop", "second").await, "milk");
+    // Bodies lie in folders, and the folder that is new gets them from the other managers.
+    let folder_of_m2 = attachments_of(&cluster, 1);
+    eventually("the new folder has the body", PATIENCE, async || {
+        let bodies = in_folder(&folder_of_m2);
+        if bodies.len() == 1 { Ok(()) } else { Err(format!("it has {bodies:?}")) }
+    })
+    .await;
+    let documents = cluster.client_of(1).documents();
+    let read = crate::bodies::read(&documents, "album", &picture).await.expect("it is there");
+    assert!(read == picture, "the body is another");
     cluster.end().await;
 }
 

@@ -2,7 +2,7 @@
 //! engine and a bare append with fdatasync, on one disk. Runs take turns, and medians are shown: compare inside one
 //! run only. The folder for temporary files (TMPDIR) is on the disk that is measured.
 //!
-//! `cargo run --release -p rota-storage-postgres --example bench -- [--help]`
+//! `cargo run --release -p rota-storage-postgres --example engines -- [--help]`
 
 #[expect(dead_code, reason = "tests use more of it")]
 #[path = "../../../tests/src/postgres.rs"]
