@@ -1,7 +1,9 @@
 //! Clusters whose records a PostgreSQL server keeps.
 
 use crate::bodies::{attach, attachments_of, body, in_folder, put};
+use crate::joins::settles;
 use rota_tests::sessions::{opened, read};
+use rota_tests::small::join;
 use rota_tests::{
     Cluster, PATIENCE, PostgresServer, TestFolder, eventually, ringctl_in, run_to_end,
 };
@@ -92,6 +94,22 @@ async fn a_cluster_on_one_server_comes_back_when_all_of_it_was_killed_and_the_se
     let read = crate::bodies::read(&documents, "album", &picture).await.expect("it is there");
     assert!(read == picture, "the body is another");
     cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_newcomer_gets_a_schema_of_its_own_when_it_joins() {
+    let (server, folder) = (PostgresServer::start(), TestFolder::new());
+    let cluster = on(&server, &folder).await;
+    let schemas =
+        "SELECT count(*) FROM pg_tables WHERE tablename = 'records' AND schemaname LIKE 'rota/%'";
+    let newcomer = cluster.newcomer(&folder, "m4").await;
+    assert_eq!(server.psql(schemas), "3", "outside of the ring it makes nothing");
+    let contact = &cluster.document.managers[1].grpc;
+    let joined = join(&newcomer, "500", contact, &["--wait"]).await.json();
+    assert_eq!(joined["number"], 500, "{joined}");
+    settles(&cluster.endpoints(), 500).await;
+    assert_eq!(server.psql(schemas), "4");
+    cluster.end_with(vec![newcomer]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
