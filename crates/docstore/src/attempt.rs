@@ -165,6 +165,12 @@ impl Attempt {
         self.slot
     }
 
+    /// Whether this only keeps the record of a task.
+    pub(crate) fn only_keeps_task(&self) -> bool {
+        let task = self.request.as_ref().and_then(|it| it.task.as_ref());
+        task.is_some_and(|it| !it.is_work)
+    }
+
     /// What must be brought into the cache before this can be tried again; forgets it.
     pub fn take_needs(&mut self) -> Vec<Need> {
         std::mem::take(&mut self.needs)

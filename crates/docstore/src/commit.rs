@@ -126,6 +126,7 @@ fn check_and_settle(
     let forget_before = now.minus_ms(rules.destroyed_ms);
     let mut writes = Vec::new();
     let space = attempt.space().clone();
+    let keeps_task = attempt.only_keeps_task();
     for (edited, before) in attempt.current.into_iter().zip(stored) {
         if edited.is_changed() {
             let name = edited.name().clone();
@@ -143,7 +144,10 @@ fn check_and_settle(
         }
     }
     check_bytes(&writes)?;
-    check_limits(documents, space.as_str(), &writes)?;
+    // A namespace that is full must not keep a task from being started, or from telling that it failed.
+    if !keeps_task {
+        check_limits(documents, space.as_str(), &writes)?;
+    }
     let high_water = if writes.is_empty() { high_water } else { version };
     let (body, done_at) = (attempt.body, attempt.done_at);
     Ok(Commit { version, high_water, writes, body, done_at })

@@ -315,7 +315,7 @@ impl Run {
         let mut body = commit.body.clone();
         let request = Arc::clone(&self.request);
         let named = |it: Exception| it.in_operation(&request.operation, self.progress.attempts);
-        // A task has no result for it to change.
+        // A task has no result, so there is nothing for it to change.
         if let Some((mut operation, _)) = self.ready.filter(|_| request.task.is_none()) {
             let mut done = Done { version, body: &mut body };
             guard(Phase::AfterWork, || operation.after_work(&mut done)).map_err(named)?;

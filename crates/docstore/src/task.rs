@@ -154,8 +154,7 @@ impl Transaction<'_> {
         verdict.map_err(|why| Exception::new(codes::REFUSED, why))
     }
 
-    /// A number that nobody can foresee who does not know the seed of the rules. Each call gives another one, and each
-    /// attempt others.
+    /// A number to name something by: each call gives another one, and each attempt others. It is no secret.
     pub fn draw(&mut self) -> u64 {
         let (salt, count) = self.next_draw();
         let mut hasher = DefaultHasher::new();

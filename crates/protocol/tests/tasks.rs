@@ -5,7 +5,7 @@
 mod table;
 
 use rota_docstore::*;
-use rota_protocol::operate::{operations, schema};
+use rota_protocol::operate::{AdminKey, operations, schema};
 use rota_protocol::{Answer, DocumentCursor, Op, QueueRow, TasksOp, TasksPage, Transition};
 use rota_tasks::{Backlog, Filter, Patience, Task, TaskState};
 use serde_json::{Value, json};
@@ -360,4 +360,73 @@ fn a_program_goes_on_while_its_owner_stays_whatever_becomes_of_copies() {
     let left = TasksOp { from: DocumentCursor::default(), limit: 9, filter: Filter::default() };
     let Ok(Answer::Tasks(page)) = table.call(entry, Op::Tasks(left)) else { panic!("no page") };
     assert_eq!((page.tasks, table.task_works.len()), (Vec::new(), 0));
+}
+
+#[test]
+fn a_task_does_not_let_whoever_registered_it_do_more_than_they_may() {
+    let mut table = table_with(|it| it.documents.admin_key = AdminKey::new("secret"));
+    let exec = json!({"operation": "exec", "place": "c", "param": {"program": "mail"}});
+    let change = json!([{"class": "Cart", "docid": "c", "life": "ensure"}]);
+    let direct = json!({"changes": change, "tasks": [exec]});
+    let refused = operated(table.call(300, op(request("document.write", &direct), "c")));
+    assert_eq!(*refused.unwrap_err().code(), codes::REFUSED);
+    let inner = json!({"operation": "document.write", "place": "c", "param": direct});
+    let hidden = json!({"changes": change, "tasks": [inner]});
+    operated(table.call(300, op(request("document.write", &hidden), "c"))).unwrap();
+    table.pass_until("it fails", 5_000, |it| it.count(Transition::TaskFailed) > 0);
+    table.pass(5_000);
+    assert_eq!((table.task_works.len(), table.count(Transition::TaskEnded)), (0, 0));
+}
+
+#[test]
+fn a_namespace_that_is_full_or_off_keeps_no_task_from_failing_or_waits_for_it() {
+    let mut table = table_with(|_| ());
+    let described = json!({"name": "shop", "create": true, "limits": {"item_bytes": 1_000}});
+    operated(table.call(300, configure("namespace.put", &described))).unwrap();
+    table.pass(1_500);
+    create(&mut table, &new_task(&json!({"docid": "c", "failures": 9, "x": "y".repeat(600)})));
+    table.pass_until("it is given up", 20_000, |it| !it.given_up.is_empty());
+    assert_eq!((table.count(Transition::TaskLost), table.count(Transition::TaskFailed)), (0, 3));
+}
+
+#[test]
+fn queues_of_a_namespace_that_nobody_described_are_resumed_without_a_trace() {
+    let mut table = table_with(|_| ());
+    let resume = json!({"namespace": "shop"});
+    operated(table.call(300, configure("queue.resume", &resume))).unwrap();
+    table.pass(1_500);
+    create(&mut table, &new_task(&json!({"docid": "c"})));
+    table.pass_until("it ends", 5_000, |it| it.count(Transition::TaskEnded) == 1);
+}
+
+#[test]
+fn a_program_that_is_deleted_or_never_tells_its_end_is_stopped() {
+    let mut table = table_with(|it| it.tasks.quota_ms = 5_000);
+    let task = json!({"operation": "exec", "place": "c", "param": {"program": "mail"}});
+    let docid = create(&mut table, &task);
+    table.pass_until("it runs", 1_000, |it| !it.task_works.is_empty());
+    order(&mut table, "task.delete", &json!({"docid": docid})).unwrap();
+    assert_eq!(table.stopped, [table.task_works.remove(0).2]);
+    create(&mut table, &task);
+    table.pass_until("it runs", 1_000, |it| !it.task_works.is_empty());
+    table.pass_until("it failed", 60_000, |it| it.count(Transition::TaskFailed) == 1);
+    assert_eq!(table.stopped.len(), 2);
+    assert_eq!(tasks(&mut table)[0].exc.as_deref(), Some("TIMEOUT"));
+}
+
+#[test]
+fn an_end_that_is_refused_is_told_again_and_no_success_is_forgotten() {
+    let mut table = table_with(|it| it.tasks.queues.lost_ms = 5_000);
+    create(&mut table, &json!({"operation": "exec", "place": "c", "param": {"program": "mail"}}));
+    table.pass_until("it runs", 1_000, |it| !it.task_works.is_empty());
+    // No copy hears of anything, and nobody can be taken out: nothing is committed.
+    table.store_away = true;
+    table.lose = Box::new(|it| matches!(it.message, rota_protocol::Message::Prepare { .. }));
+    let (n, part, work, _) = table.task_works.remove(0);
+    table.input(n, rota_protocol::Input::TaskRan { part, work, outcome: Ok(()) });
+    table.pass(4_000);
+    table.store_away = false;
+    table.lose = Box::new(|_| false);
+    table.pass(20_000);
+    assert_eq!((tasks(&mut table).len(), table.task_works.len()), (0, 0));
 }

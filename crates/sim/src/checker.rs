@@ -130,20 +130,8 @@ impl Checker {
                 outcome: CasOutcome::Done(state) | CasOutcome::Conflict(state),
                 ..
             } => {
-                // What another ring says is no news.
-                let Some(view) = state.view.as_ref().filter(|it| self.ledger.is_ours(it)) else {
-                    return;
-                };
-                // And what went back is none, though it comes later, or under an index that was seen in between.
-                let newest = self.newest.entry(run).or_default();
-                if state.index >= newest.0 && view.epoch < newest.1 {
-                    return;
-                }
-                *newest = (state.index.max(newest.0), view.epoch.max(newest.1));
-                self.told.push((run, view.clone()));
                 // Of a compare-and-set that nobody asks about any more, nothing is adopted.
-                let sure = !matches!(input, Input::CasDone { .. });
-                self.cordons.on_told(run, state, sure);
+                self.on_config(run, state, !matches!(input, Input::CasDone { .. }));
             }
             Input::Peer(Envelope { from, message, .. }) => match message {
                 Message::Ack { part, pe, .. } | Message::SyncReport { part, pe, .. } => {
@@ -197,6 +185,22 @@ impl Checker {
             | Input::TaskRan { .. }
             | Input::Tick => {}
         }
+    }
+
+    /// A manager hears what the config store has.
+    fn on_config(&mut self, run: Run, state: &ConfigState, sure: bool) {
+        // What another ring says is no news.
+        let Some(view) = state.view.as_ref().filter(|it| self.ledger.is_ours(it)) else {
+            return;
+        };
+        // And what went back is none, though it comes later, or under an index that was seen in between.
+        let newest = self.newest.entry(run).or_default();
+        if state.index >= newest.0 && view.epoch < newest.1 {
+            return;
+        }
+        *newest = (state.index.max(newest.0), view.epoch.max(newest.1));
+        self.told.push((run, view.clone()));
+        self.cordons.on_told(run, state, sure);
     }
 
     /// A manager gave all effects of what it was told so far.

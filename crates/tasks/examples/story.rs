@@ -60,12 +60,13 @@ impl World {
     fn next_run(&mut self) -> (TaskKey, Run) {
         loop {
             let settings = QueueSettings::default();
-            for (key, run) in self.queue.lost(&settings, &self.index, (self.now, 0), 10) {
+            for (key, run) in self.queue.lost(&settings, &self.index, |_| false, (self.now, 0), 10)
+            {
                 let change = lose(self.records.get(&key), run, self.patience, self.now);
                 self.apply(&key, change);
             }
             let taken = self.queue.take(&settings, &self.index, |_, _| false, self.now).pop();
-            if let Some((_, key)) = taken {
+            if let Some(key) = taken {
                 let started = start(self.records.get(&key), self.now).expect("its time has come");
                 let run = started.run().expect("a started task has a run");
                 self.tell(&format!("{} runs, retry {}", started.op_name, run.retry));

@@ -118,6 +118,11 @@ impl TaskIndex {
         self.counts.is_empty()
     }
 
+    /// Queues that have tasks to start.
+    pub(crate) fn queues(&self) -> impl Iterator<Item = u8> {
+        self.due.keys().copied()
+    }
+
     /// How many there are, by queue.
     pub fn counts(&self) -> impl Iterator<Item = (u8, TaskCounts)> {
         self.counts.iter().map(|(qn, it)| (*qn, *it))

@@ -75,16 +75,18 @@ impl QueueManager {
         index: &TaskIndex,
         is_suspended: impl Fn(u8, &Namespace) -> bool,
         now: Stamp,
-    ) -> Vec<(u8, TaskKey)> {
+    ) -> Vec<TaskKey> {
         let mut taken = Vec::new();
-        for (qn, workers) in &settings.queues {
-            let mut free = workers.saturating_sub(self.busy_of(*qn));
+        for qn in index.queues() {
+            // Tasks of a queue that lost its workers are not left behind.
+            let workers = settings.queues.get(&qn).copied().unwrap_or(0).max(1);
+            let mut free = workers.saturating_sub(self.busy_of(qn));
             while free > 0
-                && let Some(key) = self.next_of(*qn, index, &is_suspended, now)
+                && let Some(key) = self.next_of(qn, index, &is_suspended, now)
             {
-                self.served.insert(*qn, key.ns.clone());
-                self.busy.insert(key.clone(), *qn);
-                taken.push((*qn, key));
+                self.served.insert(qn, key.ns.clone());
+                self.busy.insert(key.clone(), qn);
+                taken.push(key);
                 free -= 1;
             }
         }
@@ -132,17 +134,19 @@ impl QueueManager {
 
     /// Runs that nobody ends any more, for [`lose`](crate::lose): the records say that they run, and no worker here has
     /// them. At most so many. `owned_ms`: for how long this manager has owned the partition. The clock of a former owner
-    /// may have been ahead, so that counts, too.
+    /// may have been ahead, so that counts, too. Nothing is written in namespaces that are closed.
     pub fn lost(
         &self,
         settings: &QueueSettings,
         index: &TaskIndex,
+        is_closed: impl Fn(&Namespace) -> bool,
         (now, owned_ms): (Stamp, u64),
         most: usize,
     ) -> Vec<(TaskKey, Run)> {
         let is_lost = |(key, run, is_outside): &(&TaskKey, Run, bool)| {
             let age = now.ms_since(run.start_time).unwrap_or(0).max(owned_ms);
-            !self.busy.contains_key(*key) && (!is_outside || age >= settings.lost_ms)
+            let is_ended = !self.busy.contains_key(*key) && !is_closed(&key.ns);
+            is_ended && (!is_outside || age >= settings.lost_ms)
         };
         let lost = index.running().filter(is_lost).take(most);
         lost.map(|(key, run, _)| (key.clone(), run)).collect()
@@ -215,7 +219,7 @@ mod tests {
             if taken.is_empty() {
                 return names;
             }
-            for (_, key) in taken {
+            for key in taken {
                 let task = tasks.iter().find(|it| TaskKey::of(it) == key).unwrap();
                 index.change(Some(task), None);
                 queue.ended(&key);
@@ -249,17 +253,25 @@ mod tests {
     }
 
     #[test]
+    fn tasks_of_a_queue_that_lost_its_workers_are_not_left_behind() {
+        let index = index(&[task("a", 0, 7, 0), task("a", 1, 7, 0)]);
+        let mut queue = QueueManager::default();
+        assert_eq!(queue.take(&settings(1), &index, |_, _| false, at(1)).len(), 1);
+    }
+
+    #[test]
     fn a_run_without_a_worker_is_lost_at_once_inside_and_after_a_while_outside() {
         let waiting = task("a", 0, 1, 0);
         let outside = Task { op_name: EXEC.into(), ..task("a", 1, 1, 0) };
         let both = [waiting, outside].map(|it| start(Some(&it), at(0)).unwrap());
         let index = index(&both);
         let mut queue = QueueManager::default();
-        let lost = |queue: &QueueManager, ms| queue.lost(&settings(1), &index, (at(ms), 0), 10);
+        let lost =
+            |queue: &QueueManager, ms| queue.lost(&settings(1), &index, |_| false, (at(ms), 0), 10);
         let runs = both.map(|it| (TaskKey::of(&it), it.run().unwrap()));
         assert_eq!(lost(&queue, 4_999), runs[..1]);
         assert_eq!(lost(&queue, 5_000), runs);
-        let owned = |owned_ms| queue.lost(&settings(1), &index, (at(0), owned_ms), 10);
+        let owned = |owned_ms| queue.lost(&settings(1), &index, |_| false, (at(0), owned_ms), 10);
         assert_eq!((owned(4_999).len(), owned(5_000).len()), (1, 2));
         queue.busy.insert(runs[1].0.clone(), 1);
         assert_eq!(lost(&queue, 5_000), runs[..1]);
@@ -288,12 +300,13 @@ mod tests {
                 if ends && let Some((_, key)) = busy.pop_first() {
                     queue.ended(&key);
                 }
-                for (qn, key) in queue.take(&settings, &index, |_, _| false, now) {
+                for key in queue.take(&settings, &index, |_, _| false, now) {
                     let task = waiting.remove(&key);
                     prop_assert!(task.is_some(), "{:?} was taken twice", key);
                     let started = start(task.as_ref(), now);
                     prop_assert!(started.is_ok());
                     index.change(task.as_ref(), started.ok().as_ref());
+                    let qn = task.map_or(0, |it| it.qn);
                     prop_assert!(busy.insert((qn, key)));
                 }
                 for qn in [1, 2] {

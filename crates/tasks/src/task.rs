@@ -68,6 +68,7 @@ pub struct Task {
     /// When it runs again after a success.
     pub cron: Option<Cron>,
     /// A periodic task that an administrator holds back.
+    #[serde(default)]
     pub paused: bool,
 }
 

@@ -1,7 +1,7 @@
 //! The committed tasks of a copy, in the order in which its owner needs them. So a take-over reads no document to know
 //! what is due.
 
-use rota_docstore::{Document, Singleton};
+use rota_docstore::{Document, Namespace, Singleton};
 use rota_messages::{Doc, DocKey};
 use rota_tasks::{PARAM_CLASS, TASK_CLASS, Task, TaskIndex};
 use serde::{Deserialize, Serialize};
@@ -40,9 +40,10 @@ pub fn task_of(document: &Document) -> Option<Task> {
     if document.name().class() != TASK_CLASS || document.is_deleted() {
         return None;
     }
-    document.one::<TaskItem>().ok()?.map(|it| it.0).filter(|it| {
-        it.ns.as_str() == document.name().space() && it.docid() == document.name().docid()
-    })
+    // An import may have brought it into another namespace.
+    let ns = Namespace::parse(document.name().space()).ok()?;
+    let task = Task { ns, ..document.one::<TaskItem>().ok()??.0 };
+    (task.docid() == document.name().docid()).then_some(task)
 }
 
 /// The tasks of a copy.

@@ -149,4 +149,12 @@ impl Env {
         let running = self.documents_env.works.running.values().filter(|it| !it.is_task);
         running.count() < self.config.documents.works_max
     }
+
+    /// Whether the run of a task may take a thread. Twice as many as queues have workers: what hangs holds its thread
+    /// beyond its quota.
+    pub(crate) fn has_task_worker(&self) -> bool {
+        let workers: usize = self.config.tasks.queues.queues.values().sum();
+        let running = self.documents_env.works.running.values().filter(|it| it.is_task);
+        running.count() < 2 * workers.max(1)
+    }
 }

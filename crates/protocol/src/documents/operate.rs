@@ -257,7 +257,9 @@ impl Documents {
         });
         let writes: Vec<Write> = writes.collect();
         let refused = led.log.without_body(led.env, &writes);
-        let refused = refused.or_else(|| take_room(led, &writes).err());
+        let keeps_task = run.request().task.as_ref().is_some_and(|it| !it.is_work);
+        let no_room = |led: &mut At<'_>| take_room(led, &writes).err().filter(|_| !keeps_task);
+        let refused = refused.or_else(|| no_room(led));
         if let Some(exception) = refused {
             let exception = run.given_up(exception.at(Phase::Validation));
             return self.on_exception(led, origin, exception, confirmed);

@@ -62,6 +62,16 @@ impl Documents {
         }
         // Tasks have workers of their own, which the queues count.
         let is_task = op.request.task.is_some();
+        if is_task && !led.env.has_task_worker() {
+            let (running, _) = led.env.documents_env.works.count();
+            let text = format!(
+                "{running} operations work at this manager already, tasks that hang among them: this one is \
+                 tried again later"
+            );
+            let run = Run::resume(Arc::clone(&op.request), self.progress_of(origin));
+            let exception = run.given_up(Exception::new(codes::BUSY, text).at(Phase::Before));
+            return self.reply(led, origin, operated(Err(exception)));
+        }
         let waits = !is_task && !led.env.has_worker();
         let time_ms = match (waits, is_task) {
             (true, _) => WORKER_WAIT_MS,
@@ -237,12 +247,16 @@ pub(crate) fn works_outside(env: &Env, op: &OperateOp) -> bool {
 }
 
 fn overdue(led: &mut At<'_>, work: u64) -> Exception {
-    let limit_ms = led.env.config.documents.work_ms;
+    let mut limit = (led.env.config.documents.work_ms, "--work-ms");
     let mut operation = String::new();
     if let Some(it) = led.env.documents_env.works.running.get_mut(&work) {
+        if it.is_task {
+            limit = (led.env.config.tasks.quota_ms, "--task-quota-ms");
+        }
         it.is_overdue = true;
         operation.clone_from(&it.operation);
     }
+    let (limit_ms, flag) = limit;
     let (running, overdue) = led.env.documents_env.works.count();
     let most = led.env.config.documents.works_max;
     let text = format!(
@@ -251,7 +265,7 @@ fn overdue(led: &mut At<'_>, work: u64) -> Exception {
     );
     led.env.note_text(Transition::WorkOverdue, Some(led.log.number), text);
     let message = format!(
-        "it works for longer than {limit_ms} ms, which is the limit of this manager (--work-ms); it \
+        "it works for longer than {limit_ms} ms, which is the limit of this manager ({flag}); it \
          has changed nothing: ask for less at once"
     );
     Exception::new(codes::QUOTA, message)

@@ -3,6 +3,7 @@
 use crate::documents::about;
 use crate::documents::form::{ItemAt, ItemForm, at, name_at};
 use crate::documents::registry::{check_free, schema};
+use crate::documents::tasks::keeper::check_no_task;
 use crate::documents::tasks::manage::TaskForm;
 use rota_docstore::name::MEMORY_CLASS;
 use rota_docstore::{
@@ -145,6 +146,9 @@ impl Operation for DocumentWrite {
             make(transaction, &self.schema, &name, change, contents)?;
             let (class, docid) = (change.class.clone(), change.docid.clone());
             documents.push(Changed { class, docid, existed });
+        }
+        if !self.tasks.is_empty() {
+            check_no_task(transaction, "tasks")?;
         }
         let mut tasks = Vec::with_capacity(self.tasks.len());
         for task in &self.tasks {

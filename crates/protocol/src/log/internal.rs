@@ -5,6 +5,7 @@ use rota_docstore::DocName;
 use rota_messages::Op;
 use rota_messages::api::OpResult;
 use rota_model::{ManagerNumber, NodeId, Stamp};
+use std::collections::VecDeque;
 
 /// Something that a manager asks for on its own account.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -48,6 +49,6 @@ pub(crate) struct OwnRequest {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct InternalRequests {
     pub asked: Vec<InternalRequest>,
-    pub own: Vec<OwnRequest>,
+    pub own: VecDeque<OwnRequest>,
     pub done: Vec<(Internal, OpResult)>,
 }

@@ -145,7 +145,7 @@ impl Manager {
             self.following.drive(&mut self.env, &self.parts);
         }
         loop {
-            if let Some(own) = self.env.internal.own.pop() {
+            if let Some(own) = self.env.internal.own.pop_front() {
                 let OwnRequest { part, rid, op, deadline_ms } = own;
                 let origin = Origin::Task { part, rid };
                 self.carry_out(ForHere { part, origin, op, deadline_ms });

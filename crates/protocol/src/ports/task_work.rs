@@ -31,6 +31,7 @@ pub struct Started {
     /// The operation.
     pub operation: String,
     /// Its parameters.
+    #[serde(default)]
     pub param: Value,
     /// Whether it is a program or a call.
     pub is_outside: bool,
@@ -64,13 +65,6 @@ pub struct Ending {
     pub is_lost: bool,
     /// Of a failure: how patient the manager is.
     pub patience: Option<Patience>,
-}
-
-/// The answer to [`FAIL`].
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Ended {
-    /// The task was given up: an administrator is told of this record.
-    pub gave_up: Option<Value>,
 }
 
 /// The work of a task that is a program or a call.

@@ -17,8 +17,8 @@ const LOOKED_AT_MAX: usize = 2_000;
 /// Most tasks of one page. Each may have 16 KiB of parameters, and a page is one message.
 const PAGE_MAX: u32 = 200;
 
-/// About how many bytes of tasks a page has at most.
-const PAGE_BYTES: usize = 1024 * 1024;
+/// About how many bytes of tasks a page looks at.
+const PAGE_BYTES: u64 = 1024 * 1024;
 
 /// Committed tasks from a cursor on, as far as the ring's order leaves this partition, and where to go on.
 fn page(led: &At<'_>, op: &TasksOp) -> (Vec<Task>, Option<DocumentCursor>) {
@@ -35,10 +35,9 @@ fn page(led: &At<'_>, op: &TasksOp) -> (Vec<Task>, Option<DocumentCursor>) {
     let (mut tasks, mut bytes) = (Vec::new(), 0);
     for (looked_at, key) in keys.take_while(|it| it.slot <= last).enumerate() {
         let doc = led.log.replica.docs.get(key).and_then(|it| it.of_application());
-        if let Some(task) = doc.and_then(|it| task_of(it)).filter(|it| op.filter.selects(it)) {
-            bytes += doc.map_or(0, |it| it.content_bytes() as usize);
-            tasks.push(task);
-        }
+        bytes += doc.map_or(0, |it| it.content_bytes());
+        let task = doc.and_then(|it| task_of(it));
+        tasks.extend(task.filter(|it| op.filter.selects(it)));
         if tasks.len() >= limit || bytes >= PAGE_BYTES || looked_at >= LOOKED_AT_MAX {
             let (slot, after) = (key.slot, Some(key.name.clone()));
             return (tasks, Some(DocumentCursor { slot, after }));

@@ -1,5 +1,6 @@
 //! The workers of a partition's tasks.
 
+use crate::contents::tasks::task_of;
 use crate::log::at::At;
 use crate::log::env::{Env, NameOf};
 use crate::log::internal::OwnRequest;
@@ -8,14 +9,12 @@ use crate::log::resident::{Resident, Turn};
 use crate::ports::io::Effect;
 use crate::ports::note::Transition;
 use crate::ports::slots::CONFIGURATION;
-use crate::ports::task_work::{
-    END, Ended, Ending, FAIL, START, Started, Starting, TaskJob, TaskOutcome,
-};
+use crate::ports::task_work::{END, Ending, FAIL, START, Started, Starting, TaskJob, TaskOutcome};
 use crate::tasks::step::{Held, Step, Work};
 use rota_docstore::{Body, Exception, JsonText, Request, Stamp, TaskRun, codes};
 use rota_messages::api::OperateOp;
 use rota_messages::{Answer, DocKey, DocumentAnswer, DocumentOp, Op, OpResult};
-use rota_tasks::{QueueManager, Run, TASK_CLASS, TaskKey};
+use rota_tasks::{QueueManager, Run, TASK_CLASS, TaskKey, TaskState};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -63,7 +62,7 @@ impl Tasks {
         };
         let at = Stamp::from_epoch_ms(led.env.now.wall_ms);
         let settings = &led.env.config.tasks.queues;
-        for (_, key) in self.queue.take(settings, index, is_suspended, at) {
+        for key in self.queue.take(settings, index, is_suspended, at) {
             let parameters = Starting { docid: key.docid.clone() };
             let bookkeeping = no_run(&key);
             self.ask(led, key, Step::Start, (START, text_of(&parameters)), bookkeeping, COMMIT_MS);
@@ -80,19 +79,37 @@ impl Tasks {
         task: TaskRun,
         deadline_ms: u64,
     ) {
-        let rid = led.env.next_id(NameOf::Task);
         let mut request = Request::new(key.ns.clone(), operation);
         request.parameters = parameters;
         request.task = Some(Arc::new(task));
         let operate = OperateOp { request: Arc::new(request), docid: key.docid.clone() };
-        let op = Op::Documents(DocumentOp::Operate(operate));
-        self.held.insert(rid, Held { key, step });
-        led.env.internal.own.push(OwnRequest { part: led.log.number, rid, op, deadline_ms });
+        let op = Some(Op::Documents(DocumentOp::Operate(operate)));
+        let until_ms = led.env.now.mono_ms + deadline_ms;
+        self.send(led, Held { key, step, op, again_ms: None, until_ms });
+    }
+
+    fn send(&mut self, led: &mut At<'_>, held: Held) {
+        let rid = led.env.next_id(NameOf::Task);
+        if let Some(op) = held.op.clone() {
+            let deadline_ms = held.until_ms.saturating_sub(led.env.now.mono_ms);
+            let own = OwnRequest { part: led.log.number, rid, op, deadline_ms };
+            led.env.internal.own.push_back(own);
+        }
+        self.held.insert(rid, Held { again_ms: None, ..held });
     }
 
     /// An operation of a task was answered.
     pub fn on_answered(&mut self, led: &mut At<'_>, rid: u64, result: OpResult) {
-        let Some(Held { key, step }) = self.held.remove(&rid) else { return };
+        let Some(held) = self.held.remove(&rid) else { return };
+        let now = led.env.now.mono_ms;
+        let is_start = matches!(held.step, Step::Start);
+        // Nothing was carried out, or nobody knows: whoever asks again finds what it came to.
+        if result.is_err() && !is_start && now + REST_MS < held.until_ms {
+            let again_ms = Some(now + REST_MS);
+            self.held.insert(rid, Held { again_ms, ..held });
+            return;
+        }
+        let Held { key, step, .. } = held;
         let result = match result {
             Ok(Answer::Documents(DocumentAnswer::Operated(Ok(answer)))) => Ok(answer.body),
             Ok(Answer::Documents(DocumentAnswer::Operated(Err(exception)))) => Err(exception),
@@ -118,17 +135,14 @@ impl Tasks {
                 let why = (exception.code().to_string(), exception.to_string());
                 self.fail(led, key, work.run, why, false);
             }
-            (Step::End, result) => {
-                self.on_ended(led, &result);
-                self.free(led, &key);
-            }
+            (Step::End, _) => self.free(led, &key),
             (Step::Outside(_), _) => self.free(led, &key),
         }
     }
 
     fn on_not_started(&mut self, led: &mut At<'_>, key: &TaskKey, exception: &Exception) {
         if *exception.code() != codes::TASK {
-            let text = format!("task {} could not be started: {exception}", key.docid);
+            let text = format!("task {}/{} could not be started: {exception}", key.ns, key.docid);
             led.env.note_text(Transition::TaskNotStarted, Some(led.log.number), text);
             self.rest_ms = led.env.now.mono_ms + REST_MS;
         }
@@ -141,22 +155,30 @@ impl Tasks {
             Body::Json(text) => serde_json::from_str::<Started>(text.as_str()).ok(),
             Body::Nothing | Body::Binary { .. } => None,
         };
-        let Some(started) = started else { return self.free(led, &key) };
+        let Some(started) = started else {
+            let text =
+                format!("task {}/{} was started, and nobody can read how", key.ns, key.docid);
+            led.env.note_text(Transition::TaskNotStarted, Some(led.log.number), text);
+            return self.free(led, &key);
+        };
         led.env.note(Transition::TaskStarted, Some(led.log.number));
         if !started.is_outside {
             return self.cycle(led, key, Box::new(Work::of(&started)), None);
         }
+        let run = started.run();
         let work = led.env.next_id(NameOf::Task);
+        let quota_ms = led.env.config.tasks.quota_ms;
         let job = TaskJob {
             ns: key.ns.clone(),
             docid: key.docid.clone(),
-            run: started.run(),
+            run,
             operation: started.operation,
             param: started.param,
-            quota_ms: led.env.config.tasks.quota_ms,
+            quota_ms,
         };
-        let step = Step::Outside(job.run);
-        self.held.insert(work, Held { key, step });
+        let until_ms = led.env.now.mono_ms + quota_ms + COMMIT_MS;
+        let step = Step::Outside(run);
+        self.held.insert(work, Held { key, step, op: None, again_ms: None, until_ms });
         let part = led.log.number;
         led.env.effects.push(Effect::RunTask { part, work, job: Box::new(job) });
     }
@@ -178,7 +200,9 @@ impl Tasks {
 
     /// A program or a call came to its end.
     pub fn on_ran(&mut self, led: &mut At<'_>, work: u64, outcome: &TaskOutcome) {
-        let Some(Held { key, step: Step::Outside(run) }) = self.held.remove(&work) else { return };
+        let Some(Held { key, step: Step::Outside(run), .. }) = self.held.remove(&work) else {
+            return;
+        };
         match outcome {
             Ok(()) => {
                 led.env.note(Transition::TaskEnded, Some(led.log.number));
@@ -199,7 +223,7 @@ impl Tasks {
         is_lost: bool,
     ) {
         let how = if is_lost { Transition::TaskLost } else { Transition::TaskFailed };
-        let text = format!("task {}: {code}", key.docid);
+        let text = format!("task {}/{}: {code}", key.ns, key.docid);
         led.env.note_text(how, Some(led.log.number), text);
         let patience = Some(led.env.config.tasks.patience);
         let ending = Ending { code, report, is_lost, patience, ..ending_of(&key, run) };
@@ -207,14 +231,50 @@ impl Tasks {
         self.ask(led, key, Step::End, (FAIL, text_of(&ending)), bookkeeping, COMMIT_MS);
     }
 
-    /// The end of a run is committed, or is not: then a later look finds the run lost.
-    fn on_ended(&mut self, led: &mut At<'_>, result: &Result<Body, Exception>) {
-        let Ok(Body::Json(text)) = result else { return };
-        let ended = serde_json::from_str::<Ended>(text.as_str()).ok();
-        if let Some(task) = ended.and_then(|it| it.gave_up) {
-            let text = format!("task {} failed too often", task["taskid"]);
-            led.env.note_text(Transition::TaskGivenUp, Some(led.log.number), text);
-            led.env.effects.push(Effect::TaskGivenUp { task: Box::new(task) });
+    /// A task was given up, or one that runs was deleted.
+    fn on_record(&mut self, led: &mut At<'_>, key: &DocKey) {
+        let doc = led.log.replica.docs.get(key).and_then(|it| it.of_application());
+        match doc.map(|it| task_of(it)) {
+            Some(Some(task)) if task.state() == TaskState::Parked => {
+                let text = format!("task {}/{} failed too often", task.ns, task.docid());
+                led.env.note_text(Transition::TaskGivenUp, Some(led.log.number), text);
+                let task = serde_json::to_value(task).unwrap_or_default();
+                led.env.effects.push(Effect::TaskGivenUp { task: Box::new(task) });
+            }
+            Some(_) => {}
+            None => self.stop(led, key),
+        }
+    }
+
+    /// Nobody wants the end of a program or a call any more.
+    fn stop(&mut self, led: &mut At<'_>, key: &DocKey) {
+        let is_meant = |it: &Held| {
+            let name = (it.key.ns.as_str(), it.key.docid.as_str());
+            matches!(it.step, Step::Outside(_)) && name == (key.name.space(), key.name.docid())
+        };
+        let work = self.held.iter().find(|(_, it)| is_meant(it)).map(|it| *it.0);
+        if let Some(held) = work.and_then(|it| self.held.remove(&it)) {
+            led.env.effects.extend(work.map(|work| Effect::StopTask { work }));
+            self.queue.ended(&held.key);
+        }
+    }
+
+    /// What was refused is asked for again; and a program or a call of which nobody tells the end has failed.
+    fn go_on(&mut self, led: &mut At<'_>) {
+        let now = led.env.now.mono_ms;
+        let is_due = |it: &Held| it.again_ms.is_some_and(|at| at <= now);
+        let is_late = |it: &Held| matches!(it.step, Step::Outside(_)) && it.until_ms <= now;
+        let due = self.held.iter().filter(|(_, it)| is_due(it) || is_late(it));
+        let due: Vec<u64> = due.map(|it| *it.0).collect();
+        for rid in due {
+            let Some(held) = self.held.remove(&rid) else { continue };
+            if let Step::Outside(run) = held.step {
+                led.env.effects.push(Effect::StopTask { work: rid });
+                let why = ("TIMEOUT".to_owned(), "nobody told how it ended".to_owned());
+                self.fail(led, held.key, run, why, false);
+            } else {
+                self.send(led, held);
+            }
         }
     }
 
@@ -235,8 +295,10 @@ impl Tasks {
         let at = Stamp::from_epoch_ms(led.env.now.wall_ms);
         let settings = &led.env.config.tasks.queues;
         let owned_ms = now.saturating_sub(led.lead.since_ms);
-        for (key, run) in self.queue.lost(settings, index, (at, owned_ms), LOST_MAX) {
-            // What was appended says more than what is committed.
+        let spaces = &led.env.documents_env.spaces;
+        let is_closed = |ns: &rota_docstore::Namespace| spaces.check_open(ns).is_err();
+        for (key, run) in self.queue.lost(settings, index, is_closed, (at, owned_ms), LOST_MAX) {
+            // An end of it may be on its way already.
             let is_asked = self.held.values().any(|it| it.key == key);
             if !is_asked {
                 self.fail(led, key, run, (rota_tasks::LOST.to_owned(), String::new()), true);
@@ -279,14 +341,17 @@ impl Resident for Tasks {
 
     fn committed(&mut self, led: &mut At<'_>, key: &DocKey) {
         if key.name.class() == TASK_CLASS {
+            self.on_record(led, key);
             self.take(led);
         }
     }
 
     fn tick(&mut self, led: &mut At<'_>, turn: Turn) {
-        if turn != Turn::Rest || led.log.replica.counts.tasks.index.is_empty() {
+        let is_idle = self.held.is_empty() && led.log.replica.counts.tasks.index.is_empty();
+        if turn != Turn::Rest || is_idle {
             return;
         }
+        self.go_on(led);
         self.look_for_lost(led);
         self.take(led);
     }

@@ -2,6 +2,7 @@
 
 use crate::ports::task_work::Started;
 use rota_docstore::JsonText;
+use rota_messages::Op;
 use rota_tasks::{Run, TaskKey};
 
 /// A task that a worker has, and what it waits for.
@@ -9,6 +10,12 @@ use rota_tasks::{Run, TaskKey};
 pub(crate) struct Held {
     pub key: TaskKey,
     pub step: Step,
+    /// What was asked for; none of a program or a call.
+    pub op: Option<Op>,
+    /// When it is asked for again, after a refusal.
+    pub again_ms: Option<u64>,
+    /// Nobody waits for it after that.
+    pub until_ms: u64,
 }
 
 /// What a worker waits for.

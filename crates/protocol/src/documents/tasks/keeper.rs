@@ -32,6 +32,16 @@ pub(crate) fn draw_id(transaction: &mut Transaction<'_>) -> String {
     format!("{:016x}", transaction.draw())
 }
 
+/// Refuses a task that would register what its parameters say: who may do that was checked for the task, and not for
+/// what is in its parameters.
+pub(crate) fn check_no_task(transaction: &Transaction<'_>, field: &str) -> Result<(), Exception> {
+    if transaction.task().is_none() {
+        return Ok(());
+    }
+    let problem = "cannot be registered by a task that is built in; an operation of your own may register some";
+    Err(Exception::of_field(codes::REFUSED, rota_docstore::FieldError::new(field, problem)))
+}
+
 /// The record of a task that is there.
 pub(crate) fn found(
     transaction: &mut Transaction<'_>,

@@ -3,7 +3,7 @@
 
 use crate::contents::tasks::TaskItem;
 use crate::documents::tasks::about;
-use crate::documents::tasks::keeper::{Keeper, found, gone};
+use crate::documents::tasks::keeper::{Keeper, check_no_task, found, gone};
 use crate::documents::write::answer_once;
 use rota_docstore::{
     About, Exception, FieldError, JsonText, Namespace, NewTask, Operation, Place, Transaction,
@@ -65,6 +65,7 @@ impl Operation for TaskCreate {
     }
 
     fn work(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Exception> {
+        check_no_task(transaction, "operation")?;
         let place = format!("{{{}}}", self.0.place);
         let beside = transaction.name(TASK_CLASS, &place);
         let beside = beside.map_err(|it| FieldError::new("place", it.problem))?;

@@ -2,11 +2,9 @@
 
 use crate::contents::tasks::{ParamItem, TaskItem};
 use crate::documents::tasks::keeper::{Keeper, draw_id, found, gone};
-use crate::ports::task_work::{END, Ended, Ending, FAIL, START, Started, Starting};
+use crate::ports::task_work::{END, Ending, FAIL, START, Started, Starting};
 use rota_docstore::{Exception, Namespace, Operation, Place, Transaction, Wanted, codes};
-use rota_tasks::{
-    Change, NoStart, PARAM_CLASS, Param, Run, TASK_CLASS, fail, lose, start, succeed,
-};
+use rota_tasks::{NoStart, PARAM_CLASS, Param, Run, TASK_CLASS, fail, lose, start, succeed};
 use serde_json::Value;
 
 /// Refuses everybody but the Queue Manager.
@@ -124,11 +122,6 @@ impl Operation for TaskFail {
         } else {
             fail(stored.as_ref(), run, (code, report), patience, now)
         };
-        Keeper::apply(transaction, &name, stored.as_ref(), &change)?;
-        let gave_up = match &change {
-            Change::Put { task, gave_up: true } => serde_json::to_value(task).ok(),
-            Change::Put { .. } | Change::Remove { .. } | Change::Nothing => None,
-        };
-        transaction.answer_json(&Ended { gave_up })
+        Keeper::apply(transaction, &name, stored.as_ref(), &change)
     }
 }

@@ -55,10 +55,14 @@ fn change(transaction: &mut Transaction<'_>, which: &Which, starts: bool) -> Res
         return transaction.answer_json(&done);
     }
     let edited = transaction.current(&document)?;
+    if !edited.exists() && edited.version().is_some() && !starts {
+        let problem = format!("{} was deleted; create it first", which.described());
+        return Err(Exception::of_field(codes::NAMESPACE, FieldError::new("namespace", problem)));
+    }
     let found = edited.one::<Description>()?.unwrap_or_default();
     let suspended = changed(found.suspended.clone(), which.queue, starts)?;
-    edited.ensure();
     if suspended != found.suspended {
+        edited.ensure();
         edited.put_one(&Description { suspended: suspended.clone(), ..found })?;
     }
     answer_once(transaction, &beside, &suspended)
