@@ -23,6 +23,7 @@ use crate::metrics::{self, Metrics};
 use crate::node_link::NodeLinks;
 use crate::peer::PeerLinks;
 use crate::provisioner::Provisioner;
+use crate::tasks::Tasks;
 use crate::trace;
 use crate::workers::Workers;
 use calls::{Calls, WAITING_MAX};
@@ -32,7 +33,7 @@ use rota_model::node_msg::ToNode;
 use rota_model::{ManagerNumber, NewNodes, NodeId, Now, PoolName, ProvisionerName, SlotId};
 use rota_proto::encoded::DocBytes;
 use rota_protocol::operate::Job;
-use rota_protocol::{DiskWrite, EffectHandler, Envelope, Input, Manager, Note, Reply};
+use rota_protocol::{DiskWrite, EffectHandler, Envelope, Input, Manager, Note, Reply, TaskJob};
 use rota_ring::{Change, ClaimRefused, NodeReg, View};
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -67,6 +68,8 @@ pub struct Outputs {
     pub provisioner: Provisioner,
     /// Where operations of applications work.
     pub workers: Workers,
+    /// Programs and calls of tasks.
+    pub tasks: Tasks,
     /// What is counted.
     pub metrics: Metrics,
 }
@@ -399,6 +402,18 @@ impl EffectHandler for Driver {
 
     fn work(&mut self, work: u64, job: Box<Job>) {
         self.outputs.workers.begin(work, job);
+    }
+
+    fn run_task(&mut self, part: ManagerNumber, work: u64, job: Box<TaskJob>) {
+        self.outputs.tasks.run(part, work, job);
+    }
+
+    fn stop_task(&mut self, work: u64) {
+        self.outputs.tasks.stop(work);
+    }
+
+    fn task_given_up(&mut self, task: serde_json::Value) {
+        self.outputs.tasks.given_up(task);
     }
 
     fn note(&mut self, note: Note) {

@@ -23,7 +23,8 @@
 //!  Consul ─── discovery ┘                                 ├──▶ config_link ─▶ config store
 //!                                                         ├──▶ bodies ──────▶ attachments
 //!  browsers ── http: /v1, /route, /metrics                ├──▶ provisioner ─▶ new nodes
-//!                                                         └──▶ workers ─────▶ operations of applications
+//!                                                         ├──▶ workers ─────▶ operations of applications
+//!                                                         └──▶ tasks ───────▶ programs and calls of tasks
 //! ```
 //!
 //! None of this runs at first with `--join`: [`outside`] listens, until somebody tells the number. Nor while the
@@ -58,6 +59,7 @@ mod rpc;
 mod server;
 mod start;
 mod store_wait;
+mod tasks;
 mod trace;
 mod workers;
 

@@ -5,12 +5,14 @@ mod docker;
 mod engine;
 mod memory;
 mod provisioners;
+mod tasks;
 
 #[cfg(feature = "docker")]
 pub use docker::DockerArguments;
 pub use engine::{EngineArguments, EngineOptions};
 pub use memory::{MemoryArguments, MemoryOptions};
 pub use provisioners::{ProvisionerArguments, ProvisionerOptions};
+pub use tasks::{TaskArguments, TaskOptions};
 
 use crate::bodies::BODY_BYTES_MAX;
 use clap::Parser;
@@ -169,6 +171,8 @@ pub struct Arguments {
     pub engine: EngineArguments,
     #[command(flatten)]
     pub memory: MemoryArguments,
+    #[command(flatten)]
+    pub tasks: TaskArguments,
     /// Times of the protocol. Last, since their heading holds for all that follows.
     #[command(flatten)]
     pub timing: TimingArguments,
@@ -316,6 +320,8 @@ pub struct Options {
     pub numbers: NumbersConfig,
     /// What is decided about bodies of attachments.
     pub bodies: AttachmentSettings,
+    /// What is decided about tasks.
+    pub tasks: TaskOptions,
     /// The log.
     pub log: Log,
 }
@@ -436,6 +442,7 @@ impl Arguments {
         let bodies = self.check_bodies(&mut wrong);
         let engine = self.engine.check(&mut wrong);
         let memory = self.memory.check(&mut wrong);
+        let tasks = self.tasks.check(&mut wrong);
         let log = self.log.check().map_err(|mistakes| wrong.extend(mistakes)).ok();
         wrong.extend(may_hold_data("--data", &self.data).err());
         match (id, cluster, grpc, http, store, log) {
@@ -459,6 +466,7 @@ impl Arguments {
                     numbers: stable_numbers,
                     bodies,
                     memory,
+                    tasks,
                     log,
                 })
             }

@@ -25,6 +25,7 @@ use crate::rpc::watch::WATCHES_MAX;
 use crate::server::{self, Services};
 use crate::start::{CONFIG_STORE_PATIENCE, again, begun, claim_of, founded, listen};
 use crate::store_wait::StoreWait;
+use crate::tasks::{TaskEnds, Tasks};
 use crate::workers::Workers;
 use anyhow::{Context, Result};
 use rota_daemon::accept::{Gate, Places};
@@ -107,6 +108,8 @@ struct Working {
 /// What runs.
 struct Running {
     driver: JoinHandle<Ended>,
+    /// Ends programs and calls of tasks.
+    task_ends: TaskEnds,
     /// Keeps the readable copy of the stable numbers.
     numbers: JoinHandle<()>,
     /// What the driver ended with, if it has.
@@ -312,7 +315,7 @@ fn manager_config(
         sizes: Sizes { session_bytes: options.memory.sessions_bytes_max, ..Sizes::default() },
         documents: options.documents.clone(),
         numbers: Some(options.numbers),
-        tasks: rota_protocol::TasksConfig::default(),
+        tasks: options.tasks.config.clone(),
     }
 }
 
@@ -345,8 +348,10 @@ fn begin(opened: Opened, application: Application) -> Result<Working> {
         config: ConfigLink::new(store.clone(), mailbox.clone()),
         provisioner: Provisioner::new(provisioners(&options), mailbox.clone()),
         workers: Workers::new(mailbox.clone()),
+        tasks: Tasks::new(options.tasks.world.clone(), mailbox.clone())?,
         metrics,
     };
+    let task_ends = outputs.tasks.ends();
     let stop_driver = CancellationToken::new();
     let operations = application.abouts();
     let seed = uuid::Uuid::new_v4().as_u64_pair().0;
@@ -376,6 +381,7 @@ fn begin(opened: Opened, application: Application) -> Result<Working> {
     let (stop, stop_grpc) = (CancellationToken::new(), CancellationToken::new());
     let running = Running {
         driver,
+        task_ends,
         numbers: numbers.follow(seen.clone(), stop.clone()),
         ended: None,
         servers: Vec::new(),
@@ -505,6 +511,7 @@ async fn stop(running: Running) -> Result<Option<ClaimRefused>> {
             .await
             .context("the driver did not stop: the disk hangs")?,
     };
+    running.task_ends.end().await;
     if tokio::time::timeout(DISK_PATIENCE, running.numbers).await.is_err() {
         tracing::warn!("the readable copy of the stable numbers did not end: its disk hangs");
     }

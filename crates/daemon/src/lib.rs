@@ -12,6 +12,7 @@
 //!  mistakes ─▶ refuse, why it ends ─▶ say_fatal ─▶ standard error, in the form of the log
 //!  /proc ─▶ [`processes`] ─▶ who runs, whose child, since when
 //!        ─▶ [`listeners`] ─▶ who listens on a port
+//!  a program to run ─▶ [`program`] ─▶ how it ended, and nothing of it is left
 //!  SIGTERM, SIGINT, SIGHUP ─▶ Stop ─▶ the process ends in its own order
 //!                          ─▶ outlive_stop_signals ─▶ it does not end, since it guards another
 //!  SIGHUP ─▶ HangUp ─▶ it reads its files again
@@ -30,6 +31,7 @@ mod log;
 mod open_files;
 pub mod private;
 pub mod processes;
+pub mod program;
 mod stop;
 
 pub use announcement::announce;

@@ -55,6 +55,11 @@ pub use rota_messages::{
 };
 pub use rota_tasks::{Filter as TaskFilter, Patience, QueueSettings};
 
+/// What an administrator decides about tasks, and what programs and calls are given.
+pub mod outside {
+    pub use rota_tasks::{GrpcCall, HttpCall, Outside, Patience, ProgramRun, QueueSettings, Run};
+}
+
 /// A copy of a partition.
 pub mod replica {
     pub use crate::log::replica::Replica;

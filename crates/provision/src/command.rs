@@ -5,26 +5,19 @@
 //! may be asked the same twice (`request_id`), and does it once.
 
 use crate::{ClusterOptions, NewNode, OldNode, Provision, Work, last_words as said};
-use rota_daemon::processes::signal_group;
+use rota_daemon::program::{Kept, Manner, Ran, Rest, RunFailure, run_program};
 use rota_model::{Labels, NodeId, PoolName};
-use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 
 /// How many programs run at a time.
 const AT_ONCE: usize = 16;
 
-/// How long outputs may stay open when the program has ended. Longer, and a start waits for what the program left
-/// running. Shorter, and what was just printed is missed on a busy machine.
-const OPEN_AFTER_END: Duration = Duration::from_secs(1);
-
 /// Most bytes of each output that are read; more is an error.
-const OUTPUT_BYTES_MAX: u64 = 64 << 10;
+const OUTPUT_BYTES_MAX: usize = 64 << 10;
 
 /// What is to be done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -133,13 +126,6 @@ fn texts(labels: &Labels) -> BTreeMap<String, String> {
     labels.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect()
 }
 
-/// What came of one run.
-struct Ran {
-    status: ExitStatus,
-    stdout: Vec<u8>,
-    stderr: Vec<u8>,
-}
-
 impl Program {
     fn request(&self, action: Action, node: NodeId, pool: PoolName, how: Option<How>) -> Request {
         let cluster = self.cluster.cluster.as_str().to_owned();
@@ -154,7 +140,8 @@ impl Program {
     async fn ask(&self, request: &Request) -> Result<(), String> {
         let node = &request.node;
         let told = |why: String| format!("{} for node {node}: {why}", self.program.display());
-        let input = serde_json::to_vec(request).map_err(|error| told(error.to_string()))?;
+        let mut input = serde_json::to_vec(request).map_err(|error| told(error.to_string()))?;
+        input.push(b'\n');
         let ran = self.run(&input).await.map_err(told)?;
         let stderr = String::from_utf8_lossy(&ran.stderr);
         if !stderr.trim().is_empty() {
@@ -163,79 +150,22 @@ impl Program {
         judge(&ran).map_err(told)
     }
 
-    /// Runs the program to its end, or kills its process group when its time is over.
+    /// Runs the program to its end, or kills its process group when its time is over. Nodes that it started go on.
     async fn run(&self, input: &[u8]) -> Result<Ran, String> {
-        let mut command = Command::new(&self.program);
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0)
-            .kill_on_drop(true);
-        let mut child = command.spawn().map_err(|error| format!("it does not start: {error}"))?;
-        let group = child.id().and_then(|it| i32::try_from(it).ok());
-        let ran = tokio::time::timeout(self.timeout, talk(&mut child, input)).await;
-        let ended = ran.unwrap_or_else(|_| {
-            Err(format!("it did not end within {:?}, and was killed", self.timeout))
-        });
-        if ended.is_err()
-            && let Some(group) = group
-        {
-            // It has not been waited for yet, so the group is still its own.
-            signal_group(group, Signal::KILL);
-            let _ = child.wait().await;
-        }
-        ended
-    }
-}
-
-/// Gives the program its input, and reads what it prints until it has ended and closed its outputs. What it left
-/// running may keep them open: nobody reads them for longer than [`OPEN_AFTER_END`].
-async fn talk(child: &mut Child, input: &[u8]) -> Result<Ran, String> {
-    let unread = |what: &str, error: std::io::Error| format!("its {what} cannot be read: {error}");
-    let stdin = child.stdin.take();
-    let give = async {
-        if let Some(mut stdin) = stdin {
-            // Who reads nothing is judged by what it answers.
-            let _ = stdin.write_all(input).await;
-            let _ = stdin.write_all(b"\n").await;
-        }
-    };
-    let (from_stdout, from_stderr) = (child.stdout.take(), child.stderr.take());
-    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-    let status = {
-        let talk = async {
-            tokio::join!(give, read(from_stdout, &mut stdout), read(from_stderr, &mut stderr))
+        let manner = Manner {
+            deadline: self.timeout,
+            kept: Kept::First(OUTPUT_BYTES_MAX),
+            rest: Rest::GoesOn,
         };
-        tokio::pin!(talk);
-        let said = tokio::select! {
-            said = &mut talk => Some(said),
-            status = child.wait() => {
-                status.map_err(|error| format!("it cannot be waited for: {error}"))?;
-                tokio::time::timeout(OPEN_AFTER_END, &mut talk).await.ok()
+        let ran = run_program(&mut Command::new(&self.program), input, manner).await;
+        ran.map_err(|failure| match failure {
+            RunFailure::NotStarted(error) => format!("it does not start: {error}"),
+            RunFailure::Late(_) => {
+                format!("it did not end within {:?}, and was killed", self.timeout)
             }
-        };
-        if let Some(((), stdout, stderr)) = said {
-            stdout.map_err(|error| unread("standard output", error))?;
-            stderr.map_err(|error| unread("standard error", error))?;
-        }
-        child.wait().await.map_err(|error| format!("it cannot be waited for: {error}"))?
-    };
-    for (what, bytes) in [("standard output", &stdout), ("standard error", &stderr)] {
-        if bytes.len() as u64 > OUTPUT_BYTES_MAX {
-            return Err(format!("its {what} is longer than {OUTPUT_BYTES_MAX} bytes"));
-        }
+            RunFailure::Broken(why) => why,
+        })
     }
-    Ok(Ran { status, stdout, stderr })
-}
-
-/// Reads to the end; what was read so far counts when nobody waits for that any more.
-async fn read(from: Option<impl AsyncRead + Unpin>, into: &mut Vec<u8>) -> std::io::Result<()> {
-    if let Some(from) = from {
-        let mut from = from.take(OUTPUT_BYTES_MAX + 1);
-        while from.read_buf(into).await? > 0 {}
-    }
-    Ok(())
 }
 
 fn judge(ran: &Ran) -> Result<(), String> {
@@ -277,6 +207,7 @@ mod tests {
     use rota_daemon::Log;
     use rota_daemon::processes;
     use rota_model::{ClusterName, LoadLimit, NewNodes, ProvisionerName, parse_label};
+    use rustix::process::Signal;
     use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
 

@@ -13,6 +13,7 @@
 //! * [`start`], [`succeed`], [`fail`], [`lose`]: from a record to what the commit writes.
 //! * [`TaskIndex`]: the tasks of a partition by queue, namespace and start.
 //! * [`QueueManager`]: which task a worker takes next, and which runs are lost.
+//! * [`Outside`]: what programs and calls are given, and every check of it.
 //! * [`Filter`]: which tasks an administrator means.
 //! * [`Cron`]: the short text that says when a periodic task runs.
 //!
@@ -21,12 +22,14 @@
 mod cron;
 mod filter;
 mod index;
+mod outside;
 mod queue;
 mod task;
 
 pub use cron::Cron;
 pub use filter::Filter;
 pub use index::{TaskCounts, TaskIndex};
+pub use outside::{ARGS_BYTES_MAX, GrpcCall, HEADERS_MAX, HttpCall, Outside, ProgramRun};
 pub use queue::{Backlog, QueueManager, QueueSettings, TaskKey};
 pub use task::end::{CODE_BYTES_MAX, Change, Patience, REPORT_BYTES_MAX, fail, lose, succeed};
 pub use task::register::{

@@ -3,6 +3,7 @@
 use super::*;
 use crate::config_link;
 use crate::mailbox::{Mailbox, mailbox};
+use crate::tasks::TaskWorld;
 use rota_membership::{FakeStore, Watcher};
 use rota_model::node_msg::{NodeLoad, Register, Renew, Renewed};
 use rota_model::{
@@ -77,6 +78,7 @@ impl One {
             config: ConfigLink::new(store.clone(), mailbox.clone()),
             provisioner: Provisioner::new(rota_provision::Provisioners::default(), mailbox.clone()),
             workers: Workers::new(mailbox.clone()),
+            tasks: Tasks::new(TaskWorld::default(), mailbox.clone()).unwrap(),
             metrics,
         };
         let clock = Clock::start();

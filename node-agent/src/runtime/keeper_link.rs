@@ -9,6 +9,7 @@ use crate::keeper::order::{Cause, Command, News, Order, PIDS_FILE, Pids, SOCKET_
 use crate::leftovers::DATA_VARIABLE;
 use anyhow::{Context, ensure};
 use rota_daemon::processes::{self, Process, machine_boot};
+use rota_daemon::program::watched;
 use rota_model::Exit;
 use rustix::process::{Pid, PidfdFlags, Signal, geteuid, getpid, pidfd_open, pidfd_send_signal};
 use serde::Serialize;
@@ -328,13 +329,6 @@ fn adopted(process: Process) -> io::Result<Keeper> {
     let fd = watched(pidfd_open(pid, PidfdFlags::empty())?)?;
     // Looked at after it is held: before that the pid could have become somebody else's.
     if process.runs() { Ok(Keeper::Adopted { process, fd }) } else { Err(gone()) }
-}
-
-/// What tokio warns of are values whose descriptor changes or closes while it is watched. This one's does not, and the
-/// replacement is not safe code.
-#[expect(deprecated, reason = "see above")]
-fn watched(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
-    AsyncFd::new(fd)
 }
 
 /// A connection to that very keeper.

@@ -1,6 +1,7 @@
 //! What is registered, and every check of it. All mistakes come together.
 
 use crate::cron::Cron;
+use crate::outside::Outside;
 use crate::task::{EXEC, GRPC, HTTP, Param, Task, docid};
 use rota_model::{FieldError, Namespace, SlotId, Stamp};
 use serde_json::Value;
@@ -224,6 +225,6 @@ impl Config {
             let problem = format!("names the {part} {named:?}, which no flag allows");
             return Err(FieldError::new("param", problem));
         }
-        Ok(())
+        Outside::parse(op_name, param).map(drop)
     }
 }
