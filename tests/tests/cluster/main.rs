@@ -100,6 +100,8 @@ mod shrinking;
 mod signals;
 mod stable_numbers;
 #[cfg(test)]
+mod tasks;
+#[cfg(test)]
 mod tracing;
 #[cfg(test)]
 mod twin_nodes;
