@@ -17,6 +17,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 use tokio::net::TcpListener;
+use tonic::transport::Endpoint;
 
 /// So long after now, as tasks are told.
 fn in_ms(ms: u64) -> u64 {
@@ -75,8 +76,9 @@ async fn create(cluster: &Cluster, operation: &str, place: &str, param: &Value) 
 /// Every task of the ring, asked of that manager.
 async fn tasks_at(cluster: &Cluster, manager: usize) -> Result<Vec<v1::Task>, String> {
     let address = format!("http://{}", cluster.document.managers[manager].grpc);
-    let client = v1::tasks_client::TasksClient::connect(address).await;
-    let mut client = client.map_err(|it| it.to_string())?;
+    let endpoint = Endpoint::from_shared(address).map_err(|it| it.to_string())?;
+    let channel = endpoint.connect().await.map_err(|it| it.to_string())?;
+    let mut client = v1::tasks_client::TasksClient::new(channel);
     let (mut tasks, mut page_token) = (Vec::new(), String::new());
     loop {
         let request = v1::ListTasksRequest { page_token, ..Default::default() };
@@ -259,14 +261,13 @@ async fn every_task_of_an_owner_that_is_killed_has_its_effect_exactly_once() {
     // A second run of a task that has ended would find its document, fail, and stay.
     let cluster = with(&folder, &["--task-retries=2".to_owned()], &[]).await;
     cluster.every_copy_is_in_sync().await;
-    let start_at = in_ms(1_000);
     let places: Vec<String> = (0..60).map(|it| format!("c{it}")).collect();
     for (n, place) in places.iter().enumerate() {
         let param = new_document(&format!("{{{place}}}done"));
         let mut task = json!({"operation": "document.write", "place": place, "param": param});
         // Some wait at the kill, some are due, some have run.
         if n % 2 == 0 {
-            task["start_at"] = json!(start_at + u64::try_from(n).unwrap() * 20);
+            task["start_at"] = json!(in_ms(1_000 + u64::try_from(n).unwrap() * 20));
         }
         operate(&cluster, place, "task.create", &task).await.expect("it is taken");
     }
