@@ -279,23 +279,16 @@ async fn every_task_of_an_owner_that_is_killed_has_its_effect_exactly_once() {
     cluster.end().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_program_that_hangs_is_killed_at_its_quota_and_nothing_of_it_is_left() {
-    let folder = TestFolder::new();
+/// A program that hangs with two others, one of them in a session of its own; and where their pids stand.
+fn hang(folder: &TestFolder) -> (String, String) {
     let pids = folder.at("pids");
-    let text = format!("sleep 1000 & a=$!; setsid sleep 1000 & echo $$ $a $! > '{pids}'; wait");
-    let hang = script(&folder, "hang", &text);
-    let flags = [
-        format!("--task-program=hang={hang}"),
-        "--task-quota-ms=1000".to_owned(),
-        "--task-retries=0".to_owned(),
-    ];
-    let cluster = with(&folder, &flags, &[]).await;
-    create(&cluster, "exec", "c", &json!({"program": "hang"})).await;
-    let task = parked(&cluster).await;
-    assert_eq!(task.exception, "TIMEOUT");
-    assert!(task.report.contains("did not end within 1s, and was killed"), "{}", task.report);
-    let pids = std::fs::read_to_string(&pids).unwrap();
+    let text = format!(
+        "sleep 1000 & a=$!; setsid sleep 1000 & echo $$ $a $! > '{pids}.new'; mv '{pids}.new' '{pids}'; wait"
+    );
+    (format!("--task-program=hang={}", script(folder, "hang", &text)), pids)
+}
+
+async fn nothing_is_left(pids: &str) {
     let pids: BTreeSet<u32> = pids.split_whitespace().map(|it| it.parse().unwrap()).collect();
     assert_eq!(pids.len(), 3);
     eventually("nothing of it is left", Duration::from_secs(5), async || {
@@ -303,6 +296,29 @@ async fn a_program_that_hangs_is_killed_at_its_quota_and_nothing_of_it_is_left()
         if left.is_empty() { Ok(()) } else { Err(format!("{left:?} run")) }
     })
     .await;
-    // It also fails where a process of the folder is left.
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_hangs_is_killed_at_its_quota_and_nothing_of_it_is_left() {
+    let folder = TestFolder::new();
+    let (program, pids) = hang(&folder);
+    let flags = [program, "--task-quota-ms=1000".to_owned(), "--task-retries=0".to_owned()];
+    let cluster = with(&folder, &flags, &[]).await;
+    create(&cluster, "exec", "c", &json!({"program": "hang"})).await;
+    let task = parked(&cluster).await;
+    assert_eq!(task.exception, "TIMEOUT");
+    assert!(task.report.contains("did not end within 1s, and was killed"), "{}", task.report);
+    nothing_is_left(&std::fs::read_to_string(pids).unwrap()).await;
     cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn programs_end_with_a_manager_that_stops() {
+    let folder = TestFolder::new();
+    let (program, pids) = hang(&folder);
+    let cluster = with(&folder, &[program], &[]).await;
+    create(&cluster, "exec", "c", &json!({"program": "hang"})).await;
+    let pids = file(&pids, |it| !it.is_empty()).await;
+    cluster.end().await;
+    nothing_is_left(&pids).await;
 }
