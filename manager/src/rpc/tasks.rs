@@ -16,10 +16,7 @@ pub struct TasksService {
 }
 
 fn page_of(answer: Answer) -> Result<TasksPage, Failure> {
-    match answer {
-        Answer::Tasks(page) => Ok(page),
-        other => Err(mixed_up(&other)),
-    }
+    if let Answer::Tasks(page) = answer { Ok(page) } else { Err(mixed_up(&answer)) }
 }
 
 impl TasksService {
