@@ -319,6 +319,11 @@ fn manager_config(
     }
 }
 
+fn peer_links(options: &Options, mailbox: &Mailbox, metrics: &Metrics) -> PeerLinks {
+    let (late, copied) = (metrics.peer_late.clone(), metrics.copied.clone());
+    PeerLinks::new(options.ring.cluster.clone(), mailbox.clone(), late, copied)
+}
+
 /// Starts everything but the servers.
 fn begin(opened: Opened, application: Application) -> Result<Working> {
     let Opened { options, number, said, listeners, engine, disk, attachments, new_folder } = opened;
@@ -335,12 +340,7 @@ fn begin(opened: Opened, application: Application) -> Result<Working> {
         Bodies::new(attachments, cluster, number, mailbox.clone(), put_bytes_max);
     let (ledger, missing) = Ledger::new(bodies.clone(), &disk.docs);
     let outputs = Outputs {
-        peers: PeerLinks::new(
-            options.ring.cluster.clone(),
-            mailbox.clone(),
-            metrics.peer_late.clone(),
-            metrics.copied.clone(),
-        ),
+        peers: peer_links(&options, &mailbox, &metrics),
         nodes: NodeLinks::new(options.ring.cluster.clone(), mailbox.clone()),
         disk: DiskWriter::start(engine, &metrics)?,
         bodies: bodies.clone(),
