@@ -302,12 +302,12 @@ async fn nothing_is_left(pids: &str) {
 async fn a_program_that_hangs_is_killed_at_its_quota_and_nothing_of_it_is_left() {
     let folder = TestFolder::new();
     let (program, pids) = hang(&folder);
-    let flags = [program, "--task-quota-ms=1000".to_owned(), "--task-retries=0".to_owned()];
+    let flags = [program, "--task-quota-ms=3000".to_owned(), "--task-retries=0".to_owned()];
     let cluster = with(&folder, &flags, &[]).await;
     create(&cluster, "exec", "c", &json!({"program": "hang"})).await;
     let task = parked(&cluster).await;
     assert_eq!(task.exception, "TIMEOUT");
-    assert!(task.report.contains("did not end within 1s, and was killed"), "{}", task.report);
+    assert!(task.report.contains("did not end within 3s, and was killed"), "{}", task.report);
     nothing_is_left(&std::fs::read_to_string(pids).unwrap()).await;
     cluster.end().await;
 }
