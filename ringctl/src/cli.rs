@@ -16,6 +16,7 @@ use crate::output::{Format, Out};
 use crate::pool::PoolArguments;
 use crate::session::SessionCommand;
 use crate::signal::SignalArguments;
+use crate::task::TaskArguments;
 use crate::top::TopCommand;
 use crate::verify::VerifyArguments;
 use clap::error::ErrorKind;
@@ -60,6 +61,8 @@ pub enum Command {
     Document(DocumentCommand),
     /// Create, list, switch off and on, export, import and delete namespaces.
     Namespace(NamespaceArguments),
+    /// Create, list and show tasks, change one or many of them, suspend queues and show their backlog.
+    Task(TaskArguments),
     /// Describe, list, change and delete pools of nodes.
     Pool(PoolArguments),
     /// Make pools be what a file says of them. Pools that it does not name are left alone. The first
@@ -273,7 +276,8 @@ mod tests {
         let (mut out, written) = Out::captured(Format::Table);
         completion(Shell::Bash, &mut out).unwrap();
         let script = written.text();
-        let some = "inspect session document namespace import pool apply drain uncordon verify top";
+        let some =
+            "inspect session document namespace task import pool apply drain uncordon verify top";
         for command in some.split(' ') {
             assert!(script.contains(command), "{command}");
         }

@@ -3,6 +3,7 @@
 //! * [`session`]: open, get, close, list, watch sessions and send them events.
 //! * [`document`]: read and list documents, list and run operations, store and fetch attachments, export.
 //! * [`namespace`]: create, list, switch off and on, export, import, delete namespaces.
+//! * [`task`]: create, list and show tasks, change one or many, suspend queues.
 //! * [`pool`]: describe, list, change and delete pools of nodes.
 //! * [`apply`]: make pools be what a file says of them.
 //! * [`inspect`]: the ring as tables and as a drawing.
@@ -46,6 +47,7 @@ mod secret;
 mod session;
 mod signal;
 mod source;
+mod task;
 mod top;
 mod verify;
 
@@ -120,6 +122,9 @@ fn run(cli: &Cli, out: &mut Out) -> anyhow::Result<()> {
             }
             Command::Namespace(arguments) => {
                 namespace::run(arguments, &cli.endpoints()?, out).await
+            }
+            Command::Task(arguments) => {
+                Box::pin(task::run(arguments, &cli.endpoints()?, out)).await
             }
             Command::Pool(arguments) => pool::run(arguments, &cli.endpoints()?, out).await,
             Command::Apply(arguments) => apply::run(arguments, &cli.endpoints()?, out).await,

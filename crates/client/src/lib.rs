@@ -5,7 +5,7 @@
 //!    │            ▲                              │              or, with routing, the owner
 //!    │            └── pause by advice ◀── retry ◀┘ refusal, break, silence
 //!    ├── Watch ── resumes from the last position after a break
-//!    ├── Documents, Namespaces, Pools ── the same for operations, copies, bodies, exports
+//!    ├── Documents, Namespaces, Pools, Tasks ── the same for operations, copies, bodies, exports
 //!    └── CachedSession ── a Watch that wakes, a Sync that brings a session's document up to date
 //! ```
 //!
@@ -36,6 +36,7 @@ mod resume;
 mod retry;
 mod routing;
 mod session;
+pub mod tasks;
 mod watch;
 
 pub use cached::{CachedSession, CachedSessionOptions, SessionCopy};
@@ -45,6 +46,7 @@ pub use error::CallError;
 pub use pools::Pools;
 pub use programs::{Logs, Printed};
 pub use session::{Client, Entry, OnWait, Options};
+pub use tasks::Tasks;
 pub use watch::{Watch, WatchOptions};
 
 pub use rota_docstore as docstore;

@@ -3,7 +3,7 @@
 mod body;
 mod export;
 mod operations;
-mod parameters;
+pub mod parameters;
 mod show;
 
 use crate::connect;
@@ -162,11 +162,13 @@ fn place(text: &str) -> Result<(Namespace, String), String> {
     Ok((namespace(space)?, docid.to_owned()))
 }
 
-fn stamp(text: &str) -> Result<Stamp, String> {
+/// A stamp of the command line.
+pub fn stamp(text: &str) -> Result<Stamp, String> {
     text.parse().map_err(|error: rota_model::FieldError| error.problem)
 }
 
-fn request_id(text: &str) -> Result<RequestId, String> {
+/// A request id of the command line.
+pub fn request_id(text: &str) -> Result<RequestId, String> {
     RequestId::parse(text).map_err(|error| error.problem)
 }
 

@@ -45,7 +45,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // types. It knows nothing that decides: clients, node-agents and `ringctl` link it.
     ("rota-proto", &["rota-messages", "rota-docstore", "rota-ring", "rota-tasks"]),
     // Copies of documents, and what brings them up to date.
-    ("rota-client", &["rota-proto", "rota-docstore", "rota-ring"]),
+    ("rota-client", &["rota-proto", "rota-docstore", "rota-ring", "rota-tasks"]),
     ("rota-sim", &["rota-docstore", "rota-protocol", "rota-node", "rota-ring"]),
     (
         "rota-manager",

@@ -1,0 +1,243 @@
+//! Tasks as they are shown.
+
+use super::at::now;
+use crate::output::plain_table;
+use comfy_table::Table;
+use rota_client::docstore::Stamp;
+use rota_client::tasks::{Param, Task, TaskState};
+use rota_client::v1;
+use serde::Serialize;
+use serde_json::Value;
+
+/// Characters of a text that a list shows.
+const LISTED_MAX: usize = 40;
+
+/// The name of a state.
+pub fn state_name(state: TaskState) -> &'static str {
+    match state {
+        TaskState::Waiting => "WAITING",
+        TaskState::Running => "RUNNING",
+        TaskState::Lost => "LOST",
+        TaskState::Parked => "PARKED",
+        TaskState::Paused => "PAUSED",
+    }
+}
+
+/// A task. Times are stamps.
+#[derive(Serialize, PartialEq, Debug)]
+pub struct Shown {
+    pub namespace: String,
+    /// Of its document.
+    pub id: String,
+    pub operation: String,
+    pub state: &'static str,
+    /// None: a document has them.
+    pub param: Option<Value>,
+    /// The id of the document of class `TaskParam` that has them.
+    pub param_document: Option<String>,
+    pub info: String,
+    pub retry: u32,
+    /// None: it was given up.
+    pub start_at: Option<u64>,
+    /// None: it does not run.
+    pub start_time: Option<u64>,
+    pub queue: u8,
+    pub exception: Option<String>,
+    pub report: Option<String>,
+    pub cron: Option<String>,
+    pub paused: bool,
+    /// Of a periodic task that runs, the one after the present one if that ends now. None: it waits for an
+    /// administrator, or is not periodic and runs.
+    pub next_run: Option<u64>,
+}
+
+/// `task list`.
+#[derive(Serialize, PartialEq, Debug)]
+pub struct ShownAll {
+    pub tasks: Vec<Shown>,
+    /// Whether further tasks were left out.
+    pub more: bool,
+}
+
+/// `task create`, `task retry` and the like: what the task is now.
+#[derive(Serialize, PartialEq, Debug)]
+pub struct Ordered {
+    pub namespace: String,
+    pub id: String,
+    /// None: it was deleted.
+    pub task: Option<Shown>,
+}
+
+/// What a queue has of a namespace.
+#[derive(Serialize, PartialEq, Eq, Debug)]
+pub struct ShownQueue {
+    pub queue: u32,
+    pub namespace: String,
+    pub waiting: u64,
+    pub due: u64,
+    pub busy: u64,
+}
+
+/// How many tasks of a queue are in which state.
+#[derive(Serialize, PartialEq, Eq, Debug)]
+pub struct ShownCounts {
+    pub queue: u32,
+    pub waiting: u64,
+    pub running: u64,
+    pub parked: u64,
+    pub paused: u64,
+}
+
+/// `task backlog`.
+#[derive(Serialize, PartialEq, Eq, Debug)]
+pub struct Backlog {
+    pub queues: Vec<ShownQueue>,
+    pub counts: Vec<ShownCounts>,
+}
+
+fn next_run(task: &Task, now: Stamp) -> Option<Stamp> {
+    match task.state() {
+        TaskState::Waiting | TaskState::Lost => task.start_at,
+        TaskState::Running => task.cron.filter(|_| !task.paused)?.next(now),
+        TaskState::Parked | TaskState::Paused => None,
+    }
+}
+
+impl Shown {
+    /// Of a task.
+    pub fn of(task: &Task) -> Self {
+        let (param, param_document) = match &task.param {
+            Param::Json(value) => (Some(value.clone()), None),
+            Param::Document(docid) => (None, Some(docid.clone())),
+        };
+        Self {
+            namespace: task.ns.as_str().to_owned(),
+            id: task.docid(),
+            operation: task.op_name.clone(),
+            state: state_name(task.state()),
+            param,
+            param_document,
+            info: task.info.clone(),
+            retry: task.retry,
+            start_at: task.start_at.map(Stamp::as_u64),
+            start_time: task.start_time.map(Stamp::as_u64),
+            queue: task.qn,
+            exception: task.exc.clone(),
+            report: task.report.clone(),
+            cron: task.cron.map(|it| it.to_string()),
+            paused: task.paused,
+            next_run: next_run(task, now()).map(Stamp::as_u64),
+        }
+    }
+}
+
+impl Backlog {
+    /// Of an answer.
+    pub fn of(answer: v1::GetTaskBacklogResponse) -> Self {
+        let queue = |it: v1::TaskQueue| ShownQueue {
+            queue: it.queue,
+            namespace: it.namespace,
+            waiting: it.waiting,
+            due: it.due,
+            busy: it.busy,
+        };
+        let counts = |it: v1::TaskCounts| ShownCounts {
+            queue: it.queue,
+            waiting: it.waiting,
+            running: it.running,
+            parked: it.parked,
+            paused: it.paused,
+        };
+        Self {
+            queues: answer.queues.into_iter().map(queue).collect(),
+            counts: answer.counts.into_iter().map(counts).collect(),
+        }
+    }
+}
+
+fn or_dash<T: ToString>(value: Option<T>) -> String {
+    value.map_or_else(|| "-".to_owned(), |it| it.to_string())
+}
+
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(LISTED_MAX) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None if text.is_empty() => "-".to_owned(),
+        None => text.to_owned(),
+    }
+}
+
+/// Tasks of a list.
+pub fn many(all: &[Shown]) -> Table {
+    let mut table = plain_table([
+        "TASK",
+        "OPERATION",
+        "STATE",
+        "RETRY",
+        "QUEUE",
+        "NEXT RUN",
+        "CRON",
+        "INFO",
+        "EXCEPTION",
+    ]);
+    for it in all {
+        table.add_row([
+            format!("{}/{}", it.namespace, it.id),
+            it.operation.clone(),
+            it.state.to_owned(),
+            it.retry.to_string(),
+            it.queue.to_string(),
+            or_dash(it.next_run),
+            or_dash(it.cron.as_ref()),
+            cut(&it.info),
+            or_dash(it.exception.as_ref()),
+        ]);
+    }
+    table
+}
+
+/// One task, a field on each line.
+pub fn one(it: &Shown) -> Table {
+    let mut table = plain_table(["FIELD", "VALUE"]);
+    let param = match (&it.param, &it.param_document) {
+        (Some(value), _) => value.to_string(),
+        (None, Some(docid)) => format!("document {}/TaskParam/{docid}", it.namespace),
+        (None, None) => "-".to_owned(),
+    };
+    let fields = [
+        ("task", format!("{}/{}", it.namespace, it.id)),
+        ("operation", it.operation.clone()),
+        ("state", it.state.to_owned()),
+        ("retry", it.retry.to_string()),
+        ("queue", it.queue.to_string()),
+        ("start_at", or_dash(it.start_at)),
+        ("start_time", or_dash(it.start_time)),
+        ("next_run", or_dash(it.next_run)),
+        ("cron", or_dash(it.cron.as_ref())),
+        ("paused", it.paused.to_string()),
+        ("info", or_dash(Some(&it.info).filter(|it| !it.is_empty()))),
+        ("param", param),
+        ("exception", or_dash(it.exception.as_ref())),
+        ("report", or_dash(it.report.as_ref())),
+    ];
+    for (field, value) in fields {
+        table.add_row([field.to_owned(), value]);
+    }
+    table
+}
+
+/// What queues have: by state, then by namespace.
+pub fn backlog(it: &Backlog) -> [Table; 2] {
+    let mut counts = plain_table(["QUEUE", "WAITING", "RUNNING", "PARKED", "PAUSED"]);
+    for it in &it.counts {
+        let numbers = [it.waiting, it.running, it.parked, it.paused].map(|it| it.to_string());
+        counts.add_row(std::iter::once(it.queue.to_string()).chain(numbers));
+    }
+    let mut queues = plain_table(["QUEUE", "NAMESPACE", "WAITING", "DUE", "BUSY"]);
+    for it in &it.queues {
+        let names = [it.queue.to_string(), it.namespace.clone()];
+        let numbers = [it.waiting, it.due, it.busy].map(|it| it.to_string());
+        queues.add_row(names.into_iter().chain(numbers));
+    }
+    [counts, queues]
+}
