@@ -3,7 +3,7 @@
 //! ```text
 //!   open, get            ─ load ─▶ the cluster at --endpoint
 //!   compare              ─ load ─▶ own cluster | bare echo, in turns
-//!   failover, dead-node, stall, adopt, join, grow, memory, cold, hot, burst ──▶ own cluster
+//!   failover, dead-node, stall, adopt, join, grow, memory, cold, hot, burst, tasks ──▶ own cluster
 //! ```
 //!
 //! One load generator for all (closed loop, one thread, few connections), so that ratios compare
@@ -26,6 +26,7 @@ mod pulse;
 mod report;
 mod stall;
 mod target;
+mod tasks;
 mod usage;
 
 use crate::failure::UsageMistake;
@@ -65,6 +66,8 @@ pub enum BenchCommand {
     Packing(packing::PackingArguments),
     /// Bytes written for each of many opens of one session, and operations on one document.
     Hot(hot::HotArguments),
+    /// Tasks of a cluster of its own: started each second, how late, lost and doubled effects.
+    Tasks(tasks::TasksArguments),
 }
 
 /// How much load, and how long.
@@ -102,5 +105,6 @@ pub async fn run(
         BenchCommand::Burst(it) => Box::pin(burst::run(it, out)).await,
         BenchCommand::Packing(it) => packing::run(it, out),
         BenchCommand::Hot(it) => Box::pin(hot::run(it, out)).await,
+        BenchCommand::Tasks(it) => Box::pin(tasks::run(it, out)).await,
     }
 }
