@@ -5,6 +5,7 @@
 //! written when somebody looks, so that nothing stale stays behind when a partition moves.
 
 mod pools;
+mod tasks;
 
 use anyhow::{Context, Result};
 use metrics::{Counter, Histogram, counter, describe_counter, describe_histogram, histogram};
@@ -389,7 +390,8 @@ fn write_look(text: &mut String, look: &Look) -> std::fmt::Result {
         }
     }
     write_nodes(text, look)?;
-    pools::write(text, look)
+    pools::write(text, look)?;
+    tasks::write(text, look)
 }
 
 /// Sessions are told by the owner of their partition alone, so that a sum counts each once.
@@ -482,6 +484,7 @@ mod tests {
             digest: 0,
             on_nodes: std::collections::BTreeMap::new(),
             waiting: std::collections::BTreeMap::new(),
+            tasks: std::collections::BTreeMap::new(),
             marks: Vec::new(),
         }
     }

@@ -276,6 +276,7 @@ impl TryFrom<v1::PartitionStats> for PartitionStats {
             marks: it.marks.into_iter().map(|it| (position(it.pe, it.seq), it.digest)).collect(),
             on_nodes: it.on_nodes.into_iter().map(on_node).collect::<Result<_, WireError>>()?,
             waiting: it.waiting.into_iter().map(in_pool).collect::<Result<_, WireError>>()?,
+            tasks: BTreeMap::new(),
         })
     }
 }

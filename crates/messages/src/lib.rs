@@ -25,5 +25,5 @@ pub use documents::{Doc, DocKey, session_of};
 pub use message::{Chunk, Entry, Envelope, Message, WAITING_KINDS_MAX, Write};
 pub use orders::{NodeOrdered, Order, Ordered};
 pub use rota_docstore::DocName;
-pub use stats::{Numbered, PartitionStats, Stats};
+pub use stats::{Numbered, PartitionStats, Stats, TASK_LATE_MS, TaskStats};
 pub use tasks::{QueueRow, TasksOp, TasksPage};

@@ -3,6 +3,7 @@
 use rota_model::NodeLoad;
 use rota_model::{LogPos, ManagerNumber, NodeId, PoolName, SessionState};
 use rota_ring::NodeReg;
+use rota_tasks::TaskCounts;
 use std::collections::BTreeMap;
 
 /// What an operator sees of a manager.
@@ -23,6 +24,19 @@ pub struct Stats {
     /// Those of them whose callers were told that they take too long.
     pub works_overdue: usize,
 }
+
+/// Tasks of a queue in a partition.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TaskStats {
+    /// By state.
+    pub counts: TaskCounts,
+    /// Those that wait and have been due for [`TASK_LATE_MS`].
+    pub late: usize,
+}
+
+/// How long a task may be due before it is late, in milliseconds. Lower, and each short rush looks like trouble. Higher,
+/// and trouble is told later.
+pub const TASK_LATE_MS: u64 = 60_000;
 
 /// The stable number of a resource.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -56,6 +70,8 @@ pub struct PartitionStats {
     /// At the owner: sessions that wait for a node, by pool. An open that waits has no record yet; a lost session that
     /// is opened again has one, and is LOST.
     pub waiting: BTreeMap<PoolName, u64>,
+    /// At the owner: tasks by queue. Managers do not tell each other of them: whoever asks for a backlog asks all owners.
+    pub tasks: BTreeMap<u8, TaskStats>,
     /// Order-independent digest of all committed session records (key, life, version, state).
     pub digest: u64,
     /// The same at some earlier committed positions, oldest first.

@@ -51,9 +51,9 @@ pub use rota_messages::{
     Answer, Chunk, Disk, DiskWrite, Doc, DocKey, DocName, DocumentAnswer, DocumentCursor,
     DocumentHead, DocumentOp, DocumentPage, Entry, Envelope, Identity, Message, NodeOrdered,
     Numbered, Op, OpKind, OpResult, Order, Ordered, PartitionMeta, PartitionStats, QueueRow, Stats,
-    TasksOp, TasksPage, Write, api, message, placements, session_of,
+    TaskStats, TasksOp, TasksPage, Write, api, message, placements, session_of,
 };
-pub use rota_tasks::{Filter as TaskFilter, Patience, QueueSettings};
+pub use rota_tasks::{Filter as TaskFilter, Patience, QueueSettings, Task};
 
 /// What an administrator decides about tasks, and what programs and calls are given.
 pub mod outside {

@@ -13,8 +13,8 @@ use crate::sessions::placements::placements;
 use rota_docstore::Spaces;
 use rota_ids::{Key, Told};
 use rota_messages::placements::{Placements, PlacementsAsk};
-use rota_messages::{Numbered, PartitionStats, Stats};
-use rota_model::{ClassName, MemberId, NodeId, NodeLoad, PoolName};
+use rota_messages::{Numbered, PartitionStats, Stats, TASK_LATE_MS, TaskStats};
+use rota_model::{ClassName, MemberId, NodeId, NodeLoad, PoolName, Stamp};
 use rota_ring::{ClaimRefused, NodeReg, View};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
@@ -233,7 +233,16 @@ pub(crate) fn of_part(env: &Env, part: &Partition) -> PartitionStats {
         marks: part.log.replica.marks.iter().copied().collect(),
         on_nodes: sessions_on_nodes(&part.log),
         waiting: part.leader().map(|it| waiting(env, part, it)).unwrap_or_default(),
+        tasks: part.leader().map(|_| tasks(env, part)).unwrap_or_default(),
     }
+}
+
+/// Tasks by queue.
+fn tasks(env: &Env, part: &Partition) -> BTreeMap<u8, TaskStats> {
+    let index = &part.log.replica.counts.tasks.index;
+    let at = Stamp::from_epoch_ms(env.now.wall_ms).minus_ms(TASK_LATE_MS);
+    let stats = |(queue, counts)| (queue, TaskStats { counts, late: index.late(queue, at) });
+    index.counts().map(stats).collect()
 }
 
 /// Sessions that wait for a node, by pool.

@@ -193,6 +193,7 @@ mod tests {
             digest,
             on_nodes: BTreeMap::new(),
             waiting: BTreeMap::new(),
+            tasks: BTreeMap::new(),
             marks: Vec::new(),
         };
         Stats { parts: vec![part(10), part(20)], ..Stats::default() }

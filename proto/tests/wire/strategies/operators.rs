@@ -181,6 +181,8 @@ pub fn stats() -> Any<Stats> {
                     lag,
                     on_nodes,
                     waiting,
+                    // They are not sent.
+                    tasks: BTreeMap::new(),
                     documents: numbers.0,
                     digest: numbers.1,
                     marks,
