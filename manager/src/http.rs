@@ -21,6 +21,7 @@ mod route;
 mod sessions;
 mod shown;
 mod tags;
+mod tasks;
 mod tree;
 mod watch;
 mod writes;

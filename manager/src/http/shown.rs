@@ -151,7 +151,8 @@ fn text(it: String) -> Option<String> {
 }
 
 /// The printed form of an enum of the wire; empty for the one that stands for nothing.
-fn without_prefix(name: &str, prefix: &str) -> String {
+/// A name of an enum without what all of its names begin with; empty: none is said.
+pub fn without_prefix(name: &str, prefix: &str) -> String {
     match name.strip_prefix(prefix).unwrap_or(name) {
         "UNSPECIFIED" => String::new(),
         rest => rest.to_owned(),

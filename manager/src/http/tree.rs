@@ -3,9 +3,11 @@
 use super::body::BODIES_KIB_MAX;
 use super::call::last_with_verb;
 use super::error::Failed;
-use super::{managers, nodes, openapi, pools, route, sessions, watch, writes};
+use super::{managers, nodes, openapi, pools, route, sessions, tasks, watch, writes};
+use crate::rpc::documents::DocumentsService;
 use crate::rpc::operator::OperatorService;
 use crate::rpc::pools::PoolsService;
+use crate::rpc::tasks::TasksService;
 use crate::rpc::{SessionsService, Shared};
 use axum::body::{Body, Bytes};
 use axum::extract::State;
@@ -42,6 +44,10 @@ pub struct Tree {
     pub operator: OperatorService,
     /// The same of pools.
     pub pools: PoolsService,
+    /// The same of tasks.
+    pub tasks: TasksService,
+    /// The same of documents.
+    pub documents: DocumentsService,
     lists: Arc<Semaphore>,
     /// Room for bodies that are being read, in KiB.
     pub bodies: Semaphore,
@@ -88,6 +94,8 @@ impl Tree {
             sessions: SessionsService { shared: shared.clone() },
             operator: OperatorService { shared: shared.clone(), cluster, number },
             pools: PoolsService { shared: shared.clone() },
+            tasks: TasksService { shared: shared.clone() },
+            documents: DocumentsService::new(shared.clone()),
             lists: Arc::new(Semaphore::new(LISTS_MAX)),
             bodies: Semaphore::new(BODIES_KIB_MAX),
             watches: Arc::new(Semaphore::new(watch::WATCHES_MAX)),
@@ -126,6 +134,7 @@ async fn index(State(tree): State<Arc<Tree>>) -> Json<Value> {
             "watch": "/v1/sessions:watch",
             "namespace_sessions": "/v1/namespaces/{namespace}/sessions",
             "session": "/v1/namespaces/{namespace}/sessions/{id}",
+            "namespace_tasks": "/v1/namespaces/{namespace}/tasks",
             "route": "/route{?session,namespace,class}",
             "session_by_query": "/v1/session{?namespace,id}",
         },
@@ -143,8 +152,12 @@ pub async fn wrong_method(uri: Uri) -> Response {
     let text = "this resource has no such method; GET /v1/openapi.json tells which it has";
     let failed = Failed::from(refusal::wrong_method(text));
     let mut response = failed.as_code(StatusCode::METHOD_NOT_ALLOWED);
-    let allow = match last_with_verb(&uri, &writes::VERBS) {
+    let path = uri.path();
+    let is_task = path.starts_with("/v1/namespaces/") && path.contains("/tasks/");
+    let verbs = if is_task { &tasks::VERBS[..] } else { &writes::VERBS };
+    let allow = match last_with_verb(&uri, verbs) {
         (_, Some(_)) => "POST",
+        (_, None) if is_task => "GET,HEAD,DELETE",
         (_, None) => "GET,HEAD",
     };
     response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));
@@ -189,6 +202,11 @@ pub fn routes() -> Vec<Route> {
         ("/v1/namespaces/{namespace}/sessions", get(sessions::of_namespace)),
         ("/v1/namespaces/{namespace}/sessions:watch", get(watch::of_namespace)),
         ("/v1/namespaces/{namespace}/sessions/{id}", get(sessions::by_path).post(writes::by_path)),
+        ("/v1/namespaces/{namespace}/tasks", get(tasks::list)),
+        (
+            "/v1/namespaces/{namespace}/tasks/{id}",
+            get(tasks::one).post(tasks::by_path).delete(tasks::delete),
+        ),
         ("/v1/session", get(sessions::by_query)),
         ("/v1/session:watch", get(watch::by_query)),
         ("/v1/session:open", post(writes::open_by_query)),
@@ -234,9 +252,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_method_that_is_not_there_is_told_with_its_reason_and_those_that_are() {
-        for (path, allow) in
-            [("/v1/pools", "GET,HEAD"), ("/v1/namespaces/default/sessions/a:close", "POST")]
-        {
+        for (path, allow) in [
+            ("/v1/pools", "GET,HEAD"),
+            ("/v1/namespaces/default/sessions/a:close", "POST"),
+            ("/v1/namespaces/default/tasks/a:retry", "POST"),
+            ("/v1/namespaces/default/tasks/a", "GET,HEAD,DELETE"),
+        ] {
             let answer = wrong_method(path.parse().unwrap()).await;
             assert_eq!(answer.status(), StatusCode::METHOD_NOT_ALLOWED);
             assert_eq!(answer.headers()[header::ALLOW], allow);

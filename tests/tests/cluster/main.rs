@@ -81,6 +81,8 @@ mod rest;
 #[cfg(test)]
 mod rest_description;
 #[cfg(test)]
+mod rest_tasks;
+#[cfg(test)]
 mod rest_watches;
 #[cfg(test)]
 mod rest_writes;
