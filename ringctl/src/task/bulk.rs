@@ -118,7 +118,7 @@ pub async fn run(
     let mut names: Vec<TaskName> = tasks.iter().map(TaskName::of).collect();
     drop(tasks);
     if !it.yes && !names.is_empty() && !is_wanted(word, names.len())? {
-        anyhow::bail!(UsageMistake("nothing was changed".to_owned()));
+        anyhow::bail!("nothing was changed");
     }
     // The first page begins at slot 0: spread them over all owners.
     names.sort_by_cached_key(|it| xxhash_rust::xxh3::xxh3_64(it.docid.as_bytes()));

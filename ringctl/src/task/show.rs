@@ -1,6 +1,5 @@
 //! Tasks as they are shown.
 
-use super::at::now;
 use crate::output::plain_table;
 use comfy_table::Table;
 use rota_client::docstore::Stamp;
@@ -46,8 +45,7 @@ pub struct Shown {
     pub report: Option<String>,
     pub cron: Option<String>,
     pub paused: bool,
-    /// Of a periodic task that runs, the one after the present one if that ends now. None: it waits for an
-    /// administrator, or is not periodic and runs.
+    /// None: it does not wait for its start. The run after the present one is known when that ends.
     pub next_run: Option<u64>,
 }
 
@@ -95,11 +93,10 @@ pub struct Backlog {
     pub counts: Vec<ShownCounts>,
 }
 
-fn next_run(task: &Task, now: Stamp) -> Option<Stamp> {
+fn next_run(task: &Task) -> Option<Stamp> {
     match task.state() {
         TaskState::Waiting | TaskState::Lost => task.start_at,
-        TaskState::Running => task.cron.filter(|_| !task.paused)?.next(now),
-        TaskState::Parked | TaskState::Paused => None,
+        TaskState::Running | TaskState::Parked | TaskState::Paused => None,
     }
 }
 
@@ -126,7 +123,7 @@ impl Shown {
             report: task.report.clone(),
             cron: task.cron.map(|it| it.to_string()),
             paused: task.paused,
-            next_run: next_run(task, now()).map(Stamp::as_u64),
+            next_run: next_run(task).map(Stamp::as_u64),
         }
     }
 }

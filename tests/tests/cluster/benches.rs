@@ -234,6 +234,20 @@ async fn bench_memory_and_cold_tell_what_a_session_costs_and_how_soon_a_program_
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn bench_tasks_tells_how_many_are_started_how_late_and_that_none_is_lost_or_doubled() {
+    let folder = TestFolder::new();
+    let line = ["tasks", "--tasks", "40", "--paced", "20", "--waiting", "100", "--managers", "2"];
+    let document = own_cluster(&folder, &line).await;
+    for (field, value) in [("tasks", 40), ("paced", 20), ("waiting", 100), ("lost", 0)] {
+        assert_eq!(document[field], value, "{field} in {document}");
+    }
+    assert_eq!(document["doubled"], 0, "{document}");
+    for field in ["started_per_s", "late_p50_ms", "late_p99_ms", "late_max_ms"] {
+        assert!(document[field].as_f64() > Some(0.0), "{field} in {document}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_bench_of_the_storage_tells_each_figure_by_its_name() {
     let folder = TestFolder::new();
     let place = folder.at("data");

@@ -102,6 +102,8 @@ mod shrinking;
 mod signals;
 mod stable_numbers;
 #[cfg(test)]
+mod task_orders;
+#[cfg(test)]
 mod tasks;
 #[cfg(test)]
 mod tracing;
