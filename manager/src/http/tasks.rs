@@ -275,10 +275,10 @@ async fn order(
     Ok(Json(Ordered { namespace, id, task }).into_response())
 }
 
-/// Orders have no names here: each says what is to be, so a repetition does no harm.
+/// Orders have no names here, so a repetition is another order: a task runs at least once in any case.
 fn refuse_key(call: &mut Call, headers: &HeaderMap) {
     if headers.contains_key(HeaderName::from_static("idempotency-key")) {
-        call.wrong("Idempotency-Key", "is of no use: an order about a task may be repeated");
+        call.wrong("Idempotency-Key", "is of no use: orders about tasks are not remembered here, so a repetition is another order");
     }
 }
 
