@@ -131,7 +131,7 @@ impl Checker {
                 ..
             } => {
                 // Of a compare-and-set that nobody asks about any more, nothing is adopted.
-                self.on_config(run, state, !matches!(input, Input::CasDone { .. }));
+                self.on_config_told(run, state, !matches!(input, Input::CasDone { .. }));
             }
             Input::Peer(Envelope { from, message, .. }) => match message {
                 Message::Ack { part, pe, .. } | Message::SyncReport { part, pe, .. } => {
@@ -188,7 +188,7 @@ impl Checker {
     }
 
     /// A manager hears what the config store has.
-    fn on_config(&mut self, run: Run, state: &ConfigState, sure: bool) {
+    fn on_config_told(&mut self, run: Run, state: &ConfigState, sure: bool) {
         // What another ring says is no news.
         let Some(view) = state.view.as_ref().filter(|it| self.ledger.is_ours(it)) else {
             return;
