@@ -5,9 +5,10 @@ use crate::position::{TokenKind, open_token, seal_token};
 use crate::v1;
 use crate::wire::{WireError, count, each, named, optional, required};
 use prost::Message;
+use rota_docstore::request::OPERATION_BYTES_MAX;
 use rota_messages::{DocumentCursor, QueueRow, TasksOp, TasksPage};
 use rota_model::{FieldError, Namespace, Refusal, Stamp};
-use rota_tasks::{Backlog, Cron, Filter, Param, Task, TaskCounts, TaskState};
+use rota_tasks::{Backlog, Cron, Filter, INFO_BYTES_MAX, Param, Task, TaskCounts, TaskState};
 use std::collections::BTreeMap;
 
 /// Tasks of a page, unless the request says how many.
@@ -70,6 +71,15 @@ fn filter_from(it: v1::TaskFilter) -> Result<Filter, Vec<FieldError>> {
     let from = mistakes.note(stamp("started_from", it.started_from));
     let before = mistakes.note(stamp("started_before", it.started_before));
     let states = mistakes.note(it.states.into_iter().map(state_from).collect());
+    for (field, text, most) in [
+        ("operation", &it.operation, OPERATION_BYTES_MAX),
+        ("info_prefix", &it.info_prefix, INFO_BYTES_MAX),
+    ] {
+        if text.len() > most {
+            let problem = format!("has {} bytes; no task has more than {most}", text.len());
+            mistakes.note::<()>(Err(FieldError::new(field, problem)));
+        }
+    }
     let filter = (|| {
         Some(Filter {
             ns: ns?,
@@ -385,6 +395,8 @@ mod tests {
         assert_eq!(TasksOp::try_from(v1::TasksOp::from(op.clone())), Ok(op));
         let wrong = v1::TaskFilter {
             namespace: "a/b".into(),
+            operation: "o".repeat(65),
+            info_prefix: "i".repeat(1_025),
             started_from: 7,
             states: vec![0],
             ..v1::TaskFilter::from(&filter)
@@ -396,7 +408,14 @@ mod tests {
         };
         let refusal = list_tasks(request(wrong, "")).unwrap_err();
         let fields: Vec<&str> = refusal.fields.iter().map(|it| it.field.as_str()).collect();
-        let expected = ["filter.namespace", "filter.started_from", "filter.states", "page_size"];
+        let expected = [
+            "filter.namespace",
+            "filter.started_from",
+            "filter.states",
+            "filter.operation",
+            "filter.info_prefix",
+            "page_size",
+        ];
         assert_eq!(fields, expected);
         let token = tasks_token(&DocumentCursor::default(), &filter);
         let other = v1::TaskFilter { periodic: false, ..v1::TaskFilter::from(&filter) };

@@ -201,7 +201,7 @@ impl<const OUTSIDE: bool> Operation for Late<OUTSIDE> {
     fn work(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Exception> {
         // Only a planted bug runs it as no task.
         let checkpoint = transaction.task().and_then(|it| it.checkpoint.clone());
-        if self.0.is_poison || (self.0.fails && transaction.now().to_epoch_ms() % 3 == 0) {
+        if self.0.is_poison || (self.0.fails && transaction.now().to_epoch_ms().is_multiple_of(3)) {
             return Err(Exception::unexpected("SIM", "fails now and then"));
         }
         let cycle = checkpoint.map_or(Ok(0), |it| it.read::<usize>())?;

@@ -110,6 +110,7 @@ pub fn refused(status: Status) -> Failed {
         let field = match it.field.as_str() {
             "filter.node_id" => "node",
             "filter.states" => "state",
+            "filter.info_prefix" => "info",
             other => other.strip_prefix("filter.").unwrap_or(other),
         };
         FieldError::new(field, it.problem)
