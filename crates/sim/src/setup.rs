@@ -298,6 +298,18 @@ fn draw_sizes(rng: &mut SeededRng) -> Sizes {
     }
 }
 
+/// Tasks are repeated soon, and given up soon.
+fn tasks() -> TasksConfig {
+    TasksConfig {
+        queues: QueueSettings { queues: [(0, 3), (1, 1)].into(), lost_ms: 5_000 },
+        queue_of: [("sim.late_work".to_owned(), 1)].into(),
+        patience: Patience { first_ms: 200, most_ms: 1_000, retries: 3 },
+        quota_ms: 3_000,
+        programs: [PROGRAM.to_owned()].into(),
+        targets: BTreeSet::new(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -324,17 +336,5 @@ mod tests {
             let config = setup.node_config(&node, rota_model::BootId(1));
             assert_eq!(config.mistakes(), vec![], "seed {seed}");
         }
-    }
-}
-
-/// Tasks are repeated soon, and given up soon.
-fn tasks() -> TasksConfig {
-    TasksConfig {
-        queues: QueueSettings { queues: [(0, 3), (1, 1)].into(), lost_ms: 5_000 },
-        queue_of: [("sim.late_work".to_owned(), 1)].into(),
-        patience: Patience { first_ms: 200, most_ms: 1_000, retries: 3 },
-        quota_ms: 3_000,
-        programs: [PROGRAM.to_owned()].into(),
-        targets: BTreeSet::new(),
     }
 }

@@ -52,6 +52,14 @@ async fn eventually_written(cluster: &Cluster, docid: &str) {
     .await;
 }
 
+/// Its start is moved earlier and later.
+async fn moves(cluster: &Cluster, far: &str) {
+    let moved = task(cluster, &["advance", far, "--at", "2098-01-01T00:00:00Z"]).await;
+    assert_eq!(moved["task"]["start_at"], 980_101_000_000_000_u64);
+    let moved = task(cluster, &["postpone", far, "--at", "980202000000000"]).await;
+    assert_eq!(moved["task"]["start_at"], 980_202_000_000_000_u64);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_task_is_created_found_by_each_filter_ordered_about_and_run() {
     let folder = TestFolder::new();
@@ -111,10 +119,7 @@ async fn a_task_is_created_found_by_each_filter_ordered_about_and_run() {
     );
     let resumed = task(&cluster, &["resume", &daily]).await;
     assert_eq!(resumed["task"]["next_run"], next);
-    let moved = task(&cluster, &["advance", &far, "--at", "2098-01-01T00:00:00Z"]).await;
-    assert_eq!(moved["task"]["start_at"], 980_101_000_000_000_u64);
-    let moved = task(&cluster, &["postpone", &far, "--at", "980202000000000"]).await;
-    assert_eq!(moved["task"]["start_at"], 980_202_000_000_000_u64);
+    moves(&cluster, &far).await;
 
     task(&cluster, &["retry", &far]).await;
     eventually_written(&cluster, "far").await;
@@ -213,6 +218,37 @@ async fn many_tasks_are_changed_at_once_and_a_suspended_queue_starts_none() {
     cluster.end().await;
 }
 
+/// What the owner refuses.
+async fn refuses(cluster: &Cluster, large: &str) {
+    let refused: &[(&[&str], &str)] = &[
+        (
+            &["shop/nonesuch"],
+            "opName is \"nonesuch\", which is no operation for tasks; register it",
+        ),
+        (
+            &["shop/exec", "--param", r#"{"program": "rm"}"#],
+            "param names the program \"rm\", which no flag allows",
+        ),
+        (
+            &["shop/document.write", "--at", "200101000000000"],
+            "startAt is 200101000000000, which is over",
+        ),
+        (
+            &["shop/document.write", "--param", large],
+            "parameters are 1100087 bytes long; the limit is 1048576",
+        ),
+        (
+            &["shop/document.write", "--place", "a{b}c"],
+            "place must be text without braces and control characters",
+        ),
+    ];
+    for (more, told) in refused {
+        let line = [&["task", "create"], *more, &["-o", "json"]].concat();
+        let error = cluster.ringctl(&line).await.error();
+        assert!(error["message"].as_str().unwrap().contains(told), "{told}: {error}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_wrong_with_a_task_is_told_with_its_field_and_what_is_expected() {
     let folder = TestFolder::new();
@@ -253,33 +289,7 @@ async fn what_is_wrong_with_a_task_is_told_with_its_field_and_what_is_expected()
         assert_eq!(ran.code, 2, "{line:?}: {}", ran.stderr);
         assert!(ran.stderr.contains(told), "{line:?}: {}", ran.stderr);
     }
-    let refused: &[(&[&str], &str)] = &[
-        (
-            &["shop/nonesuch"],
-            "opName is \"nonesuch\", which is no operation for tasks; register it",
-        ),
-        (
-            &["shop/exec", "--param", r#"{"program": "rm"}"#],
-            "param names the program \"rm\", which no flag allows",
-        ),
-        (
-            &["shop/document.write", "--at", "200101000000000"],
-            "startAt is 200101000000000, which is over",
-        ),
-        (
-            &["shop/document.write", "--param", &large],
-            "parameters are 1100087 bytes long; the limit is 1048576",
-        ),
-        (
-            &["shop/document.write", "--place", "a{b}c"],
-            "place must be text without braces and control characters",
-        ),
-    ];
-    for (more, told) in refused {
-        let line = [&["task", "create"], *more, &["-o", "json"]].concat();
-        let error = cluster.ringctl(&line).await.error();
-        assert!(error["message"].as_str().unwrap().contains(told), "{told}: {error}");
-    }
+    refuses(&cluster, &large).await;
     let elsewhere = json!({
         "changes": [{"class": "Cart", "docid": "c", "life": "ensure"}],
         "tasks": [{"operation": "document.read", "place": "another-slot", "param": {}}],
