@@ -6,6 +6,7 @@ use crate::network::Place;
 use crate::packet::Packet;
 use crate::setup::manager_address;
 use crate::world::{Event, StoreCall, World};
+use crate::writing::who_of;
 use rota_docstore::Digest;
 use rota_model::node_msg::{Registered, Renewed, ToNode};
 use rota_model::{ManagerNumber, NewNodes, NodeId, PoolName, ProvisionerName, Refusal};
@@ -89,7 +90,7 @@ impl EffectHandler for AtManager<'_> {
     }
 
     fn task_given_up(&mut self, task: serde_json::Value) {
-        let who = task["param"]["json"]["who"].as_str().unwrap_or_default().to_owned();
+        let who = who_of(&task["param"]["json"]);
         self.world.checker.ledger.given_up.insert(who);
     }
 

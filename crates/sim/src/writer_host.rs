@@ -15,7 +15,7 @@ use crate::writing::{
     Added, Adding, Deferred, Deferring, EXEC, GROUPS, Log, SPACE, SWITCHED, SeenDocument, Told,
     Written,
 };
-use crate::writing::{name, names};
+use crate::writing::{name, names, who_of};
 use rota_docstore::{
     Body, DocName, Document, Held, Request, SyncRequest, Tolerance, Update, apply,
 };
@@ -445,8 +445,7 @@ impl World {
         let delay_us = self.rng.skewed(500, 2_000_000);
         let dice = self.rng.within(0, 9);
         if dice > 0 && self.bug() != Some(Bug::TaskUnrun) {
-            let who = job.param["who"].as_str().unwrap_or_default().to_owned();
-            self.checker.ledger.ran.insert(who);
+            self.checker.ledger.ran.insert(who_of(&job.param));
         }
         let why = ("EXIT-1".to_owned(), "it says so".to_owned());
         let outcome = if dice > 1 { Ok(()) } else { Err(why) };
@@ -487,7 +486,7 @@ impl World {
     /// No task waits any more. Those that were given up stay; of some nobody was told, as their owner died then.
     pub fn note_tasks_done(&mut self) {
         let who = |(it, _): (Task, bool)| match it.param {
-            Param::Json(value) => value["who"].as_str().unwrap_or_default().to_owned(),
+            Param::Json(value) => who_of(&value),
             Param::Document(docid) => docid,
         };
         let resting: Vec<String> = self.tasks().into_iter().map(who).collect();

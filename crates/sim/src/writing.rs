@@ -173,12 +173,18 @@ impl Operation for Defer {
         let docid = self.0.docids.first().map_or("", String::as_str);
         let place = docid.strip_prefix('{').and_then(|it| it.split('}').next()).unwrap_or(docid);
         let task = NewTask::new(&self.0.operation, place);
-        let parameters = serde_json::json!({"program": PROGRAM, "who": self.0.who});
+        let parameters = serde_json::json!({"program": PROGRAM, "args": [self.0.who]});
         let task =
             if self.0.operation == EXEC { task.with(&parameters)? } else { task.with(&self.0)? };
         transaction.register_task(&task)?;
         Ok(())
     }
+}
+
+/// Who is added by a task with these parameters, or the name that its program is given.
+pub fn who_of(param: &serde_json::Value) -> String {
+    let named = param["who"].as_str().or_else(|| param["args"][0].as_str());
+    named.unwrap_or_default().to_owned()
 }
 
 /// The only program that tasks may run.
