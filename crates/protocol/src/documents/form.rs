@@ -2,7 +2,9 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use rota_docstore::{Attachment, Content, DocName, Exception, FieldError, ItemName, Namespace};
+use rota_docstore::{
+    Attachment, Content, DocName, Exception, FieldError, ItemName, Namespace, codes,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -105,4 +107,11 @@ pub(crate) fn name_at(
     docid: &str,
 ) -> Result<DocName, Exception> {
     DocName::new(space, class, docid).map_err(|it| at(place, it))
+}
+
+/// All mistakes in one exception.
+pub(crate) fn all_of(mistakes: Vec<FieldError>) -> Exception {
+    let all: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+    let exception = Exception::new(codes::INVALID, all.join("; "));
+    mistakes.into_iter().fold(exception, Exception::with_field)
 }

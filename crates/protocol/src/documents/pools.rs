@@ -3,6 +3,7 @@
 
 use crate::documents::about;
 use crate::documents::administer::{Removed, beside_spaces, configured, remove};
+use crate::documents::form::all_of;
 use rota_docstore::{
     About, Exception, FieldError, Namespace, Operation, Place, Transaction, Wanted, codes,
 };
@@ -17,9 +18,7 @@ fn check(name: &PoolName, settings: &PoolSettings) -> Result<(), Exception> {
     if mistakes.is_empty() {
         return Ok(());
     }
-    let all: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
-    let exception = Exception::new(codes::INVALID, all.join("; "));
-    Err(mistakes.into_iter().fold(exception, Exception::with_field))
+    Err(all_of(mistakes))
 }
 
 fn missing(name: &PoolName) -> Exception {

@@ -1,9 +1,11 @@
 //! Writes the records of tasks for operations that register some, and for runs that end.
 
 use crate::contents::tasks::{ParamItem, TaskItem};
+use crate::documents::form::all_of;
 use crate::settings::tasks::TasksConfig;
 use rota_docstore::{
-    DocName, Exception, NewTask, Operations, TaskKeeper, TaskRun, Transaction, codes,
+    DocName, Exception, Namespace, NewTask, Operations, TaskKeeper, TaskRun, Transaction, Wanted,
+    codes,
 };
 use rota_tasks::{
     Change, Config, EXEC, GRPC, HTTP, PARAM_CLASS, Param, Registered, Registration, Run,
@@ -20,15 +22,8 @@ pub(crate) struct Keeper {
     queue_of: BTreeMap<String, u8>,
 }
 
-/// All mistakes in one exception.
-fn wrong(mistakes: Vec<rota_docstore::FieldError>) -> Exception {
-    let all: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
-    let exception = Exception::new(codes::INVALID, all.join("; "));
-    mistakes.into_iter().fold(exception, Exception::with_field)
-}
-
 /// An id that nobody else draws.
-pub(crate) fn draw_id(transaction: &mut Transaction<'_>) -> String {
+fn draw_id(transaction: &mut Transaction<'_>) -> String {
     format!("{:016x}", transaction.draw())
 }
 
@@ -48,6 +43,11 @@ pub(crate) fn found(
     name: &DocName,
 ) -> Result<Option<Task>, Exception> {
     Ok(transaction.current(name)?.one::<TaskItem>()?.map(|it| it.0))
+}
+
+/// The document of a task, which an operation reads and changes.
+pub(crate) fn wanted(space: &Namespace, docid: &str) -> Result<Vec<Wanted>, Exception> {
+    Ok(vec![Wanted::current(DocName::new(space, TASK_CLASS, docid)?)])
 }
 
 /// N-TASK.
@@ -74,6 +74,15 @@ impl Keeper {
         let operations = names.map(|it| (it.to_owned(), queue(it))).collect();
         let config = Config { operations, ..self.config.clone() };
         Self { config, queue_of: self.queue_of.clone() }
+    }
+
+    /// Ends a task well: its record goes, and the next run of a periodic one comes.
+    pub fn end_well(transaction: &mut Transaction<'_>, docid: &str) -> Result<(), Exception> {
+        let name = transaction.name(TASK_CLASS, docid)?;
+        let task = found(transaction, &name)?;
+        let next_id = draw_id(transaction);
+        let change = succeed(task.as_ref(), &next_id, transaction.now());
+        Self::apply(transaction, &name, task.as_ref(), &change)
     }
 
     /// Writes what became of a record.
@@ -136,7 +145,7 @@ impl TaskKeeper for Keeper {
         let slot = transaction.slot_of(&name);
         let slots = (slot, transaction.slot().unwrap_or(slot));
         let checked = registration.check(&self.config, slots, transaction.now());
-        let Registered { task, param_document } = checked.map_err(wrong)?;
+        let Registered { task, param_document } = checked.map_err(all_of)?;
         let edited = transaction.current(&name)?;
         edited.create()?;
         edited.put_one(&TaskItem(task))?;
@@ -166,13 +175,6 @@ impl TaskKeeper for Keeper {
         run: &TaskRun,
         goes_on: bool,
     ) -> Result<(), Exception> {
-        if goes_on {
-            return Ok(());
-        }
-        let name = transaction.name(TASK_CLASS, &run.docid)?;
-        let task = found(transaction, &name)?;
-        let next_id = draw_id(transaction);
-        let change = succeed(task.as_ref(), &next_id, transaction.now());
-        Self::apply(transaction, &name, task.as_ref(), &change)
+        if goes_on { Ok(()) } else { Self::end_well(transaction, &run.docid) }
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::contents::tasks::TaskItem;
 use crate::documents::tasks::about;
-use crate::documents::tasks::keeper::{Keeper, check_no_task, found, gone};
+use crate::documents::tasks::keeper::{Keeper, check_no_task, found, gone, wanted};
 use crate::documents::write::answer_once;
 use rota_docstore::{
     About, Exception, FieldError, JsonText, Namespace, NewTask, Operation, Place, Transaction,
@@ -92,10 +92,6 @@ pub(crate) struct Which {
 pub(crate) struct WhichAndWhen {
     docid: String,
     at: u64,
-}
-
-fn wanted(space: &Namespace, docid: &str) -> Result<Vec<Wanted>, Exception> {
-    Ok(vec![Wanted::current(rota_docstore::DocName::new(space, TASK_CLASS, docid)?)])
 }
 
 /// Carries an order about one task out, once. `change`: the record that comes of it, or none for one that is deleted.

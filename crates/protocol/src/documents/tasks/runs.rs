@@ -1,10 +1,10 @@
 //! Operations of the Queue Manager: `task.start`, `task.end`, `task.fail`. Nobody else may ask for them.
 
 use crate::contents::tasks::{ParamItem, TaskItem};
-use crate::documents::tasks::keeper::{Keeper, draw_id, found, gone};
+use crate::documents::tasks::keeper::{Keeper, found, gone, wanted};
 use crate::ports::task_work::{END, Ending, FAIL, START, Started, Starting};
 use rota_docstore::{Exception, Namespace, Operation, Place, Transaction, Wanted, codes};
-use rota_tasks::{NoStart, PARAM_CLASS, Param, Run, TASK_CLASS, fail, lose, start, succeed};
+use rota_tasks::{NoStart, PARAM_CLASS, Param, Run, TASK_CLASS, fail, lose, start};
 use serde_json::Value;
 
 /// Refuses everybody but the Queue Manager.
@@ -14,11 +14,6 @@ fn check_keeper(transaction: &Transaction<'_>) -> Result<(), Exception> {
         return Err(Exception::new(codes::REFUSED, text));
     }
     Ok(())
-}
-
-fn wanted(space: &Namespace, docid: &str) -> Result<Vec<Wanted>, Exception> {
-    let name = rota_docstore::DocName::new(space, TASK_CLASS, docid);
-    Ok(vec![Wanted::current(name?)])
 }
 
 /// Starts a task: its record says since when it runs.
@@ -86,11 +81,7 @@ impl Operation for TaskEnd {
 
     fn work(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Exception> {
         check_keeper(transaction)?;
-        let name = transaction.name(TASK_CLASS, &self.0.docid)?;
-        let stored = found(transaction, &name)?;
-        let next_id = draw_id(transaction);
-        let change = succeed(stored.as_ref(), &next_id, transaction.now());
-        Keeper::apply(transaction, &name, stored.as_ref(), &change)
+        Keeper::end_well(transaction, &self.0.docid)
     }
 }
 
