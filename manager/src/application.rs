@@ -1,8 +1,8 @@
 //! What a program that embeds managers adds to them.
 
 use rota_docstore::{About, Checker, FieldError, Operations, Schema};
-use rota_protocol::Manager;
 use rota_protocol::operate;
+use rota_protocol::{Manager, Searchable};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -58,6 +58,11 @@ impl Application {
     /// Its operations, and what callers are told of each. They are counted by name.
     pub(crate) fn abouts(&self) -> BTreeMap<&'static str, About> {
         self.operations.abouts().collect()
+    }
+
+    /// What of which documents can be searched.
+    pub(crate) fn searchable(&self) -> Searchable {
+        Searchable::of(&self.schema)
     }
 
     /// Lets a manager that has not begun offer and check all this.

@@ -33,6 +33,7 @@ use rota_daemon::{Stop, announce};
 use rota_docstore::About;
 use rota_membership::{ConfigStore, Watcher};
 use rota_model::ManagerNumber;
+use rota_protocol::Searchable;
 use rota_protocol::{Disk, Manager, ManagerConfig, Sizes};
 use rota_ring::{Claim, ClaimRefused};
 use rota_storage::attachments::Attachments;
@@ -354,6 +355,7 @@ fn begin(opened: Opened, application: Application) -> Result<Working> {
     let task_ends = outputs.tasks.ends();
     let stop_driver = CancellationToken::new();
     let operations = application.abouts();
+    let searchable = application.searchable();
     let seed = uuid::Uuid::new_v4().as_u64_pair().0;
     let clock = Clock::start();
     let mut manager = Manager::new(config, disk, seed, clock.now());
@@ -392,8 +394,16 @@ fn begin(opened: Opened, application: Application) -> Result<Working> {
         mailbox: mailbox.clone(),
         stop_driver,
     };
-    let server_parts =
-        ServerParts { addresses, mailbox, seen, config: watcher, exposition, bodies, operations };
+    let server_parts = ServerParts {
+        addresses,
+        mailbox,
+        seen,
+        config: watcher,
+        exposition,
+        bodies,
+        operations,
+        searchable,
+    };
     Ok(Working { options, number, listeners: (grpc, http), server_parts, running })
 }
 
@@ -420,6 +430,7 @@ struct ServerParts {
     exposition: Exposition,
     bodies: Bodies,
     operations: BTreeMap<&'static str, About>,
+    searchable: Searchable,
 }
 
 impl Working {
@@ -440,7 +451,8 @@ fn serve(
     (grpc, http): (TcpListener, TcpListener),
     (stop, stop_grpc): (&CancellationToken, &CancellationToken),
 ) -> Vec<Server> {
-    let ServerParts { mailbox, seen, config, exposition, bodies, operations, .. } = server_parts;
+    let ServerParts { mailbox, seen, config, exposition, bodies, operations, searchable, .. } =
+        server_parts;
     tokio::spawn(exposition.clone().keep_up());
     let shared = Arc::new(Shared {
         cluster: options.ring.cluster.clone(),
@@ -452,6 +464,7 @@ fn serve(
         admin_key: options.documents.admin_key.clone(),
         bodies,
         operations,
+        searchable,
         provisioners: provisioners(&options).names(),
         stopping: stop.clone(),
     });

@@ -12,6 +12,7 @@ pub mod namespaces;
 pub mod operator;
 pub mod pools;
 pub mod programs;
+mod search;
 pub mod tasks;
 pub mod watch;
 
@@ -28,7 +29,7 @@ use rota_proto::documents::{ADMIN_KEY_METADATA, in_call, status as documents_sta
 use rota_proto::keep_alive::{keep_alive, keep_alive_response};
 use rota_proto::{refusal, request, session, v1};
 use rota_protocol::operate::AdminKey;
-use rota_protocol::{Op, OpKind};
+use rota_protocol::{Op, OpKind, Searchable};
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -65,6 +66,8 @@ pub struct Shared {
     pub bodies: Bodies,
     /// What callers are told of each operation. These are counted by name: other names come from anybody.
     pub operations: BTreeMap<&'static str, About>,
+    /// What of which documents can be searched.
+    pub searchable: Searchable,
     /// Names of the provisioners that this manager was started with.
     pub provisioners: Vec<String>,
     /// Places for watches.

@@ -210,6 +210,7 @@ fn is_news(step: Transition) -> bool {
         | Transition::TombstonePurged
         | Transition::TaskStarted
         | Transition::TaskWentOn
+        | Transition::Searched
         | Transition::TaskEnded
         | Transition::TaskFailed
         | Transition::ItemsForgotten => false,

@@ -3,6 +3,7 @@
 use crate::documents::peer::{
     document_answer, document_answer_from, document_op, document_op_from,
 };
+use crate::documents::search::{found_from, found_to_wire};
 use crate::record::{outcome, reason_number, request_text, stamp_or_none, state};
 use crate::session::{Session, contact_to_wire, unplaced};
 use crate::v1;
@@ -240,6 +241,7 @@ pub(crate) fn request_to_wire(rid: u64, deadline_ms: u64, op: Op) -> v1::PeerReq
         Op::Mend(op) => WireOp::Mend(op.into()),
         Op::Numbers(op) => WireOp::Numbers(op.into()),
         Op::Tasks(op) => WireOp::Tasks(op.into()),
+        Op::Search(op) => WireOp::Search((&op).into()),
         Op::Documents(op) => document_op(op),
     };
     v1::PeerRequest { rid, deadline_ms, op: Some(op) }
@@ -259,6 +261,7 @@ pub(crate) fn op_from_wire(op: Option<v1::peer_request::Op>) -> Result<Op, WireE
         WireOp::Mend(op) => Op::Mend(op.try_into()?),
         WireOp::Numbers(op) => Op::Numbers(op.try_into()?),
         WireOp::Tasks(op) => Op::Tasks(op.try_into()?),
+        WireOp::Search(op) => Op::Search(op.try_into()?),
         op @ (WireOp::Operate(_)
         | WireOp::Sync(_)
         | WireOp::Documents(_)
@@ -341,6 +344,7 @@ pub(crate) fn answer_to_wire(rid: u64, result: OpResult) -> v1::PeerAnswer {
         Ok(Answer::Mended(mended)) => WireResult::Mended(mended.into()),
         Ok(Answer::Numbers(numbers)) => WireResult::Numbers(numbers.into()),
         Ok(Answer::Tasks(page)) => WireResult::Tasks(page.into()),
+        Ok(Answer::Found(found)) => WireResult::Found(found_to_wire(&found)),
         Ok(Answer::Documents(answer)) => document_answer(answer),
         Err(refusal) => WireResult::Refusal(refusal.into()),
     };
@@ -386,6 +390,7 @@ pub(crate) fn answer_from_wire(
         WireResult::Mended(mended) => Answer::Mended(mended.try_into()?),
         WireResult::Numbers(numbers) => Answer::Numbers(numbers.try_into()?),
         WireResult::Tasks(page) => Answer::Tasks(page.try_into()?),
+        WireResult::Found(found) => Answer::Found(found_from(found)?),
         answer @ (WireResult::Operated(_)
         | WireResult::Synced(_)
         | WireResult::Documents(_)

@@ -1,6 +1,7 @@
 //! Requests to the owner of a slot, and their answers: of clients, and of other managers on behalf
 //! of theirs.
 
+use crate::search::{Found, SearchOp};
 use crate::tasks::{TasksOp, TasksPage};
 use rota_docstore::{
     Caller, DocName, Document, Exception, Request, SyncRequest, Update, Usage, Volumes,
@@ -37,11 +38,14 @@ pub enum Service {
     PutBody,
     /// The body of an attachment is wanted.
     GetBody,
+    /// A search.
+    Search,
 }
 
 impl Service {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Sync, Self::List, Self::Export, Self::PutBody, Self::GetBody];
+    pub const ALL: [Self; 6] =
+        [Self::Sync, Self::List, Self::Export, Self::PutBody, Self::GetBody, Self::Search];
 
     /// Its name; no operation of a manager has it.
     pub fn as_str(self) -> &'static str {
@@ -51,6 +55,7 @@ impl Service {
             Self::Export => "document.export",
             Self::PutBody => "body.put",
             Self::GetBody => "body.get",
+            Self::Search => "document.search",
         }
     }
 }
@@ -177,6 +182,8 @@ pub enum Op {
     Numbers(NumbersOp),
     /// About the tasks of one partition.
     Tasks(TasksOp),
+    /// A search of one partition.
+    Search(SearchOp),
     /// Anything with documents of applications.
     Documents(DocumentOp),
 }
@@ -231,13 +238,15 @@ pub enum OpKind {
     Numbers,
     /// About tasks.
     Tasks,
+    /// A search.
+    Search,
     /// Anything about documents.
     Documents,
 }
 
 impl OpKind {
     /// All of them, in order.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Open,
         Self::Close,
         Self::Get,
@@ -248,6 +257,7 @@ impl OpKind {
         Self::Mend,
         Self::Numbers,
         Self::Tasks,
+        Self::Search,
         Self::Documents,
     ];
 
@@ -264,6 +274,7 @@ impl OpKind {
             Self::Mend => "mend",
             Self::Numbers => "numbers",
             Self::Tasks => "tasks",
+            Self::Search => "search",
             Self::Documents => "documents",
         }
     }
@@ -305,6 +316,7 @@ impl Op {
             Op::Mend(_) => OpKind::Mend,
             Op::Numbers(_) => OpKind::Numbers,
             Op::Tasks(_) => OpKind::Tasks,
+            Op::Search(_) => OpKind::Search,
             Op::Documents(_) => OpKind::Documents,
         }
     }
@@ -322,6 +334,7 @@ impl Op {
             Op::List(list) => Place::Slot(list.from.slot),
             Op::Pull(pull) => Place::Slot(pull.slot),
             Op::Tasks(op) => Place::Slot(op.from.slot),
+            Op::Search(op) => Place::Slot(op.slot),
             Op::Documents(op) => Place::Documents(op),
         }
     }
@@ -339,6 +352,7 @@ impl Op {
             | Op::Mend(_)
             | Op::Numbers(_)
             | Op::Tasks(_)
+            | Op::Search(_)
             | Op::Documents(_) => None,
         }
     }
@@ -350,7 +364,7 @@ impl Op {
             Op::Mend(mend) => (!mend.dry_run, true),
             Op::Numbers(op) => (op.there.is_some(), op.there.is_some()),
             Op::Get(get) => (false, !get.stale_ok),
-            Op::Tasks(_) => (false, true),
+            Op::Tasks(_) | Op::Search(_) => (false, true),
             Op::KeepAlive(_) => (false, true),
             Op::List(list) => (false, !list.stale_ok),
             Op::Pull(_) => (false, false),
@@ -377,7 +391,8 @@ impl Op {
             | Op::Pull(_)
             | Op::Report(_)
             | Op::Numbers(_)
-            | Op::Tasks(_) => false,
+            | Op::Tasks(_)
+            | Op::Search(_) => false,
             Op::Mend(mend) => !mend.dry_run,
             Op::Documents(op) => op.changes(),
         }
@@ -398,7 +413,8 @@ impl Op {
             | Op::Report(_)
             | Op::Mend(_)
             | Op::Numbers(_)
-            | Op::Tasks(_) => false,
+            | Op::Tasks(_)
+            | Op::Search(_) => false,
         }
     }
 
@@ -428,6 +444,7 @@ impl Op {
                 | Op::Report(_)
                 | Op::Tasks(_)
                 | Op::Mend(_) => 0,
+                Op::Search(op) => op.query.filter.bytes(),
                 Op::Numbers(op) => {
                     let sessions = op.there.iter().flat_map(|it| &it.sessions);
                     sessions.map(|it| it.namespace.as_str().len() + it.id.as_str().len()).sum()
@@ -461,6 +478,7 @@ impl Op {
                 key.or(pull.filter.namespace.as_ref())
             }
             Op::Report(_) | Op::Mend(_) | Op::Numbers(_) | Op::Tasks(_) => None,
+            Op::Search(op) => op.reader.as_ref().map(|it| &it.space),
             Op::Documents(op) => match op {
                 DocumentOp::Operate(operate) => Some(&operate.request.space),
                 DocumentOp::Sync(sync) => sync.reader.as_ref().map(|it| &it.space),
@@ -554,6 +572,8 @@ pub enum Answer {
     Numbers(Vec<SessionNumber>),
     /// To a question about tasks.
     Tasks(TasksPage),
+    /// To a search.
+    Found(Result<Found, Exception>),
     /// About documents.
     Documents(DocumentAnswer),
 }

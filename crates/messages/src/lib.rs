@@ -1,7 +1,7 @@
 //! What passes between a manager and everything around it, as types. Nothing here decides.
 //!
 //! * [`api`]: what clients and operators ask about sessions and documents, and the answers.
-//! * [`orders`], [`stats`], [`placements`], [`tasks`]: what operators order and see.
+//! * [`orders`], [`stats`], [`placements`], [`tasks`]: what operators order and see; [`search`]: what they look for.
 //! * [`message`]: what managers say to each other.
 //! * [`documents`]: documents as managers keep them, and [`disk`]: what lies on a manager's disk.
 //!
@@ -13,6 +13,7 @@ pub mod documents;
 pub mod message;
 pub mod orders;
 pub mod placements;
+pub mod search;
 pub mod stats;
 pub mod tasks;
 
@@ -25,5 +26,6 @@ pub use documents::{Doc, DocKey, session_of};
 pub use message::{Chunk, Entry, Envelope, Message, WAITING_KINDS_MAX, Write};
 pub use orders::{NodeOrdered, Order, Ordered};
 pub use rota_docstore::DocName;
+pub use search::{Found, SearchOp};
 pub use stats::{Numbered, PartitionStats, Stats, TASK_LATE_MS, TaskStats};
 pub use tasks::{QueueRow, TasksOp, TasksPage};

@@ -28,6 +28,7 @@ mod partition;
 mod pools;
 mod ports;
 mod router;
+mod searches;
 mod sessions;
 mod settings;
 mod tasks;
@@ -40,6 +41,7 @@ pub use crate::ports::io::{CasOutcome, Effect, Input, Reply};
 pub use crate::ports::note::{Note, SessionEnd, Transition};
 pub use crate::ports::task_work::{TaskJob, TaskOutcome};
 pub use crate::ports::wait::Wait;
+pub use crate::searches::shapes::Searchable;
 pub use crate::settings::config::ManagerConfig;
 pub use crate::settings::documents::DocumentsConfig;
 pub use crate::settings::numbers::NumbersConfig;
@@ -49,15 +51,22 @@ pub use crate::settings::timing::{REQUEST_MS, Timing};
 pub use crate::settings::{sizes, timing};
 pub use rota_messages::{
     Answer, Chunk, Disk, DiskWrite, Doc, DocKey, DocName, DocumentAnswer, DocumentCursor,
-    DocumentHead, DocumentOp, DocumentPage, Entry, Envelope, Identity, Message, NodeOrdered,
-    Numbered, Op, OpKind, OpResult, Order, Ordered, PartitionMeta, PartitionStats, QueueRow, Stats,
-    TaskStats, TasksOp, TasksPage, Write, api, message, placements, session_of,
+    DocumentHead, DocumentOp, DocumentPage, Entry, Envelope, Found, Identity, Message, NodeOrdered,
+    Numbered, Op, OpKind, OpResult, Order, Ordered, PartitionMeta, PartitionStats, QueueRow,
+    SearchOp, Stats, TaskStats, TasksOp, TasksPage, Write, api, message, placements, session_of,
 };
 pub use rota_tasks::{Filter as TaskFilter, Patience, QueueSettings, Task};
 
 /// What an administrator decides about tasks, and what programs and calls are given.
 pub mod outside {
     pub use rota_tasks::{GrpcCall, HttpCall, Outside, Patience, ProgramRun, QueueSettings, Run};
+}
+
+/// By which fields sessions are searched.
+pub mod session_search {
+    pub use rota_messages::documents::{
+        SESSION_FIELDS, SessionValues, session_fields, session_name,
+    };
 }
 
 /// A copy of a partition.

@@ -9,6 +9,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 /// The name of the condition on a document's id.
 pub const DOCID: &str = "docid";
+/// The name of the field that is the key of an item, where keys are indexed.
+pub const KEY: &str = "key";
 /// The longest age that a filter may name, in milliseconds: a century, as stamps have.
 pub const AGE_MS_MAX: u64 = 36_525 * 86_400_000;
 /// So many names an error lists.

@@ -29,7 +29,7 @@ mod shapes;
 mod special;
 mod value;
 
-pub use fields::{AGE_MS_MAX, DOCID, Fields, Kind};
+pub use fields::{AGE_MS_MAX, DOCID, Fields, KEY, Kind};
 pub use filter::{CONDITIONS_MAX, FILTER_BYTES_MAX, Filter, Values};
 pub use index::{Index, Place, Size};
 pub use page::{HITS_MAX, Hit, Limits, Page, Read, Slots, merge, merge_special};

@@ -27,7 +27,7 @@ pub enum Wanted {
 }
 
 /// The order of results.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Sort {
     /// A field, or [`DOCID`].
     pub field: SmolStr,
@@ -36,7 +36,7 @@ pub struct Sort {
 }
 
 /// A search as it is asked for.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Query {
     /// The class of the documents.
     pub class: SmolStr,
@@ -54,7 +54,7 @@ pub struct Query {
 }
 
 /// Where a result stands in the order of all results of a search.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize)]
 pub struct Position {
     /// The value by which results are sorted, as indexes keep it. `None`: by docid, or the item has none.
     pub value: Option<Value>,

@@ -1,6 +1,6 @@
 //! What of which documents is indexed.
 
-use crate::fields::{DOCID, Fields, Kind};
+use crate::fields::{DOCID, Fields, KEY, Kind};
 use crate::value::Value;
 use rota_docstore::field::read_fields;
 use rota_docstore::{Content, Document, FieldType, Schema};
@@ -14,16 +14,46 @@ pub type Derive = fn(&Document) -> Vec<(SmolStr, Value)>;
 /// What is read of one class of items.
 #[derive(Clone, Debug)]
 pub(crate) enum Shape {
-    /// Properties of each item.
-    Items(BTreeMap<SmolStr, FieldType>),
+    /// Properties of each item, and perhaps its key.
+    Items(OfItems),
     /// A record for each document, which stands for one item without a key and without content.
     Derived(Fields, Derive),
+}
+
+/// What is read of each item of a class.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OfItems {
+    fields: BTreeMap<SmolStr, FieldType>,
+    /// Whether the item's key is a field, [`KEY`].
+    has_keys: bool,
+}
+
+impl OfItems {
+    fn record(&self, key: Option<&str>, content: &Content) -> Record {
+        let mut record = Record::new();
+        if let Content::Json(text) = content {
+            read_fields(&self.fields, text, |at, value| {
+                let name = self.fields.keys().nth(at);
+                if let (Some(name), Ok(value)) = (name, Value::try_from(value)) {
+                    record.entry(name.clone()).or_default().push(value);
+                }
+            });
+        }
+        if let Some(key) = key.filter(|_| self.has_keys) {
+            record.insert(KEY.into(), vec![Value::text(key)]);
+        }
+        record
+    }
 }
 
 /// Fields of one item, by name.
 pub(crate) type Record = BTreeMap<SmolStr, Vec<Value>>;
 
 impl Shape {
+    fn of_items() -> Self {
+        Self::Items(OfItems::default())
+    }
+
     /// The key and the fields of every item of a document.
     pub(crate) fn records(
         &self,
@@ -32,10 +62,10 @@ impl Shape {
         mut each: impl FnMut(Option<&str>, Record),
     ) {
         match self {
-            Self::Items(_) => {
+            Self::Items(shape) => {
                 let of_class = document.existing().filter(|(name, _)| name.class() == class);
                 for (name, content) in of_class {
-                    each(name.key(), self.record_of(content));
+                    each(name.key(), shape.record(name.key(), content));
                 }
             }
             Self::Derived(fields, derive) => each(None, derived(fields, *derive, document)),
@@ -50,21 +80,9 @@ impl Shape {
         key: Option<&str>,
     ) -> Option<Record> {
         match self {
-            Self::Items(_) => Some(self.record_of(document.content(class, key)?)),
+            Self::Items(shape) => Some(shape.record(key, document.content(class, key)?)),
             Self::Derived(fields, derive) => Some(derived(fields, *derive, document)),
         }
-    }
-
-    fn record_of(&self, content: &Content) -> Record {
-        let mut record = Record::new();
-        if let (Self::Items(fields), Content::Json(text)) = (self, content) {
-            read_fields(fields, text, |at, value| {
-                if let (Some(name), Ok(value)) = (fields.keys().nth(at), Value::try_from(value)) {
-                    record.entry(name.clone()).or_default().push(value);
-                }
-            });
-        }
-        record
     }
 }
 
@@ -92,10 +110,9 @@ impl Shapes {
         for class in schema.classes() {
             for (item, field, is) in schema.fields(class) {
                 let items = shapes.classes.entry(class.into()).or_default();
-                let shape = items.entry(item.into());
-                match shape.or_insert_with(|| Shape::Items(BTreeMap::new())) {
-                    Shape::Items(fields) => drop(fields.insert(field.into(), is)),
-                    Shape::Derived(..) => unreachable!("a schema declares items only"),
+                let shape = items.entry(item.into()).or_insert_with(Shape::of_items);
+                if let Shape::Items(shape) = shape {
+                    shape.fields.insert(field.into(), is);
                 }
             }
         }
@@ -109,6 +126,18 @@ impl Shapes {
         self
     }
 
+    /// Adds the keys of the items of a class as their field [`KEY`]. Panics, as this stands in the code, if
+    /// their class has a field of that name, or is no class of items.
+    #[must_use]
+    pub fn with_keys(mut self, class: &str, item: &str) -> Self {
+        let items = self.classes.entry(class.into()).or_default();
+        match items.entry(item.into()).or_insert_with(Shape::of_items) {
+            Shape::Items(shape) if !shape.fields.contains_key(KEY) => shape.has_keys = true,
+            Shape::Items(_) | Shape::Derived(..) => panic!("{item} of {class} has a field {KEY:?}"),
+        }
+        self
+    }
+
     /// Adds fields of whole documents under the name of a class of items, which need not exist: of a
     /// session, for instance, its state, which one item has, and its attributes, which another has.
     /// `fields` are all that `derive` gives; others are left out. Panics, as this stands in the code, if
@@ -119,6 +148,16 @@ impl Shapes {
         let known = items.insert(item.into(), Shape::Derived(fields, derive));
         assert!(known.is_none(), "fields of {item} are declared twice");
         self
+    }
+
+    /// Classes of documents, in order.
+    pub fn classes(&self) -> impl Iterator<Item = &str> {
+        self.classes.keys().map(SmolStr::as_str)
+    }
+
+    /// Whether documents of that class are indexed.
+    pub fn has(&self, class: &str) -> bool {
+        self.classes.contains_key(class)
     }
 
     pub(crate) fn items(&self, class: &str) -> Option<&BTreeMap<SmolStr, Shape>> {
@@ -147,8 +186,10 @@ impl Shapes {
     pub fn fields(&self, class: &str, item: Option<&str>) -> Result<Fields, FieldError> {
         self.check_class(class)?;
         let fields = match item.map(|it| self.shape(class, it)).transpose()? {
-            Some(Shape::Items(fields)) => {
-                fields.iter().fold(Fields::new(), |all, (name, is)| all.with(name, Kind::from(*is)))
+            Some(Shape::Items(OfItems { fields, has_keys })) => {
+                let keys = has_keys.then_some((KEY, Kind::Text));
+                let fields = fields.iter().map(|(name, is)| (name.as_str(), Kind::from(*is)));
+                fields.chain(keys).fold(Fields::new(), |all, (name, is)| all.with(name, is))
             }
             Some(Shape::Derived(fields, _)) => fields.clone(),
             None => Fields::new(),

@@ -5,6 +5,7 @@ use rota_model::{FieldError, Stamp};
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 use std::cmp::Ordering;
+use std::hash::{Hash, Hasher};
 use std::ops::Bound;
 
 /// So many letters of a text an index keeps and orders by. The rest is compared in the document. Letters
@@ -61,8 +62,14 @@ impl PartialEq for Number {
 
 impl Eq for Number {}
 
+impl Hash for Number {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.to_bits().hash(state);
+    }
+}
+
 /// A value of a field, or what a condition compares it with.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum Value {
     /// A text; ordered by its bytes.
     Text(SmolStr),
@@ -169,7 +176,7 @@ impl Comparison {
 }
 
 /// What a condition asks of one value.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Test {
     /// Equal.
     Eq(Value),
@@ -359,7 +366,7 @@ fn after_prefix(begin: &str) -> Option<String> {
 }
 
 /// A condition on a field.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Condition {
     /// The field's name.
     pub field: SmolStr,

@@ -393,6 +393,7 @@ impl Checker {
             | Answer::Mended(_)
             | Answer::Numbers(_)
             | Answer::Tasks(_)
+            | Answer::Found(_)
             | Answer::Documents(_) => {}
         }
     }

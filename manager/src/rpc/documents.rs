@@ -2,11 +2,12 @@
 
 use super::{Shared, bodies, export_document, no_view, status};
 use crate::rpc::deadline::deadline_of;
+use crate::rpc::search::{Question, gather};
 use metrics::counter;
 use rota_docstore::space::{WEB_BODY_CLASS, WEB_CLASS, WebHead};
 use rota_docstore::{Content, DocName, Exception, Namespace, Phase, SyncRequest, Update, codes};
 use rota_model::{ManagerNumber, Refusal, RefusalKind, Retry, SlotId};
-use rota_proto::documents::{answer, in_call, request, status as exception_status};
+use rota_proto::documents::{answer, in_call, request, search as wire, status as exception_status};
 use rota_proto::v1;
 use rota_protocol::api::{OperateOp, PageOp, Reader, Service, SyncOp};
 use rota_protocol::operate::{self, slot_of};
@@ -109,7 +110,7 @@ pub(super) async fn page(
 }
 
 /// The View, or the first one that this manager sees.
-async fn some_view(shared: &Shared, deadline: Instant) -> Result<Arc<View>, Failure> {
+pub(super) async fn some_view(shared: &Shared, deadline: Instant) -> Result<Arc<View>, Failure> {
     let mut seen = shared.seen.clone();
     let first = tokio::time::timeout_at(deadline, seen.wait_for(|it| it.view.is_some())).await;
     let view = first.ok().and_then(|it| it.ok()?.view.clone());
@@ -314,6 +315,25 @@ impl v1::documents_server::Documents for DocumentsService {
             Ok::<_, Status>(Response::new(answer::list_response(&heads, next.as_ref(), &list)))
         };
         asked.await.map_err(|it| in_call(Service::List.as_str(), it))
+    }
+
+    async fn search(
+        &self,
+        request: Request<v1::SearchRequest>,
+    ) -> Result<Response<v1::SearchResponse>, Status> {
+        let asked = async {
+            let deadline = deadline_of(request.metadata());
+            let request = request.into_inner();
+            let shapes = self.shared.searchable.shapes(&request.class);
+            let asked = wire::search(request, &shapes).map_err(|it| exception_status(&it))?;
+            let wire::Asked { search, after, limit, caller } = asked;
+            let space = search.query().space.clone().unwrap_or_else(Namespace::default_space);
+            let reader = Some(Reader { space, service: Service::Search, caller });
+            let question = Question { search: search.clone(), after, limit, reader };
+            let gathered = gather(&self.shared, question, deadline).await?;
+            Ok::<_, Status>(Response::new(wire::search_response(&search, &gathered.page)))
+        };
+        asked.await.map_err(|it| in_call(Service::Search.as_str(), it))
     }
 
     async fn put_body(

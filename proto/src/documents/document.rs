@@ -86,7 +86,7 @@ impl TryFrom<v1::AttachmentInfo> for Attachment {
     }
 }
 
-fn content(content: &Content) -> v1::document_item::Content {
+pub(super) fn content(content: &Content) -> v1::document_item::Content {
     use v1::document_item::Content as Wire;
     match content {
         Content::Json(text) => Wire::Json(text.as_str().into()),
@@ -95,7 +95,7 @@ fn content(content: &Content) -> v1::document_item::Content {
     }
 }
 
-fn read_content(content: v1::document_item::Content) -> Result<Content, WireError> {
+pub(super) fn read_content(content: v1::document_item::Content) -> Result<Content, WireError> {
     use v1::document_item::Content as Wire;
     match content {
         Wire::Json(text) => named("DocumentItem.json", Content::json(&text)),

@@ -8,6 +8,7 @@
 //!
 //! * [`request`]: requests of clients, checked; every mistake of a request is listed in one
 //!   exception.
+//! * [`search`]: searches, and what they find.
 //! * [`answer`]: what clients get, and how they read it.
 //! * [`exception`]: exceptions as gRPC statuses, and back.
 //! * `document`: documents, items, updates.
@@ -26,6 +27,7 @@ pub mod namespace;
 mod namespace_request;
 pub(crate) mod peer;
 pub mod request;
+pub mod search;
 
 pub use exception::{exception, in_call, status};
 pub use namespace::NamespaceState;

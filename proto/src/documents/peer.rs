@@ -71,23 +71,30 @@ impl TryFrom<v1::DocumentSync> for SyncRequest {
 
 impl From<&SyncOp> for v1::SyncOp {
     fn from(op: &SyncOp) -> Self {
-        let reader = op.reader.as_deref();
-        let Caller { build, who } = reader.map(|it| it.caller.clone()).unwrap_or_default();
         Self {
-            reader: reader.map(|it| it.space.as_str().into()),
             slot: op.slot.0,
             documents: op.syncs.iter().map(Into::into).collect(),
             stale_ok: op.stale_ok,
-            service: reader.map_or("", |it| it.service.as_str()).into(),
-            build: build.unwrap_or(0),
-            account: who.account,
-            key: who.key,
-            admin: who.admin,
+            ..op.reader.as_deref().map(reader_to_wire).unwrap_or_default()
         }
     }
 }
 
-fn reader_of(op: &v1::SyncOp) -> Result<Option<Arc<Reader>>, WireError> {
+/// Who reads, and nothing that is read.
+pub(super) fn reader_to_wire(reader: &Reader) -> v1::SyncOp {
+    let Caller { build, who } = reader.caller.clone();
+    v1::SyncOp {
+        reader: Some(reader.space.as_str().into()),
+        service: reader.service.as_str().into(),
+        build: build.unwrap_or(0),
+        account: who.account,
+        key: who.key,
+        admin: who.admin,
+        ..v1::SyncOp::default()
+    }
+}
+
+pub(super) fn reader_of(op: &v1::SyncOp) -> Result<Option<Arc<Reader>>, WireError> {
     let Some(space) = &op.reader else { return Ok(None) };
     let space = named("SyncOp.reader", Namespace::parse(space))?;
     let service = Service::ALL.into_iter().find(|it| it.as_str() == op.service);
@@ -230,6 +237,7 @@ pub(crate) fn document_op_from(op: peer_request::Op) -> Result<DocumentOp, WireE
         | Wire::Report(_)
         | Wire::Mend(_)
         | Wire::Tasks(_)
+        | Wire::Search(_)
         | Wire::Numbers(_) => {
             return Err(WireError::new("PeerRequest.op", "is about sessions"));
         }
@@ -291,6 +299,7 @@ pub(crate) fn document_answer_from(
         | Wire::Mended(_)
         | Wire::Numbers(_)
         | Wire::Tasks(_)
+        | Wire::Found(_)
         | Wire::Refusal(_) => {
             return Err(WireError::new("PeerAnswer.result", "is about sessions"));
         }
@@ -322,7 +331,7 @@ impl TryFrom<peer_answer::Documents> for DocumentPage {
     }
 }
 
-fn exception(of: Of, exception: &Exception) -> v1::Exception {
+pub(super) fn exception(of: Of, exception: &Exception) -> v1::Exception {
     let Details { code, phase, message, fields, operation, attempts, after_ms } =
         exception.details().clone();
     v1::Exception {
@@ -337,25 +346,31 @@ fn exception(of: Of, exception: &Exception) -> v1::Exception {
     }
 }
 
+/// The exception, whatever it answers.
+pub(super) fn exception_from(it: v1::Exception) -> Result<Exception, WireError> {
+    let phase = u8::try_from(it.phase).ok().and_then(Phase::from_number);
+    Ok(Exception::from(Details {
+        code: named("Exception.code", Code::parse(&it.code))?,
+        phase: required("Exception.phase", phase)?,
+        message: it.message,
+        fields: it.fields.into_iter().map(field_from_wire).collect(),
+        operation: it.operation,
+        attempts: u8::try_from(it.attempts).unwrap_or(u8::MAX),
+        after_ms: it.after_ms,
+    }))
+}
+
 impl TryFrom<v1::Exception> for DocumentAnswer {
     type Error = WireError;
     fn try_from(it: v1::Exception) -> Result<Self, WireError> {
         let of = Of::try_from(it.of).ok().filter(|it| *it != Of::Unspecified);
         let of = required("Exception.of", of)?;
-        let phase = u8::try_from(it.phase).ok().and_then(Phase::from_number);
-        let exception = Exception::from(Details {
-            code: named("Exception.code", Code::parse(&it.code))?,
-            phase: required("Exception.phase", phase)?,
-            message: it.message,
-            fields: it.fields.into_iter().map(field_from_wire).collect(),
-            operation: it.operation,
-            attempts: u8::try_from(it.attempts).unwrap_or(u8::MAX),
-            after_ms: it.after_ms,
-        });
+        let exception = exception_from(it)?;
         Ok(match of {
             Of::Operate => DocumentAnswer::Operated(Err(exception)),
             Of::Sync => DocumentAnswer::Synced(Err(exception)),
             Of::Import => DocumentAnswer::Imported(Err(exception)),
+            Of::Search => return Err(WireError::new("Exception.of", "answers a search")),
             Of::Unspecified => unreachable!("it was required"),
         })
     }

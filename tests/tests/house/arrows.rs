@@ -12,7 +12,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // Log, ready line and signals of a process.
     ("rota-daemon", &[]),
     // Everything that managers keep is a document.
-    ("rota-messages", &["rota-ring", "rota-docstore", "rota-tasks"]),
+    ("rota-messages", &["rota-ring", "rota-docstore", "rota-tasks", "rota-search"]),
     // Which node, and how many.
     ("rota-placement", &[]),
     // Numbers of resources that stay.
@@ -28,6 +28,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "rota-placement",
             "rota-ids",
             "rota-tasks",
+            "rota-search",
             "rota-ring",
             "rota-docstore",
         ],
@@ -43,7 +44,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("rota-storage-postgres", &["rota-storage", "rota-docstore"]),
     // The one parser of the wire: it converts messages, documents and the View, so it must know their
     // types. It knows nothing that decides: clients, node-agents and `ringctl` link it.
-    ("rota-proto", &["rota-messages", "rota-docstore", "rota-ring", "rota-tasks"]),
+    ("rota-proto", &["rota-messages", "rota-docstore", "rota-ring", "rota-tasks", "rota-search"]),
     // Copies of documents, and what brings them up to date.
     ("rota-client", &["rota-proto", "rota-docstore", "rota-ring", "rota-tasks"]),
     ("rota-sim", &["rota-docstore", "rota-protocol", "rota-node", "rota-ring"]),
@@ -61,6 +62,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "rota-provision",
             "rota-client",
             "rota-daemon",
+            // Pages of owners are put together.
+            "rota-search",
             // What protocol, membership and client hand to the driver are Views.
             "rota-ring",
         ],

@@ -107,6 +107,13 @@ impl Documents for Manager {
         Ok(Response::new(answer::sync_response(&updates)))
     }
 
+    async fn search(
+        &self,
+        _: Request<v1::SearchRequest>,
+    ) -> Result<Response<v1::SearchResponse>, Status> {
+        Err(Status::unimplemented("no search is asked of it"))
+    }
+
     async fn list_documents(
         &self,
         wire: Request<v1::ListDocumentsRequest>,

@@ -13,6 +13,7 @@ mod number;
 mod orders;
 mod pool;
 mod session;
+mod session_fields;
 
 use rota_docstore::{Attachment, Digest, DocName, Document, Glance, Schema};
 use rota_model::items::{
@@ -31,6 +32,7 @@ pub use number::{number_name, read_number, read_session_numbers, session_numbers
 pub use orders::orders_name;
 pub use pool::{Texts, pool_name, read_pool};
 pub use session::{request_name, session_name};
+pub use session_fields::{SESSION_FIELDS, SessionValues, session_fields, with_session_fields};
 
 /// The classes that managers themselves write.
 static SCHEMA: LazyLock<Arc<Schema>> = LazyLock::new(|| Arc::new(Schema::new().with_sessions()));
@@ -265,6 +267,17 @@ impl Doc {
     /// The document.
     pub fn document(&self) -> &Arc<Document> {
         self.content.document()
+    }
+
+    /// The document, for a look. What was not made from its bytes is not kept.
+    pub fn glimpse(&self) -> Arc<Document> {
+        match &self.content {
+            Content::Whole(document) => document.clone(),
+            Content::Bytes { bytes, document } => document.get().cloned().unwrap_or_else(|| {
+                let document = Document::from_bytes(bytes);
+                Arc::new(document.expect("another manager made these bytes of a document"))
+            }),
+        }
     }
 
     /// Its name.

@@ -6,6 +6,7 @@ use crate::documents::usage::Counted;
 use crate::log::env::Env;
 use crate::log::origin::Origin;
 use crate::ports::slots::CONFIGURATION;
+use crate::searches::shapes::Searchable;
 use crate::settings::documents::{AdminKey, DocumentsConfig};
 use crate::settings::tasks::TasksConfig;
 use rota_docstore::{
@@ -55,6 +56,8 @@ pub(crate) struct DocumentsEnv {
     cache_bytes: u64,
     /// Operations that work beside the decisions.
     pub works: Works,
+    /// What can be searched.
+    pub searchable: Searchable,
     /// Who keeps the records of tasks.
     keeper: Arc<Keeper>,
 }
@@ -65,6 +68,7 @@ impl DocumentsEnv {
         Self {
             operations: operations(),
             cache: Cache::new(Arc::clone(&schema), config.cache_bytes),
+            searchable: Searchable::of(&schema),
             schema,
             checker: Arc::new(Checkers { admin: config.admin_key.clone(), application: None }),
             build: config.client_build_min,
@@ -85,6 +89,7 @@ impl DocumentsEnv {
         check_schema(&schema)?;
         self.keeper = Arc::new(self.keeper.offering(&operations));
         self.operations = operations;
+        self.searchable = Searchable::of(&schema);
         self.schema = Arc::new(schema);
         self.cache = Cache::new(Arc::clone(&self.schema), self.cache_bytes);
         Ok(())

@@ -25,6 +25,7 @@ impl Leader {
         waits.push(nowhere("pulls", self.residents.sessions.watches.pulls.iter().collect()));
         waits.push(nowhere("looks", self.residents.sessions.looks.keys().collect()));
         waits.push(nowhere("follows", self.residents.documents.follows.iter().collect()));
+        waits.push(nowhere("searches", self.residents.searches.origins().collect()));
         waits.push(nowhere("operations", self.residents.documents.runs.keys().collect()));
         let outside = self
             .residents

@@ -13,6 +13,7 @@ use crate::numbers::sessions::state::SessionNumbering;
 use crate::numbers::state::StableNumbers;
 use crate::partition::aging::Aging;
 use crate::pools::state::Pools;
+use crate::searches::state::Searches;
 use crate::sessions::state::Sessions;
 use crate::tasks::state::Tasks;
 use rota_messages::{DocKey, Op, OpResult, Write};
@@ -29,6 +30,7 @@ pub(crate) struct Residents {
     pub session_numbers: SessionNumbering,
     pub leases: NodeLeases,
     pub aging: Aging,
+    pub searches: Searches,
 }
 
 impl Resident for Residents {
@@ -42,6 +44,7 @@ impl Resident for Residents {
             session_numbers: SessionNumbering::begin(env, phase),
             leases: NodeLeases::begin(env, phase),
             aging: Aging::begin(env, phase),
+            searches: Searches::begin(env, phase),
         }
     }
 
@@ -61,6 +64,7 @@ impl Resident for Residents {
         self.documents.serve(led);
         self.leases.serve(led);
         self.sessions.serve(led);
+        self.searches.serve(led);
     }
 
     fn committed(&mut self, led: &mut At<'_>, key: &DocKey) {
@@ -69,11 +73,13 @@ impl Resident for Residents {
         self.session_numbers.committed(led, key);
         self.sessions.committed(led, key);
         self.tasks.committed(led, key);
+        self.searches.committed(led, key);
     }
 
     fn advanced(&mut self, led: &mut At<'_>) {
         self.sessions.advanced(led);
         self.documents.advanced(led);
+        self.searches.advanced(led);
     }
 
     fn unwedged(&mut self, led: &mut At<'_>) {
@@ -101,10 +107,11 @@ impl Resident for Residents {
         self.session_numbers.tick(led, turn);
         self.tasks.tick(led, turn);
         self.aging.tick(led, turn);
+        self.searches.tick(led, turn);
     }
 
     fn is_busy(&self) -> bool {
-        self.sessions.is_busy() || self.tasks.is_busy()
+        self.sessions.is_busy() || self.tasks.is_busy() || self.searches.is_busy()
     }
 
     fn patient(&self) -> usize {
@@ -113,15 +120,18 @@ impl Resident for Residents {
 
     fn forget(&mut self, origin: &Origin) {
         self.documents.forget(origin);
+        self.searches.forget(origin);
     }
 
     fn retain(&mut self, is_there: &dyn Fn(&Origin) -> bool) {
         self.sessions.retain(is_there);
         self.documents.retain(is_there);
+        self.searches.retain(is_there);
     }
 
     fn hand_on(&mut self, next: &mut Self) {
         self.tasks.hand_on(&mut next.tasks);
+        self.searches.hand_on(&mut next.searches);
     }
 
     fn step_down(&mut self, env: &mut Env) {
@@ -139,6 +149,8 @@ impl RequestHandler for Residents {
             self.session_numbers.carry_out(led, origin, op);
         } else if matches!(op, Op::Tasks(_)) {
             self.tasks.carry_out(led, origin, op);
+        } else if matches!(op, Op::Search(_)) {
+            self.searches.carry_out(led, origin, op);
         } else {
             self.sessions.carry_out(led, origin, op);
         }
@@ -151,6 +163,8 @@ impl RequestHandler for Residents {
             self.session_numbers.confirmed(led, origin, op);
         } else if matches!(op, Op::Tasks(_)) {
             self.tasks.confirmed(led, origin, op);
+        } else if matches!(op, Op::Search(_)) {
+            self.searches.confirmed(led, origin, op);
         } else {
             self.sessions.confirmed(led, origin, op);
         }
@@ -161,6 +175,7 @@ impl RequestHandler for Residents {
         told.extend(self.documents.unfinished(led, late));
         told.extend(self.session_numbers.unfinished(led, late));
         told.extend(self.tasks.unfinished(led, late));
+        told.extend(self.searches.unfinished(led, late));
         told
     }
 
@@ -169,6 +184,7 @@ impl RequestHandler for Residents {
             Some(Op::Documents(_)) => self.documents.reply(led, origin, result),
             Some(Op::Numbers(_)) => self.session_numbers.reply(led, origin, result),
             Some(Op::Tasks(_)) => self.tasks.reply(led, origin, result),
+            Some(Op::Search(_)) => self.searches.reply(led, origin, result),
             Some(_) => self.sessions.reply(led, origin, result),
             None => {}
         }

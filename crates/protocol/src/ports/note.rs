@@ -212,6 +212,8 @@ transitions!(
     TaskNotStarted = "task_not_started",
     /// A run committed a cycle and goes on with a checkpoint.
     TaskWentOn = "task_went_on",
+    /// An owner gave a page of a search.
+    Searched = "searched",
     /// A run ended well.
     TaskEnded = "task_ended",
     /// A run ended badly.

@@ -317,6 +317,7 @@ fn mend_of(led: &At<'_>, origin: &Origin) -> Option<MendOp> {
             | Op::Report(_)
             | Op::Numbers(_)
             | Op::Tasks(_)
+            | Op::Search(_)
             | Op::Documents(_),
         )
         | None => None,

@@ -438,6 +438,7 @@ impl Sessions {
                 | Op::Mend(_)
                 | Op::Numbers(_)
                 | Op::Tasks(_)
+                | Op::Search(_)
                 | Op::Documents(_) => self.run(led, origin),
             }
         }

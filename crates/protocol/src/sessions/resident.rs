@@ -152,6 +152,7 @@ impl RequestHandler for Sessions {
             | Op::Mend(_)
             | Op::Numbers(_)
             | Op::Tasks(_)
+            | Op::Search(_)
             | Op::Documents(_) => led.enqueue(origin),
         }
     }
@@ -171,7 +172,7 @@ impl RequestHandler for Sessions {
             Op::Close(close) => self.on_close_confirmed(led, origin, close),
             Op::Report(_) => self.reply(led, origin, Ok(Answer::Reported)),
             Op::Mend(op) => self.on_mend(led, origin, &op),
-            Op::Pull(_) | Op::Numbers(_) | Op::Tasks(_) | Op::Documents(_) => {}
+            Op::Pull(_) | Op::Numbers(_) | Op::Tasks(_) | Op::Search(_) | Op::Documents(_) => {}
         }
     }
 
@@ -194,7 +195,9 @@ impl RequestHandler for Sessions {
                     Err(led.too_late("the copies did not confirm in time"))
                 }
                 Some(Op::Mend(op)) => Err(self.late_look(led, origin, op)),
-                Some(Op::Numbers(_) | Op::Tasks(_) | Op::Documents(_)) | None => continue,
+                Some(Op::Numbers(_) | Op::Tasks(_) | Op::Search(_) | Op::Documents(_)) | None => {
+                    continue;
+                }
             };
             told.insert(*origin, result);
         }
@@ -292,6 +295,7 @@ fn has_begun(led: &At<'_>, op: &Op) -> bool {
         | Op::Mend(_)
         | Op::Numbers(_)
         | Op::Tasks(_)
+        | Op::Search(_)
         | Op::Documents(_) => return false,
     };
     let entry = led.log.replica.request(&key_of(led.env, session), request);

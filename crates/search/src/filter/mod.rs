@@ -24,7 +24,7 @@ pub const FILTER_BYTES_MAX: usize = 4_096;
 pub const CONDITIONS_MAX: usize = 16;
 
 /// Conditions that must all hold. Its text is printed by `Display`, and reads as the same filter.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Filter {
     /// In the order of the text. None: everything is selected.
     pub conditions: Vec<Condition>,
@@ -40,6 +40,12 @@ impl Filter {
     /// From its text. An error has the field `filter`, and tells the column and what was expected there.
     pub fn parse(text: &str, fields: &Fields) -> Result<Self, FieldError> {
         parse::parse(text, fields)
+    }
+
+    /// About how many bytes it holds.
+    pub fn bytes(&self) -> usize {
+        let texts = |it: &Condition| it.test.values().map(|it| it.heap_bytes()).sum::<usize>();
+        self.conditions.iter().map(|it| size_of::<Condition>() + texts(it)).sum()
     }
 
     /// Whether every condition holds for one value of its field.

@@ -44,7 +44,7 @@ impl Limits {
 }
 
 /// One result.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Hit {
     /// Where it stands, which says its document and key.
     pub at: Position,
@@ -55,7 +55,7 @@ pub struct Hit {
 }
 
 /// Some results, in order.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Page {
     /// The results; there may be none on a page that is not the last one.
     pub hits: Vec<Hit>,

@@ -24,6 +24,7 @@ pub fn check(ledger: &Ledger) -> Verdict {
             | Answer::Mended(_)
             | Answer::Numbers(_)
             | Answer::Tasks(_)
+            | Answer::Found(_)
             | Answer::Documents(_),
         )
         | Err(_) => None,

@@ -1,0 +1,34 @@
+//! Searches of the documents of a partition, and what they find.
+
+use crate::api::Reader;
+use rota_model::{SessionView, SlotId, Stamp};
+use rota_search::{Page, Position, Query};
+use std::sync::Arc;
+
+/// A page of what a search finds in the partition that holds `slot`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct SearchOp {
+    /// Who reads; `None`: an operator, or a manager, who may read all.
+    pub reader: Option<Arc<Reader>>,
+    /// A slot of the partition.
+    pub slot: SlotId,
+    /// What is searched.
+    pub query: Query,
+    /// Behind this place; `None`: from the first result on.
+    pub after: Option<Position>,
+    /// What ages are reckoned from: one moment for all partitions.
+    pub now: Stamp,
+    /// Most results.
+    pub limit: u32,
+}
+
+/// The answer to a [`SearchOp`].
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Found {
+    /// The slots of the partition, from the first to the last of each piece: two where it goes around the end of the ring.
+    pub slots: Vec<(SlotId, SlotId)>,
+    /// What was found.
+    pub page: Page,
+    /// Of a search for sessions: they themselves, in the order of the page.
+    pub sessions: Vec<SessionView>,
+}

@@ -1,0 +1,44 @@
+//! A page of a search.
+
+use crate::log::at::At;
+use crate::ports::slots::{Slots, slot_of};
+use crate::searches::built::Built;
+use crate::sessions::read::view_of;
+use rota_docstore::{DocName, Exception, codes};
+use rota_messages::{DocKey, Found, SearchOp};
+use rota_model::items::SESSION_CLASS;
+use rota_search::{HITS_MAX, Limits, Search};
+
+/// Refuses a client that must not search there.
+pub(crate) fn check_reader(led: &At<'_>, op: &SearchOp) -> Result<(), Exception> {
+    let Some(reader) = &op.reader else { return Ok(()) };
+    let slots = Slots { m: led.env.view().m, range: led.log.range };
+    let rules = led.env.documents_env.rules(slots);
+    let asked = reader.service.as_str();
+    reader.caller.check(&rules, &led.env.documents_env.spaces, &reader.space, asked)?;
+    if op.query.space.as_ref() != Some(&reader.space) {
+        let text = "documents of another namespace are searched by their own accounts only";
+        return Err(Exception::new(codes::REFUSED, text));
+    }
+    Ok(())
+}
+
+/// The page that a search asks for, of an index that is whole.
+pub(crate) fn found(led: &At<'_>, op: &SearchOp, built: &Built) -> Result<Found, Exception> {
+    let m = led.env.view().m;
+    let search = Search::new(op.query.clone(), built.index.shapes())?;
+    let hits = usize::try_from(op.limit).unwrap_or(usize::MAX).clamp(1, HITS_MAX);
+    let limits = Limits::new(hits)?;
+    let read = |name: &DocName| built.read(|it| slot_of(it, m), name);
+    let page = built.index.page(&search, op.after.as_ref(), op.now, limits, &read);
+    let mut sessions = Vec::new();
+    if op.query.class == SESSION_CLASS {
+        for hit in &page.hits {
+            let name = hit.at.place.name.clone();
+            let doc = led.log.replica.docs.get(&DocKey::new(slot_of(&name, m), name));
+            sessions.extend(doc.and_then(|it| it.session()).map(|it| view_of(led, it.clone())));
+        }
+    }
+    let slots = led.log.range.intervals(m).to_vec();
+    Ok(Found { slots, page, sessions })
+}
