@@ -211,6 +211,8 @@ fn is_news(step: Transition) -> bool {
         | Transition::TaskStarted
         | Transition::TaskWentOn
         | Transition::Searched
+        | Transition::Copied
+        | Transition::ErrandBegan
         | Transition::TaskEnded
         | Transition::TaskFailed
         | Transition::ItemsForgotten => false,

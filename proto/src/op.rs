@@ -267,6 +267,7 @@ pub(crate) fn op_from_wire(op: Option<v1::peer_request::Op>) -> Result<Op, WireE
         | WireOp::Documents(_)
         | WireOp::Clear(_)
         | WireOp::Import(_)
+        | WireOp::Copy(_)
         | WireOp::Follow(_)) => Op::Documents(document_op_from(op)?),
     })
 }

@@ -8,7 +8,9 @@ use prost::Message;
 use rota_docstore::request::OPERATION_BYTES_MAX;
 use rota_messages::{DocumentCursor, QueueRow, TasksOp, TasksPage};
 use rota_model::{FieldError, Namespace, Refusal, Stamp};
-use rota_tasks::{Backlog, Cron, Filter, INFO_BYTES_MAX, Param, Task, TaskCounts, TaskState};
+use rota_tasks::{
+    Backlog, Cron, Filter, INFO_BYTES_MAX, Param, Progress, Task, TaskCounts, TaskState,
+};
 use std::collections::BTreeMap;
 
 /// Tasks of a page, unless the request says how many.
@@ -208,6 +210,7 @@ impl From<&Task> for v1::Task {
             cron: it.cron.map_or_else(String::new, |it| it.to_string()),
             paused: it.paused,
             state: v1::TaskState::from(it.state()).into(),
+            progress: it.progress.map(|it| v1::TaskProgress { done: it.done, failed: it.failed }),
         }
     }
 }
@@ -238,6 +241,7 @@ impl TryFrom<v1::Task> for Task {
             report: given(it.report),
             cron: named("Task.cron", cron)?,
             paused: it.paused,
+            progress: it.progress.map(|it| Progress { done: it.done, failed: it.failed }),
         })
     }
 }
@@ -359,6 +363,7 @@ mod tests {
             report: Some("gone".into()),
             cron: Some(Cron::parse("D0425").unwrap()),
             paused: true,
+            progress: Some(Progress { done: 7, failed: 1 }),
         }
     }
 

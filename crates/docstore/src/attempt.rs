@@ -308,6 +308,10 @@ impl<'a> Transaction<'a> {
         self.rules
     }
 
+    pub(crate) fn edits(&self) -> &[DocumentEdit] {
+        &self.attempt.current
+    }
+
     pub(crate) fn set_checkpoint(&mut self, checkpoint: JsonText) {
         self.attempt.checkpoint = Some(checkpoint);
     }

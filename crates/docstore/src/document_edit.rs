@@ -310,6 +310,7 @@ impl DocumentEdit {
         if let Change::Put { content, .. } = &change {
             self.schema.check_item(self.name.class(), &name, content)?;
             self.schema.check_fields(self.name.class(), &name, content)?;
+            self.schema.check_copied(self.name.class(), &name)?;
         }
         match at {
             Ok(at) => self.changes[at].1 = change,
@@ -325,6 +326,12 @@ impl DocumentEdit {
             Change::Remove => None,
         };
         self.changes.iter().filter_map(|(_, change)| item_version(change)).max()
+    }
+
+    /// The items that are written.
+    pub(crate) fn written(&self) -> impl Iterator<Item = &ItemName> {
+        let is_put = |change: &Change| matches!(change, Change::Put { .. });
+        self.changes.iter().filter(move |it| is_put(&it.1)).map(|it| &it.0)
     }
 
     /// Whether the document will be written.

@@ -233,6 +233,7 @@ impl Run {
             .begin_task()
             .and_then(|()| open(&*operation, &mut transaction).map_err(before))
             .and_then(|()| guard(Phase::Work, || operation.work(&mut transaction)))
+            .and_then(|()| guard(Phase::Work, || transaction.leave_copying()))
             .and_then(|()| guard(Phase::Work, || transaction.end_task()));
         let needs = attempt.take_needs();
         match worked {

@@ -1,6 +1,7 @@
 //! Which classes of documents there are, and which items each may have.
 
 use crate::content::{Content, JsonText};
+use crate::copying::CopyRule;
 use crate::document::Document;
 use crate::field::{self, FieldType, check_field_name};
 use crate::name::{ATTACHMENT_CLASS, ItemName, MEMORY_CLASS, check_class};
@@ -62,6 +63,8 @@ pub struct ClassSchema {
     items: BTreeMap<&'static str, Kind>,
     /// Fields by which documents are searched, by the class of their items.
     fields: BTreeMap<&'static str, BTreeMap<&'static str, FieldType>>,
+    /// Which are copied to other documents, by the class of the items.
+    pub(crate) copies: BTreeMap<&'static str, CopyRule>,
     /// Items of other classes may be there, too: JSON or raw, with a key or without.
     is_free: bool,
     /// Operations may read such documents and never change them.
@@ -74,16 +77,16 @@ impl ClassSchema {
     fn new() -> Self {
         let attachment = Kind { is_keyed: true, form: Form::Attachment };
         let items = BTreeMap::from([(ATTACHMENT_CLASS, attachment)]);
-        let fields = BTreeMap::new();
-        Self { items, fields, is_free: false, is_read_only: false, is_traceless: false }
+        let (fields, copies) = (BTreeMap::new(), BTreeMap::new());
+        Self { items, fields, copies, is_free: false, is_read_only: false, is_traceless: false }
     }
 
     /// Of what remembers operations.
     fn of_memories() -> Self {
         let memory = Kind { is_keyed: true, form: Form::Json(reads::<serde_json::Value>) };
         let items = BTreeMap::from([(MEMORY_CLASS, memory)]);
-        let fields = BTreeMap::new();
-        Self { items, fields, is_free: false, is_read_only: false, is_traceless: false }
+        let (fields, copies) = (BTreeMap::new(), BTreeMap::new());
+        Self { items, fields, copies, is_free: false, is_read_only: false, is_traceless: false }
     }
 
     fn free() -> Self {
@@ -236,6 +239,11 @@ impl Schema {
     ) -> impl Iterator<Item = (&'static str, &'static str, FieldType)> {
         let items = self.classes.get(class).into_iter().flat_map(|it| &it.fields);
         items.flat_map(|(item, fields)| fields.iter().map(|(name, is)| (*item, *name, *is)))
+    }
+
+    /// What was declared of a class.
+    pub(crate) fn declared(&self, class: &str) -> Option<&ClassSchema> {
+        self.classes.get(class)
     }
 
     /// All classes of documents that were declared, in order.

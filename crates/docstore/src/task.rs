@@ -8,6 +8,7 @@ use crate::attempt::Transaction;
 use crate::content::JsonText;
 use crate::exception::{Exception, Phase, codes};
 use crate::json::to_json;
+use crate::name::DocName;
 use rota_model::{FieldError, Stamp};
 use serde::Serialize;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -94,6 +95,10 @@ pub trait TaskKeeper: Send + Sync {
         task: &NewTask,
     ) -> Result<String, Exception>;
 
+    /// Items of that document that are copied to others were written: leaves the copying for later. What is left for one
+    /// document is done once.
+    fn copy(&self, transaction: &mut Transaction<'_>, name: &DocName) -> Result<(), Exception>;
+
     /// The work of a run begins: refuses one that has nothing to do any more.
     fn begin(&self, transaction: &mut Transaction<'_>, run: &TaskRun) -> Result<(), Exception>;
 
@@ -162,7 +167,7 @@ impl Transaction<'_> {
         hasher.finish()
     }
 
-    fn keeper(&self) -> Result<std::sync::Arc<dyn TaskKeeper>, Exception> {
+    pub(crate) fn keeper(&self) -> Result<std::sync::Arc<dyn TaskKeeper>, Exception> {
         let missing = || Exception::new(codes::MISUSE, "this store keeps no tasks");
         self.rules().tasks.clone().ok_or_else(missing)
     }

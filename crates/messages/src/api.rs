@@ -4,7 +4,7 @@
 use crate::search::{Found, SearchOp};
 use crate::tasks::{TasksOp, TasksPage};
 use rota_docstore::{
-    Caller, DocName, Document, Exception, Request, SyncRequest, Update, Usage, Volumes,
+    Caller, DocName, Document, Exception, Item, Request, SyncRequest, Update, Usage, Volumes,
 };
 use rota_model::items::SessionNumber;
 use rota_model::node_msg::ReportItem;
@@ -139,6 +139,15 @@ pub struct ImportOp {
     pub document: Arc<Document>,
 }
 
+/// Write items that were copied from another document, where the document here holds them in an older state.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct CopyOp {
+    /// The document that holds copies.
+    pub name: DocName,
+    /// The items: the version is that of the operation that made the content.
+    pub items: Arc<Vec<Item>>,
+}
+
 /// What partitions hold of namespaces with limits.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Holdings {
@@ -201,6 +210,8 @@ pub enum DocumentOp {
     Clear(ClearOp),
     /// A document of an export.
     Import(ImportOp),
+    /// Items of another document.
+    Copy(CopyOp),
     /// One long poll of the descriptions of namespaces.
     Follow(FollowOp),
 }
@@ -209,7 +220,10 @@ impl DocumentOp {
     /// Whether it writes.
     pub fn changes(&self) -> bool {
         match self {
-            DocumentOp::Operate(_) | DocumentOp::Clear(_) | DocumentOp::Import(_) => true,
+            DocumentOp::Operate(_)
+            | DocumentOp::Clear(_)
+            | DocumentOp::Import(_)
+            | DocumentOp::Copy(_) => true,
             DocumentOp::Sync(_) | DocumentOp::Page(_) | DocumentOp::Follow(_) => false,
         }
     }
@@ -369,9 +383,10 @@ impl Op {
             Op::List(list) => (false, !list.stale_ok),
             Op::Pull(_) => (false, false),
             Op::Documents(op) => match op {
-                DocumentOp::Operate(_) | DocumentOp::Clear(_) | DocumentOp::Import(_) => {
-                    (true, true)
-                }
+                DocumentOp::Operate(_)
+                | DocumentOp::Clear(_)
+                | DocumentOp::Import(_)
+                | DocumentOp::Copy(_) => (true, true),
                 DocumentOp::Sync(sync) => (false, !sync.stale_ok),
                 DocumentOp::Page(_) => (false, true),
                 DocumentOp::Follow(_) => (false, false),
@@ -459,6 +474,11 @@ impl Op {
                     DocumentOp::Import(import) => {
                         usize::try_from(import.document.content_bytes()).unwrap_or(usize::MAX / 2)
                     }
+                    DocumentOp::Copy(copy) => {
+                        let contents = copy.items.iter().filter_map(|it| it.content());
+                        let bytes: u64 = contents.map(|it| it.volume()).sum();
+                        usize::try_from(bytes).unwrap_or(usize::MAX / 2)
+                    }
                     DocumentOp::Page(_) | DocumentOp::Clear(_) | DocumentOp::Follow(_) => 0,
                 },
             }
@@ -483,7 +503,10 @@ impl Op {
                 DocumentOp::Operate(operate) => Some(&operate.request.space),
                 DocumentOp::Sync(sync) => sync.reader.as_ref().map(|it| &it.space),
                 DocumentOp::Page(page) => Some(&page.space).filter(|_| !page.by_operator),
-                DocumentOp::Clear(_) | DocumentOp::Import(_) | DocumentOp::Follow(_) => None,
+                DocumentOp::Clear(_)
+                | DocumentOp::Import(_)
+                | DocumentOp::Copy(_)
+                | DocumentOp::Follow(_) => None,
             },
         }
     }
@@ -595,7 +618,8 @@ pub enum DocumentAnswer {
         /// Where to go on; `None` when nothing is left up to slot m-1.
         next: Option<DocumentCursor>,
     },
-    /// To an import: whether it was taken over. It is not when one as new lives here.
+    /// To an import or a copy: whether it was taken over. It is not when something as new is here, or a document holds no
+    /// such copy.
     Imported(Result<bool, Exception>),
     /// To a follow.
     Followed {

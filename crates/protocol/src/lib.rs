@@ -18,6 +18,7 @@
 
 mod contents;
 mod documents;
+mod errands;
 mod log;
 mod manager;
 mod membership;

@@ -32,6 +32,8 @@ pub enum CallFor {
     Write(usize, usize, u64),
     /// The last reading of documents, by the observer: when it was sent.
     LastSync(u64),
+    /// The last reading of what is copied.
+    LastCopies,
     /// A description of the pool.
     Describe,
     /// A look at what a node has.
@@ -198,6 +200,7 @@ impl World {
                 self.on_written(index, asked, sent_us, &result);
             }
             Some(CallFor::LastSync(sent_us)) => self.on_last_sync(sent_us, Some(&result)),
+            Some(CallFor::LastCopies) => self.on_last_copies(Some(&result)),
             Some(CallFor::Describe) => self.on_described(Some(&result)),
             Some(CallFor::Mend) | None => {}
         }
@@ -267,6 +270,7 @@ impl World {
             Some(CallFor::Pull(part)) => self.on_pulled(part, None),
             Some(CallFor::Write(index, asked, _)) => self.write_again(index, asked, 0),
             Some(CallFor::LastSync(sent_us)) => self.on_last_sync(sent_us, None),
+            Some(CallFor::LastCopies) => self.on_last_copies(None),
             Some(CallFor::Describe) => self.on_described(None),
             Some(CallFor::Mend) | None => {}
         }

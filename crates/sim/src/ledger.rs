@@ -1,6 +1,7 @@
 //! Everything that an all-seeing observer writes down during a run: what really ran on the nodes,
 //! what stood on which disk, what the config store held, what clients asked and were told.
 
+use crate::copying::{Copied, Held};
 use crate::life::LifeFacts;
 use crate::writing::{Deferred, SPACE, SeenDocument, Written};
 use rota_model::{
@@ -146,6 +147,10 @@ pub struct Ledger {
     pub given_up: BTreeSet<String>,
     /// Those whose program did its work.
     pub ran: BTreeSet<String>,
+    /// What was done with what is copied.
+    pub copied: Vec<Copied>,
+    /// What documents with copies, and their sources, held at the end.
+    pub held: Vec<Held>,
     /// Since when no task waits: whoever reads later must see what all came to.
     pub tasks_done_us: u64,
     /// What clients were shown of documents.

@@ -20,6 +20,7 @@ mod agent_host;
 pub mod blob_store;
 pub mod checker;
 pub mod client_host;
+pub mod copying;
 pub mod counters;
 pub mod disk;
 pub mod fault;

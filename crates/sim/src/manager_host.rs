@@ -13,7 +13,6 @@ use crate::setup::manager_address;
 use crate::world::{Event, StoreCall, WALL_START_MS, World};
 use rota_model::{BootId, ManagerNumber, NodeId, Now};
 use rota_node::ReportId;
-use rota_protocol::operate;
 use rota_protocol::{CasOutcome, EffectHandler, Input, Manager, ManagerConfig, Op, Wait};
 use rota_ring::ConfigState;
 use std::collections::{BTreeMap, BTreeSet};
@@ -161,7 +160,7 @@ impl World {
         let disk = host.disk.read();
         let now = host.now(now_us);
         let mut manager = Manager::new(config, disk, seed, now);
-        let offered = manager.offer(crate::writing::operations(), operate::schema());
+        let offered = manager.offer(crate::writing::operations(), crate::copying::schema());
         offered.expect("it is the schema that every manager has");
         manager.keep_bodies(bodies);
         if may_join {

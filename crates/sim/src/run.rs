@@ -6,8 +6,9 @@ use crate::invariant::acknowledged_open::Found;
 use crate::invariant::complete_list::Expected;
 use crate::invariant::converged::Moment;
 use crate::invariant::{
-    Verdict, Violation, acknowledged_open, closed_stays, complete_list, converged, ends_told,
-    linear, one_instance, same_answer, shown_forward, tasks_ran, unchanged, written_once,
+    Verdict, Violation, acknowledged_open, closed_stays, complete_list, converged, copies_arrive,
+    ends_told, linear, one_instance, same_answer, shown_forward, tasks_ran, unchanged,
+    written_once,
 };
 use crate::ledger::Wish;
 use crate::mutants::{Bug, Plant};
@@ -288,6 +289,7 @@ impl World {
         for (number, _) in self.setup.numbers.clone() {
             self.begin_last_list(number);
             self.read_documents(number);
+            self.read_copies(number);
         }
         let until_us = self.now_us() + 3_000_000;
         while self.checker.violations.is_empty() && self.now_us() < until_us {
@@ -444,6 +446,7 @@ impl World {
             linear::check(ledger, tombstone_us),
             written_once::check(&ledger.written, &ledger.seen),
             tasks_ran::check(ledger),
+            copies_arrive::check(ledger, self.setup.m),
             repeats.map(|_| ()),
         ];
         let now_us = self.now_us();

@@ -4,6 +4,7 @@
 
 use crate::blob_store::attachment_of;
 use crate::client_host::CallFor;
+use crate::copying::choose;
 use crate::counters::Fault;
 use crate::invariant::Violation;
 use crate::mutants::Bug;
@@ -47,6 +48,8 @@ enum Wish {
     Run(OperateOp, Option<usize>),
     /// A task, with its index in the book.
     Defer(OperateOp, usize),
+    /// Something with what is copied, with its index in the book.
+    Copy(OperateOp, usize),
     /// Updates of copies.
     Sync(Vec<DocName>, bool),
 }
@@ -62,6 +65,8 @@ pub struct WriterHost {
     additions: BTreeMap<usize, usize>,
     /// Which wish was which task in the book.
     deferrals: BTreeMap<usize, usize>,
+    /// Which wish was which act in the book of copies.
+    acts: BTreeMap<usize, usize>,
     /// Additions with a time of their own, to be repeated.
     repeatable: Vec<(OperateOp, usize)>,
     /// Its copies, and what it last asked with.
@@ -78,6 +83,7 @@ impl WriterHost {
             current: None,
             additions: BTreeMap::new(),
             deferrals: BTreeMap::new(),
+            acts: BTreeMap::new(),
             repeatable: Vec::new(),
             copies: BTreeMap::new(),
             held: BTreeMap::new(),
@@ -112,10 +118,11 @@ impl World {
             35..=44 => self.deferral(index),
             45..=54 => self.repetition(index),
             55..=69 => self.reading(index),
-            70..=89 => {
+            70..=81 => {
                 let stale_ok = self.writers[index].rng.permille(200);
                 Wish::Sync(names(), stale_ok)
             }
+            82..=90 => self.copying(index),
             _ => self.switching(index),
         };
         let until_us = self.now_us() + PATIENCE_US;
@@ -126,9 +133,18 @@ impl World {
         match &writer.current {
             Some((Wish::Run(_, Some(at)), _)) => drop(writer.additions.insert(wishes, *at)),
             Some((Wish::Defer(_, at), _)) => drop(writer.deferrals.insert(wishes, *at)),
+            Some((Wish::Copy(_, at), _)) => drop(writer.acts.insert(wishes, *at)),
             Some((Wish::Run(_, None) | Wish::Sync(..), _)) | None => {}
         }
         self.try_wish(index, wishes);
+    }
+
+    /// A source counts, or a holder joins or parts.
+    fn copying(&mut self, index: usize) -> Wish {
+        let now_us = self.now_us();
+        let (op, copied) = choose(&mut self.writers[index].rng, now_us);
+        self.checker.ledger.copied.push(copied);
+        Wish::Copy(op, self.checker.ledger.copied.len() - 1)
     }
 
     /// A task: an addition that is made later, or a program.
@@ -267,7 +283,7 @@ impl World {
                     vec![op]
                 }
             }
-            Wish::Defer(op, _) => vec![Op::Documents(DocumentOp::Operate(op))],
+            Wish::Defer(op, _) | Wish::Copy(op, _) => vec![Op::Documents(DocumentOp::Operate(op))],
             Wish::Sync(names, stale_ok) => {
                 // Of one slot: the entry manager asks one owner.
                 let first = writer.rng.pick(&names).clone();
@@ -299,7 +315,7 @@ impl World {
         // What no repetition is known of may have happened, and must not be asked for again.
         let is_once = match wish {
             Wish::Run(op, Some(_)) => !op.request.is_repeatable(),
-            Wish::Defer(..) => true,
+            Wish::Defer(..) | Wish::Copy(..) => true,
             Wish::Run(_, None) | Wish::Sync(..) => false,
         };
         if (is_once && pause_ms == 0) || now_us >= *until_us {
@@ -336,6 +352,12 @@ impl World {
             && let Some(deferred) = self.checker.ledger.deferred.get_mut(*at)
         {
             deferred.is_told = true;
+        }
+        if let Ok(Answer::Documents(DocumentAnswer::Operated(Ok(_)))) = result
+            && let Some(at) = self.writers.get(index).and_then(|it| it.acts.get(&wishes))
+            && let Some(copied) = self.checker.ledger.copied.get_mut(*at)
+        {
+            copied.came_us = Some(came_us);
         }
         let Some(writer) = self.writers.get(index) else { return };
         if writer.wishes != wishes {

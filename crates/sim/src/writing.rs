@@ -44,6 +44,7 @@ pub fn names() -> Vec<DocName> {
 /// The operations of the simulated managers.
 pub fn operations() -> Operations {
     let tasks = operate::operations().with::<Defer>().with::<Late<true>>().with::<Late<false>>();
+    let tasks = tasks.with::<crate::copying::Step>();
     tasks.with::<Add<true>>().with::<Add<false>>()
 }
 
@@ -181,8 +182,11 @@ impl Operation for Defer {
     }
 }
 
-/// Who is added by a task with these parameters, or the name that its program is given.
+/// Who is added by a task with these parameters, or the name that its program is given, or what it copies.
 pub fn who_of(param: &serde_json::Value) -> String {
+    if let (Some(_), Some(docid)) = (param.get("changes"), param["docid"].as_str()) {
+        return format!("copy {docid}");
+    }
     let named = param["who"].as_str().or_else(|| param["args"][0].as_str());
     named.unwrap_or_default().to_owned()
 }

@@ -66,6 +66,7 @@ mod tests {
             report: None,
             cron: Some(Cron::parse("H25").unwrap()),
             paused: false,
+            progress: None,
         }
     }
 

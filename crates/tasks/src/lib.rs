@@ -14,12 +14,14 @@
 //! * [`TaskIndex`]: the tasks of a partition by queue, namespace and start.
 //! * [`QueueManager`]: which task a worker takes next, and which runs are lost.
 //! * [`Outside`]: what programs and calls are given, and every check of it.
+//! * [`CopyWork`], [`CloseWork`]: work that goes around the ring.
 //! * [`Filter`]: which tasks an administrator means.
 //! * [`Cron`]: the short text that says when a periodic task runs.
 //!
 //! **Invariant:** a run that is not the record's own never changes the record, except that it removes it.
 
 mod cron;
+mod errand;
 mod filter;
 mod index;
 mod outside;
@@ -27,6 +29,7 @@ mod queue;
 mod task;
 
 pub use cron::Cron;
+pub use errand::{CloseWork, CopyWork, copied, note_change};
 pub use filter::Filter;
 pub use index::{TaskCounts, TaskIndex};
 pub use outside::{ARGS_BYTES_MAX, GrpcCall, HEADERS_MAX, HttpCall, Outside, ProgramRun};
@@ -37,6 +40,6 @@ pub use task::register::{
     Registered, Registration, TASKID_BYTES_MAX, check_start_at,
 };
 pub use task::{
-    EARLY_MS, EXEC, GRPC, HTTP, LOST, NoStart, PARAM_CLASS, Param, Run, TASK_CLASS, Task,
-    TaskState, start,
+    CLOSE, COPY, EARLY_MS, EXEC, GRPC, HTTP, LOST, NoStart, PARAM_CLASS, Param, Progress, Run,
+    TASK_CLASS, Task, TaskState, start,
 };

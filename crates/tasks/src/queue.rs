@@ -197,6 +197,7 @@ mod tests {
             report: None,
             cron: None,
             paused: false,
+            progress: None,
         }
     }
 

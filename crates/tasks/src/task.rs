@@ -21,6 +21,10 @@ pub const EXEC: &str = "exec";
 pub const HTTP: &str = "http";
 /// The operation that calls a method of gRPC.
 pub const GRPC: &str = "grpc";
+/// The operation that copies what changed in a document. Only its change registers it.
+pub const COPY: &str = "document.copy";
+/// The operation that closes the sessions that a filter selects.
+pub const CLOSE: &str = "session.close";
 /// The code of a task that nobody runs any more and that did not say how it ended.
 pub const LOST: &str = "LOST";
 /// How much earlier than `startAt` a start is taken, in milliseconds. Lower, and two managers whose clocks differ
@@ -70,6 +74,21 @@ pub struct Task {
     /// A periodic task that an administrator holds back.
     #[serde(default)]
     pub paused: bool,
+    /// How far a run that goes around the ring has come.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Progress>,
+}
+
+/// How far a run that goes around the ring has come.
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
+)]
+#[serde(rename_all = "camelCase")]
+pub struct Progress {
+    /// How many were done, at least.
+    pub done: u64,
+    /// How many failed in this run.
+    pub failed: u64,
 }
 
 /// What a task does at this moment; it follows from the record alone.
@@ -121,6 +140,11 @@ impl Task {
     /// Whether its work is a program or a call, and no operation on documents: nobody can take back what it did.
     pub fn works_outside(&self) -> bool {
         [EXEC, HTTP, GRPC].contains(&self.op_name.as_str())
+    }
+
+    /// Whether its work goes around the ring: what it did may be done again.
+    pub fn goes_around(&self) -> bool {
+        [COPY, CLOSE].contains(&self.op_name.as_str())
     }
 
     /// Its state.

@@ -12,7 +12,7 @@ use rota_docstore::{
     Stamp, SyncRequest, Usage,
 };
 use rota_messages::api::{
-    ClearOp, FollowOp, Holdings, ImportOp, OperateOp, PageOp, Reader, Service, SyncOp,
+    ClearOp, CopyOp, FollowOp, Holdings, ImportOp, OperateOp, PageOp, Reader, Service, SyncOp,
 };
 use rota_messages::{DocumentAnswer, DocumentOp, DocumentPage};
 use rota_model::{Epoch, Namespace, RequestId, SlotId};
@@ -142,6 +142,20 @@ impl TryFrom<v1::DocumentsOp> for PageOp {
     }
 }
 
+impl From<&CopyOp> for v1::CopyOp {
+    fn from(op: &CopyOp) -> Self {
+        let items = op.items.iter().map(Into::into).collect();
+        Self { name: Some((&op.name).into()), items }
+    }
+}
+
+impl TryFrom<v1::CopyOp> for CopyOp {
+    type Error = WireError;
+    fn try_from(op: v1::CopyOp) -> Result<Self, WireError> {
+        Ok(Self { name: convert("CopyOp.name", op.name)?, items: Arc::new(each(op.items)?) })
+    }
+}
+
 impl From<&ClearOp> for v1::ClearOp {
     fn from(op: &ClearOp) -> Self {
         Self { from: Some((&op.from).into()), namespace: op.space.as_str().into() }
@@ -214,6 +228,7 @@ pub(crate) fn document_op(op: DocumentOp) -> peer_request::Op {
         DocumentOp::Page(op) => Wire::Documents((&op).into()),
         DocumentOp::Clear(op) => Wire::Clear((&op).into()),
         DocumentOp::Import(op) => Wire::Import(op.document.to_bytes().into()),
+        DocumentOp::Copy(op) => Wire::Copy((&op).into()),
         DocumentOp::Follow(op) => Wire::Follow((&op).into()),
     }
 }
@@ -227,6 +242,7 @@ pub(crate) fn document_op_from(op: peer_request::Op) -> Result<DocumentOp, WireE
         Wire::Documents(op) => DocumentOp::Page(op.try_into()?),
         Wire::Clear(op) => DocumentOp::Clear(op.try_into()?),
         Wire::Import(bytes) => DocumentOp::Import(ImportOp { document: document_of(&bytes)? }),
+        Wire::Copy(op) => DocumentOp::Copy(op.try_into()?),
         Wire::Follow(op) => DocumentOp::Follow(op.try_into()?),
         Wire::Open(_)
         | Wire::Close(_)

@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod applications;
+mod associations;
 #[cfg(test)]
 mod bad_requests;
 #[cfg(test)]

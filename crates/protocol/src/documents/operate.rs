@@ -43,6 +43,7 @@ fn needs_spaces(op: &DocumentOp) -> bool {
             op.reader.as_ref().is_some_and(|it| it.space.as_str() != CONFIGURATION)
         }
         DocumentOp::Import(_)
+        | DocumentOp::Copy(_)
         | DocumentOp::Page(_)
         | DocumentOp::Clear(_)
         | DocumentOp::Follow(_) => false,
@@ -66,6 +67,7 @@ fn unheard(env: &Env, op: &DocumentOp) -> Option<String> {
         | DocumentOp::Operate(_)
         | DocumentOp::Sync(_)
         | DocumentOp::Import(_)
+        | DocumentOp::Copy(_)
         | DocumentOp::Page(_)
         | DocumentOp::Follow(_) => None,
     }
@@ -96,6 +98,7 @@ impl Documents {
             DocumentOp::Sync(op) if op.stale_ok => self.sync_stale(led, origin, op),
             DocumentOp::Follow(op) => self.on_follow(led, origin, op),
             DocumentOp::Import(op) => self.import(led, origin, op, false),
+            DocumentOp::Copy(op) => self.copy_in(led, origin, op, false),
             DocumentOp::Sync(_) | DocumentOp::Page(_) | DocumentOp::Clear(_) => {
                 led.confirm_then(origin);
             }
@@ -119,6 +122,7 @@ impl Documents {
             }
             DocumentOp::Clear(op) => self.clear(led, origin, op),
             DocumentOp::Import(op) => self.import(led, origin, op, true),
+            DocumentOp::Copy(op) => self.copy_in(led, origin, op, true),
             DocumentOp::Follow(_) => {}
         }
     }

@@ -10,7 +10,7 @@ use crate::documents::read::{DocumentRead, DocumentTouch};
 use crate::documents::tasks::manage::{
     TaskAdvance, TaskCreate, TaskDelete, TaskPause, TaskPostpone, TaskResume, TaskRetry,
 };
-use crate::documents::tasks::runs::{TaskEnd, TaskFail, TaskStart};
+use crate::documents::tasks::runs::{TaskEnd, TaskFail, TaskProgress, TaskStart};
 use crate::documents::tasks::suspend::{QueueResume, QueueSuspend};
 use crate::documents::write::DocumentWrite;
 use crate::ports::slots::CONFIGURATION;
@@ -24,7 +24,7 @@ use rota_model::items::{
     NUMBER_CLASS, ORDERS_CLASS, OWN_CLASSES, POOL_CLASS, REQUEST_CLASS, SESSION_CLASS,
     SESSION_NUMBERS_CLASS,
 };
-use rota_tasks::{EXEC, GRPC, HTTP, PARAM_CLASS, TASK_CLASS};
+use rota_tasks::{CLOSE, EXEC, GRPC, HTTP, PARAM_CLASS, TASK_CLASS};
 
 /// All classes of documents: those with a meaning of their own, and beside them every other one.
 pub fn schema() -> Schema {
@@ -67,6 +67,7 @@ pub fn operations() -> Operations {
         .with_hidden::<TaskStart>()
         .with_hidden::<TaskEnd>()
         .with_hidden::<TaskFail>()
+        .with_hidden::<TaskProgress>()
 }
 
 /// Refuses classes with which managers cannot work: field `schema`. Operations must not change sessions,
@@ -79,6 +80,14 @@ pub fn check_schema(schema: &Schema) -> Result<(), FieldError> {
     for class in OWN_CLASSES {
         if !schema.is_declared(class) || !schema.is_read_only(class) {
             return wrong(class, "declare, as read only,");
+        }
+    }
+    for (class, item) in schema.copy_targets() {
+        if schema.copies(class, item).is_some() || schema.is_read_only(class) {
+            let problem = format!(
+                "copies {item:?} to {class:?}, which must be written, and not be copied on"
+            );
+            return Err(FieldError::new("schema", problem));
         }
     }
     for class in [SPACE_CLASS, POOL_CLASS, WEB_CLASS, TASK_CLASS, PARAM_CLASS] {
@@ -100,7 +109,7 @@ pub(crate) fn check_free(schema: &Schema, class: &str) -> Result<(), Exception> 
 
 /// Whether it is an operation of administrators.
 pub(crate) fn administers(operation: &str) -> bool {
-    let is_work = [EXEC, HTTP, GRPC].contains(&operation);
+    let is_work = [EXEC, HTTP, GRPC, CLOSE].contains(&operation);
     is_work
         || ["namespace.", "pool.", "web.", "task.", "queue."]
             .iter()

@@ -179,6 +179,11 @@ impl Manager {
                     led.residents.tasks.on_answered(&mut led.at, rid, result);
                 }
             }
+            Internal::Errand { part, work, rid } => {
+                if let Some(mut led) = self.parts.led(&part, &mut self.env) {
+                    led.residents.tasks.on_errand(&mut led.at, (work, rid), result);
+                }
+            }
             Internal::Numbers { part, node } => {
                 if let Some(led) = self.parts.led(&part, &mut self.env) {
                     led.residents.session_numbers.on_reported(&node, &result);

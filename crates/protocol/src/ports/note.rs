@@ -212,6 +212,10 @@ transitions!(
     TaskNotStarted = "task_not_started",
     /// A run committed a cycle and goes on with a checkpoint.
     TaskWentOn = "task_went_on",
+    /// Items of another document were written where copies are held.
+    Copied = "copied",
+    /// A task whose work goes around the ring began.
+    ErrandBegan = "errand_began",
     /// An owner gave a page of a search.
     Searched = "searched",
     /// A run ended well.

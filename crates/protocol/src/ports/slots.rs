@@ -100,6 +100,7 @@ pub(crate) fn slot_of_op(op: &DocumentOp, m: u32) -> SlotId {
         DocumentOp::Page(page) => inside(page.from.slot),
         DocumentOp::Clear(clear) => inside(clear.from.slot),
         DocumentOp::Import(import) => slot_of(import.document.name(), m),
+        DocumentOp::Copy(copy) => slot_of(&copy.name, m),
         DocumentOp::Follow(_) => slot_of_spaces(m),
     }
 }

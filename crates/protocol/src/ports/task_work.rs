@@ -2,7 +2,7 @@
 //! operation.
 
 use rota_docstore::{Namespace, Stamp};
-use rota_tasks::{Patience, Run};
+use rota_tasks::{Patience, Progress, Run};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -12,6 +12,9 @@ pub const START: &str = "task.start";
 pub const END: &str = "task.end";
 /// The operation that ends a run badly.
 pub const FAIL: &str = "task.fail";
+
+/// The operation that says how far a run has come.
+pub const PROGRESS: &str = "task.progress";
 
 /// Parameters of [`START`].
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -35,6 +38,12 @@ pub struct Started {
     pub param: Value,
     /// Whether it is a program or a call.
     pub is_outside: bool,
+    /// Whether it goes around the ring.
+    #[serde(default)]
+    pub goes_around: bool,
+    /// How far an earlier run of such a task came.
+    #[serde(default)]
+    pub progress: Progress,
 }
 
 impl Started {
@@ -65,6 +74,23 @@ pub struct Ending {
     pub is_lost: bool,
     /// Of a failure: how patient the manager is.
     pub patience: Option<Patience>,
+    /// Of copying: how many changes it knew.
+    #[serde(default)]
+    pub changes: Option<u64>,
+}
+
+/// Parameters of [`PROGRESS`].
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Progressing {
+    /// The id of the task's document.
+    pub docid: String,
+    /// When the run was started.
+    pub start_time: Stamp,
+    /// Its number.
+    pub retry: u32,
+    /// How far it is.
+    pub progress: Progress,
 }
 
 /// The work of a task that is a program or a call.

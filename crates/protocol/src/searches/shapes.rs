@@ -4,6 +4,7 @@ use rota_docstore::Schema;
 use rota_messages::documents::with_session_fields;
 use rota_model::items::SESSION_CLASS;
 use rota_search::Shapes;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What of which documents can be searched: the declared fields, those of sessions, and the ids of every class.
@@ -15,7 +16,11 @@ pub struct Searchable {
 impl Searchable {
     /// What a schema declares, and sessions.
     pub fn of(schema: &Schema) -> Self {
-        Self { declared: Arc::new(with_session_fields(Shapes::of(schema))) }
+        let targets: BTreeSet<(&str, &str)> = schema.copy_targets().collect();
+        // Copies are found by their keys.
+        let with_keys = |all: Shapes, (class, item): (&str, &str)| all.with_keys(class, item);
+        let shapes = targets.into_iter().fold(Shapes::of(schema), with_keys);
+        Self { declared: Arc::new(with_session_fields(shapes)) }
     }
 
     /// Classes of applications with declared fields.

@@ -23,7 +23,7 @@ const UNUSED_MS: u64 = 10 * 60 * 1_000;
 /// A search that waits.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Waiting {
-    /// Everything that was there when it came must be committed: somebody may have been told of it.
+    /// What was there of its class when it came must be committed: somebody may have been told of it.
     upto: LogPos,
     /// Nobody else owned the partition when it came.
     is_confirmed: bool,
@@ -185,9 +185,12 @@ impl Resident for Searches {
 }
 
 impl RequestHandler for Searches {
-    fn carry_out(&mut self, led: &mut At<'_>, origin: Origin, _: Op) {
+    fn carry_out(&mut self, led: &mut At<'_>, origin: Origin, op: Op) {
+        let Op::Search(op) = op else { return };
         if led.lead.reads() {
-            let upto = led.log.replica.last;
+            let latest = led.log.replica.latest.iter();
+            let of_class = latest.filter(|(key, _)| key.name.class() == op.query.class);
+            let upto = of_class.map(|(_, (at, _))| *at).max().unwrap_or(LogPos::ZERO);
             self.waiting.insert(origin, Waiting { upto, is_confirmed: false });
             led.confirm_then(origin);
         } else {

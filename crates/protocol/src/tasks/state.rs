@@ -1,6 +1,7 @@
 //! The workers of a partition's tasks.
 
 use crate::contents::tasks::task_of;
+use crate::errands::state::Errand;
 use crate::log::at::At;
 use crate::log::env::{Env, NameOf};
 use crate::log::internal::OwnRequest;
@@ -9,7 +10,9 @@ use crate::log::resident::{Resident, Turn};
 use crate::ports::io::Effect;
 use crate::ports::note::Transition;
 use crate::ports::slots::CONFIGURATION;
-use crate::ports::task_work::{END, Ending, FAIL, START, Started, Starting, TaskJob, TaskOutcome};
+use crate::ports::task_work::{
+    END, Ending, FAIL, PROGRESS, Progressing, START, Started, Starting, TaskJob, TaskOutcome,
+};
 use crate::tasks::step::{Held, Step, Work};
 use rota_docstore::{Body, Exception, JsonText, Request, Stamp, TaskRun, codes};
 use rota_messages::api::OperateOp;
@@ -29,6 +32,9 @@ const LOST_MAX: usize = 100;
 /// How long a commit of a start or an end may take. After that the worker is free, and a later look puts the record right.
 const COMMIT_MS: u64 = 10_000;
 
+/// Between two words about how far work around the ring has come, in milliseconds.
+const TELL_MS: u64 = 1_000;
+
 /// How long nothing is started after a start that was refused.
 const REST_MS: u64 = 1_000;
 
@@ -38,6 +44,10 @@ pub(crate) struct Tasks {
     pub queue: QueueManager,
     /// What each worker waits for, by the name of its request or of its work.
     held: BTreeMap<u64, Held>,
+    /// Work that goes around the ring, by its name.
+    errands: BTreeMap<u64, Errand>,
+    /// Nobody is told before how far it has come.
+    tell_ms: u64,
     /// No look for lost runs before.
     lost_ms: u64,
     /// Nothing is started before.
@@ -135,6 +145,11 @@ impl Tasks {
                 let why = (exception.code().to_string(), exception.to_string());
                 self.fail(led, key, work.run, why, false);
             }
+            // It was deleted, or another run has it by now: nobody wants its end.
+            (Step::Told, Err(exception)) if *exception.code() == codes::TASK => {
+                self.stop(led, (key.ns.as_str(), &key.docid));
+            }
+            (Step::Told, _) => {}
             (Step::End, _) => self.free(led, &key),
             (Step::Outside(_), _) => self.free(led, &key),
         }
@@ -162,6 +177,9 @@ impl Tasks {
             return self.free(led, &key);
         };
         led.env.note(Transition::TaskStarted, Some(led.log.number));
+        if started.goes_around {
+            return self.begin_errand(led, key, &started);
+        }
         if !started.is_outside {
             return self.cycle(led, key, Box::new(Work::of(&started)), None);
         }
@@ -196,6 +214,67 @@ impl Tasks {
         let (operation, parameters) = (work.operation.clone(), work.parameters.clone());
         let quota_ms = led.env.config.tasks.quota_ms;
         self.ask(led, key, Step::Cycle(work), (&operation, parameters), run, quota_ms + COMMIT_MS);
+    }
+
+    fn begin_errand(&mut self, led: &mut At<'_>, key: TaskKey, started: &Started) {
+        led.env.note(Transition::ErrandBegan, Some(led.log.number));
+        match Errand::new(led, key.clone(), started) {
+            Ok(mut errand) => {
+                let work = led.env.next_id(NameOf::Task);
+                let end = errand.go_on(led, work);
+                self.errands.insert(work, errand);
+                self.on_errand_end(led, work, end);
+            }
+            Err(it) => {
+                let why = (it.code().to_string(), it.to_string());
+                self.fail(led, key, started.run(), why, false);
+            }
+        }
+    }
+
+    /// Something was answered that work around the ring asked for.
+    pub fn on_errand(&mut self, led: &mut At<'_>, (work, rid): (u64, u64), result: OpResult) {
+        let Some(errand) = self.errands.get_mut(&work) else { return };
+        let end = errand.on_answer(led, (work, rid), result);
+        self.on_errand_end(led, work, end);
+    }
+
+    fn on_errand_end(&mut self, led: &mut At<'_>, work: u64, end: Option<TaskOutcome>) {
+        let Some(end) = end else { return };
+        let Some(errand) = self.errands.remove(&work) else { return };
+        let (key, run) = (errand.key.clone(), errand.run);
+        match end {
+            Ok(()) => {
+                led.env.note(Transition::TaskEnded, Some(led.log.number));
+                let ending = Ending { changes: errand.changes(), ..ending_of(&key, run) };
+                let bookkeeping = no_run(&key);
+                self.ask(led, key, Step::End, (END, text_of(&ending)), bookkeeping, COMMIT_MS);
+            }
+            Err(why) => self.fail(led, key, run, why, false),
+        }
+    }
+
+    /// Goes on with work around the ring, and says now and then how far it has come.
+    fn go_around(&mut self, led: &mut At<'_>) {
+        let works: Vec<u64> = self.errands.keys().copied().collect();
+        for work in works {
+            let end = self.errands.get_mut(&work).and_then(|it| it.go_on(led, work));
+            self.on_errand_end(led, work, end);
+        }
+        let now = led.env.now.mono_ms;
+        if self.errands.is_empty() || now < self.tell_ms {
+            return;
+        }
+        self.tell_ms = now + TELL_MS;
+        let progress =
+            self.errands.values_mut().filter_map(|it| Some((it.key.clone(), it.run, it.news()?)));
+        let progress: Vec<_> = progress.collect();
+        for (key, Run { start_time, retry }, progress) in progress {
+            let docid = key.docid.clone();
+            let parameters = text_of(&Progressing { docid, start_time, retry, progress });
+            let bookkeeping = no_run(&key);
+            self.ask(led, key, Step::Told, (PROGRESS, parameters), bookkeeping, COMMIT_MS);
+        }
     }
 
     /// A program or a call came to its end.
@@ -242,20 +321,22 @@ impl Tasks {
                 led.env.effects.push(Effect::TaskGivenUp { task: Box::new(task) });
             }
             Some(_) => {}
-            None => self.stop(led, key),
+            None => self.stop(led, (key.name.space(), key.name.docid())),
         }
     }
 
-    /// Nobody wants the end of a program or a call any more.
-    fn stop(&mut self, led: &mut At<'_>, key: &DocKey) {
-        let is_meant = |it: &Held| {
-            let name = (it.key.ns.as_str(), it.key.docid.as_str());
-            matches!(it.step, Step::Outside(_)) && name == (key.name.space(), key.name.docid())
-        };
+    /// Nobody wants the end of a program or a call any more, or of work around the ring.
+    fn stop(&mut self, led: &mut At<'_>, name: (&str, &str)) {
+        let is_of = |it: &TaskKey| name == (it.ns.as_str(), it.docid.as_str());
+        let is_meant = |it: &Held| matches!(it.step, Step::Outside(_)) && is_of(&it.key);
         let work = self.held.iter().find(|(_, it)| is_meant(it)).map(|it| *it.0);
         if let Some(held) = work.and_then(|it| self.held.remove(&it)) {
             led.env.effects.extend(work.map(|work| Effect::StopTask { work }));
             self.queue.ended(&held.key);
+        }
+        let work = self.errands.iter().find(|(_, it)| is_of(&it.key)).map(|it| *it.0);
+        if let Some(errand) = work.and_then(|it| self.errands.remove(&it)) {
+            self.queue.ended(&errand.key);
         }
     }
 
@@ -327,6 +408,7 @@ fn ending_of(key: &TaskKey, Run { start_time, retry }: Run) -> Ending {
         report: String::new(),
         is_lost: false,
         patience: None,
+        changes: None,
     }
 }
 
@@ -347,17 +429,18 @@ impl Resident for Tasks {
     }
 
     fn tick(&mut self, led: &mut At<'_>, turn: Turn) {
-        let is_idle = self.held.is_empty() && led.log.replica.counts.tasks.index.is_empty();
+        let is_idle = !self.is_busy() && led.log.replica.counts.tasks.index.is_empty();
         if turn != Turn::Rest || is_idle {
             return;
         }
         self.go_on(led);
+        self.go_around(led);
         self.look_for_lost(led);
         self.take(led);
     }
 
     fn is_busy(&self) -> bool {
-        !self.held.is_empty()
+        !self.held.is_empty() || !self.errands.is_empty()
     }
 
     fn hand_on(&mut self, next: &mut Self) {

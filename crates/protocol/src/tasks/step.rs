@@ -27,6 +27,8 @@ pub(crate) enum Step {
     Cycle(Box<Work>),
     /// A program or a call beside the decisions.
     Outside(Run),
+    /// The commit that says how far work around the ring has come.
+    Told,
     /// The commit of its end.
     End,
 }

@@ -240,6 +240,8 @@ fn found_within(bug: Bug) -> Option<(Bounds, Left)> {
         | Bug::OldStoreFollowed
         | Bug::TaskEndApart
         | Bug::TaskUnrun
+        | Bug::SearchUnbuilt
+        | Bug::CopyForgotten
         | Bug::DropsUnsaid => None,
     }
 }

@@ -18,6 +18,7 @@ pub(crate) mod syncs;
 use crate::checker::Run;
 use crate::mutants::contents::{alter_documents, forget_requests, reopen_closed, unless_memory};
 use crate::mutants::nodes::{alter_call, believe_verdicts};
+use crate::mutants::peers::{empty_page, let_copies_fall};
 use crate::mutants::recoveries::lower_epoch;
 use crate::mutants::rules::{disturb_all, hide_cordons, hide_drains, take_for_next, take_for_ours};
 use crate::mutants::syncs::{hide_tail, settle_sync};
@@ -216,6 +217,10 @@ bugs!(
     TaskEndApart = "task_end_apart",
     /// Whoever runs the programs of tasks says that they ended, and runs none.
     TaskUnrun = "task_unrun",
+    /// An owner gives a page of a search before it has looked at all its documents.
+    SearchUnbuilt = "search_unbuilt",
+    /// Whoever holds copies says that they were written, and lets them fall.
+    CopyForgotten = "copy_forgotten",
 
 );
 
@@ -520,6 +525,8 @@ impl World {
             (Bug::MemoryForgotten, message) => alter_documents(message, unless_memory),
             (Bug::WriteForgotten, message) => alter_documents(message, |_| None),
             (Bug::EmptyArc, message) => self.empty_arc(number, message),
+            (Bug::SearchUnbuilt, message) => empty_page(message),
+            (Bug::CopyForgotten, message) => let_copies_fall(message),
             (Bug::DeltaAfterLoss, message) => self.only_what_changed(number, message),
             (_, _) => {}
         }

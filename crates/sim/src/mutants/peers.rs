@@ -4,7 +4,7 @@
 use crate::world::{Event, World};
 use rota_model::ManagerNumber;
 use rota_model::ManagerStatus;
-use rota_protocol::{Envelope, Input, Message};
+use rota_protocol::{Answer, DocumentOp, Envelope, Input, Message, Op};
 use rota_ring::Change;
 
 impl World {
@@ -64,5 +64,24 @@ pub(crate) fn leave_one(change: &mut Change) {
             part.pe = view.epoch;
             part.owner = part.isr.first().map_or(part.owner, |it| it.number);
         }
+    }
+}
+
+/// Nothing was found.
+pub(crate) fn empty_page(message: &mut Message) {
+    if let Message::Answer { result, .. } = message
+        && let Ok(Answer::Found(Ok(found))) = &mut **result
+    {
+        found.page.hits.clear();
+        found.page.next = None;
+    }
+}
+
+/// Copies come without what is copied.
+pub(crate) fn let_copies_fall(message: &mut Message) {
+    if let Message::Request { op, .. } = message
+        && let Op::Documents(DocumentOp::Copy(copy)) = &mut **op
+    {
+        copy.items = Default::default();
     }
 }

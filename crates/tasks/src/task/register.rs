@@ -1,8 +1,9 @@
 //! What is registered, and every check of it. All mistakes come together.
 
 use crate::cron::Cron;
+use crate::errand::CloseWork;
 use crate::outside::Outside;
-use crate::task::{EXEC, GRPC, HTTP, Param, Task, docid};
+use crate::task::{CLOSE, EXEC, GRPC, HTTP, Param, Task, docid};
 use rota_model::{FieldError, Namespace, SlotId, Stamp};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -136,6 +137,7 @@ impl Registration {
             report: None,
             cron,
             paused: false,
+            progress: None,
         };
         Registered { task, param_document: is_large.then(|| self.param.clone()) }
     }
@@ -216,6 +218,7 @@ impl Config {
         let (part, allowed) = match op_name {
             EXEC => ("program", &self.programs),
             HTTP | GRPC => ("target", &self.targets),
+            CLOSE => return CloseWork::read(param).map(drop),
             _ => return Ok(()),
         };
         let Some(named) = param.get(part).and_then(Value::as_str) else {

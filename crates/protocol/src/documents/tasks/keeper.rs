@@ -4,15 +4,18 @@ use crate::contents::tasks::{ParamItem, TaskItem};
 use crate::documents::form::all_of;
 use crate::settings::tasks::TasksConfig;
 use rota_docstore::{
-    DocName, Exception, Namespace, NewTask, Operations, TaskKeeper, TaskRun, Transaction, Wanted,
-    codes,
+    DocName, Exception, FieldError, Namespace, NewTask, Operations, TaskKeeper, TaskRun,
+    Transaction, Wanted, codes,
 };
+use rota_messages::documents::session_fields;
+use rota_search::{DOCID, Filter, Kind};
 use rota_tasks::{
-    Change, Config, EXEC, GRPC, HTTP, PARAM_CLASS, Param, Registered, Registration, Run,
-    TASK_CLASS, Task, succeed,
+    CLOSE, COPY, Change, CloseWork, Config, EXEC, GRPC, HTTP, PARAM_CLASS, Param, Registered,
+    Registration, Run, TASK_CLASS, Task, copied, note_change, succeed,
 };
 use serde_json::Value;
 use std::collections::BTreeMap;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// Keeps the records of tasks.
 #[derive(Clone, Debug)]
@@ -34,7 +37,7 @@ pub(crate) fn check_no_task(transaction: &Transaction<'_>, field: &str) -> Resul
         return Ok(());
     }
     let problem = "cannot be registered by a task that is built in; an operation of your own may register some";
-    Err(Exception::of_field(codes::REFUSED, rota_docstore::FieldError::new(field, problem)))
+    Err(Exception::of_field(codes::REFUSED, FieldError::new(field, problem)))
 }
 
 /// The record of a task that is there.
@@ -55,6 +58,14 @@ pub(crate) fn gone(docid: &str) -> Exception {
     Exception::new(codes::TASK, format!("task {docid} is not there: it ended, or was deleted"))
 }
 
+/// Refuses sessions to close that nobody can select.
+fn check_close(param: &Value) -> Result<(), Exception> {
+    let work = CloseWork::read(param)?;
+    let filter = Filter::parse(&work.filter, &session_fields().with(DOCID, Kind::Text));
+    let in_param = |it: FieldError| FieldError::new("param", format!("where: {}", it.problem));
+    filter.map(drop).map_err(|it| in_param(it).into())
+}
+
 impl Keeper {
     /// Tasks may run these operations, and the programs and targets that are allowed.
     pub fn new(tasks: &TasksConfig, operations: &Operations) -> Self {
@@ -69,7 +80,7 @@ impl Keeper {
 
     /// The same for other operations.
     pub fn offering(&self, operations: &Operations) -> Self {
-        let names = operations.names().chain([EXEC, HTTP, GRPC]);
+        let names = operations.names().chain([EXEC, HTTP, GRPC, CLOSE]);
         let queue = |name: &str| self.queue_of.get(name).copied().unwrap_or(0);
         let operations = names.map(|it| (it.to_owned(), queue(it))).collect();
         let config = Config { operations, ..self.config.clone() };
@@ -82,6 +93,19 @@ impl Keeper {
         let task = found(transaction, &name)?;
         let next_id = draw_id(transaction);
         let change = succeed(task.as_ref(), &next_id, transaction.now());
+        Self::apply(transaction, &name, task.as_ref(), &change)
+    }
+
+    /// A run that copied what had changed up to so many changes ends.
+    pub fn end_copy(
+        transaction: &mut Transaction<'_>,
+        docid: &str,
+        run: Run,
+        changes: u64,
+    ) -> Result<(), Exception> {
+        let name = transaction.name(TASK_CLASS, docid)?;
+        let task = found(transaction, &name)?.filter(|it| it.run() == Some(run));
+        let change = copied(task.as_ref(), changes, transaction.now());
         Self::apply(transaction, &name, task.as_ref(), &change)
     }
 
@@ -127,8 +151,8 @@ impl TaskKeeper for Keeper {
     ) -> Result<String, Exception> {
         transaction.check_caller(&task.operation)?;
         let param = task.parameters.as_ref().map_or("{}", |it| it.as_str());
-        let param: Value = serde_json::from_str(param)
-            .map_err(|it| rota_docstore::FieldError::new("param", it.to_string()))?;
+        let param: Value =
+            serde_json::from_str(param).map_err(|it| FieldError::new("param", it.to_string()))?;
         let registration = Registration {
             ns: transaction.space().clone(),
             place: task.place.clone(),
@@ -141,9 +165,12 @@ impl TaskKeeper for Keeper {
         };
         let docid = format!("{{{}}}{}", registration.place, registration.taskid);
         let name = transaction.name(TASK_CLASS, &docid);
-        let name = name.map_err(|it| rota_docstore::FieldError::new("place", it.problem))?;
+        let name = name.map_err(|it| FieldError::new("place", it.problem))?;
         let slot = transaction.slot_of(&name);
         let slots = (slot, transaction.slot().unwrap_or(slot));
+        if registration.op_name == CLOSE {
+            check_close(&registration.param)?;
+        }
         let checked = registration.check(&self.config, slots, transaction.now());
         let Registered { task, param_document } = checked.map_err(all_of)?;
         let edited = transaction.current(&name)?;
@@ -156,6 +183,20 @@ impl TaskKeeper for Keeper {
             edited.put_one(&ParamItem(param))?;
         }
         Ok(docid)
+    }
+
+    fn copy(&self, transaction: &mut Transaction<'_>, of: &DocName) -> Result<(), Exception> {
+        let place = of.place().to_owned();
+        let taskid = format!("copy-{:016x}", xxh3_64(of.as_text().as_bytes()));
+        let name = transaction.name(TASK_CLASS, &format!("{{{place}}}{taskid}"))?;
+        let stored = found(transaction, &name)?;
+        let (ns, now) = (transaction.space().clone(), transaction.now());
+        let qn = self.queue_of.get(COPY).copied().unwrap_or(0);
+        let document = (of.class(), of.docid());
+        let task = note_change(stored.as_ref(), (&ns, &place, &taskid, qn), document, now);
+        let edited = transaction.current(&name)?;
+        edited.ensure();
+        edited.put_one(&TaskItem(task))
     }
 
     fn begin(&self, transaction: &mut Transaction<'_>, run: &TaskRun) -> Result<(), Exception> {

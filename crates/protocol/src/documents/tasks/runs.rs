@@ -2,9 +2,9 @@
 
 use crate::contents::tasks::{ParamItem, TaskItem};
 use crate::documents::tasks::keeper::{Keeper, found, gone, wanted};
-use crate::ports::task_work::{END, Ending, FAIL, START, Started, Starting};
+use crate::ports::task_work::{END, Ending, FAIL, PROGRESS, Progressing, START, Started, Starting};
 use rota_docstore::{Exception, Namespace, Operation, Place, Transaction, Wanted, codes};
-use rota_tasks::{NoStart, PARAM_CLASS, Param, Run, TASK_CLASS, fail, lose, start};
+use rota_tasks::{NoStart, PARAM_CLASS, Param, Run, TASK_CLASS, Task, fail, lose, start};
 use serde_json::Value;
 
 /// Refuses everybody but the Queue Manager.
@@ -57,6 +57,8 @@ impl Operation for TaskStart {
             operation: task.op_name.clone(),
             param,
             is_outside: task.works_outside(),
+            goes_around: task.goes_around(),
+            progress: task.progress.unwrap_or_default(),
         };
         transaction.current(&name)?.put_one(&TaskItem(task))?;
         transaction.answer_json(&started)
@@ -81,7 +83,40 @@ impl Operation for TaskEnd {
 
     fn work(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Exception> {
         check_keeper(transaction)?;
-        Keeper::end_well(transaction, &self.0.docid)
+        let Ending { docid, start_time, retry, changes, .. } = &self.0;
+        let run = Run { start_time: *start_time, retry: *retry };
+        match changes {
+            Some(changes) => Keeper::end_copy(transaction, docid, run, *changes),
+            None => Keeper::end_well(transaction, docid),
+        }
+    }
+}
+
+/// Says how far a run that goes around the ring has come.
+pub(crate) struct TaskProgress(Progressing);
+
+impl Operation for TaskProgress {
+    const NAME: &'static str = PROGRESS;
+    const PLACE: Place = Place::Inline;
+    type Parameters = Progressing;
+
+    fn new(progressing: Progressing) -> Result<Self, Exception> {
+        Ok(Self(progressing))
+    }
+
+    fn documents(&self, space: &Namespace) -> Result<Vec<Wanted>, Exception> {
+        wanted(space, &self.0.docid)
+    }
+
+    fn work(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Exception> {
+        check_keeper(transaction)?;
+        let Progressing { docid, start_time, retry, progress } = &self.0;
+        let name = transaction.name(TASK_CLASS, docid)?;
+        let own = Run { start_time: *start_time, retry: *retry };
+        let task = found(transaction, &name)?.filter(|it| it.run() == Some(own));
+        let task = task.ok_or_else(|| gone(docid))?;
+        let task = Task { progress: Some(*progress), ..task };
+        transaction.current(&name)?.put_one(&TaskItem(task))
     }
 }
 
@@ -103,7 +138,7 @@ impl Operation for TaskFail {
 
     fn work(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Exception> {
         check_keeper(transaction)?;
-        let Ending { docid, start_time, retry, code, report, is_lost, patience } = &self.0;
+        let Ending { docid, start_time, retry, code, report, is_lost, patience, .. } = &self.0;
         let name = transaction.name(TASK_CLASS, docid)?;
         let (stored, now) = (found(transaction, &name)?, transaction.now());
         let run = Run { start_time: *start_time, retry: *retry };

@@ -1,0 +1,85 @@
+//! Items that were copied from another document: what becomes of them where copies are held.
+//!
+//! **Invariant:** a copy changes an item that is there, in an older state. It makes none, so what was removed stays away.
+
+use crate::documents::copies::write_of;
+use crate::documents::memory_quota::take_room;
+use crate::documents::operate::slots_of;
+use crate::documents::state::Documents;
+use crate::log::at::At;
+use crate::log::origin::Origin;
+use crate::log::resident::RequestHandler;
+use crate::ports::note::Transition;
+use crate::ports::slots::slot_of;
+use rota_docstore::{Document, DocumentEdit, Exception, Phase, Stamp, Territory};
+use rota_messages::api::CopyOp;
+use rota_messages::{Answer, DocKey, DocumentAnswer, OpResult};
+use std::sync::Arc;
+
+fn answer(taken: Result<bool, Exception>) -> OpResult {
+    Ok(Answer::Documents(DocumentAnswer::Imported(taken)))
+}
+
+impl Documents {
+    /// Writes what is newer than what is here. `sure`: nobody else owned the partition when the request came.
+    pub(crate) fn copy_in(&mut self, led: &mut At<'_>, origin: Origin, op: &CopyOp, sure: bool) {
+        let key = DocKey::new(slot_of(&op.name, led.env.view().m), op.name.clone());
+        let here = led.log.replica.get(&key).map(|it| it.document().clone());
+        let here = here.filter(|it| !it.is_deleted());
+        let changed = here.map(|it| self.with_copies(led, &it, op)).transpose();
+        let document = match changed.map(Option::flatten) {
+            Ok(Some(document)) => document,
+            Ok(None) if !sure => return led.confirm_then(origin),
+            Ok(None) => return self.answer_read(led, origin, answer(Ok(false))),
+            Err(exception) => {
+                return self.reply(led, origin, answer(Err(exception.at(Phase::Work))));
+            }
+        };
+        if !led.may_begin() {
+            return led.enqueue(origin);
+        }
+        let writes = vec![write_of(document, led.env.view().m)];
+        if let Err(exception) = take_room(led, &writes) {
+            return self.reply(led, origin, answer(Err(exception.at(Phase::Validation))));
+        }
+        led.env.note(Transition::Copied, Some(led.log.number));
+        let at = led.write(writes, None);
+        led.promise(at, origin, answer(Ok(true)));
+    }
+
+    /// The document with what is newer. `None`: nothing is.
+    fn with_copies(
+        &self,
+        led: &At<'_>,
+        here: &Arc<Document>,
+        op: &CopyOp,
+    ) -> Result<Option<Arc<Document>>, Exception> {
+        debug_assert!(
+            slots_of(led).holds(slots_of(led).slot_of(&op.name)),
+            "the router knows slots"
+        );
+        let schema = Arc::clone(&led.env.documents_env.schema);
+        let mut edited = DocumentEdit::new(op.name.clone(), Some(Arc::clone(here)), schema);
+        let mut latest = Stamp::MIN;
+        let mut is_changed = false;
+        for item in op.items.iter() {
+            let (name, version) = (item.name(), item.version());
+            let Some(content) = item.content() else { continue };
+            if edited.content(name.class(), name.key()).is_none() {
+                continue;
+            }
+            if edited.put_copy(name, content.clone(), version)? {
+                is_changed = true;
+                latest = latest.max(version);
+            }
+        }
+        if !is_changed {
+            return Ok(None);
+        }
+        let now = Stamp::from_epoch_ms(led.env.now.wall_ms);
+        let floor = self.floor(led, op.name.space());
+        let version = now.max(floor).max(latest).max(here.version().next());
+        let document = edited.settle_at(here.ctime(), version, Stamp::MIN)?;
+        Ok(Some(Arc::new(document)))
+    }
+}

@@ -1,0 +1,14 @@
+//! Tasks whose work goes around the ring: copying what changed in a document, and closing many sessions.
+//!
+//! ```text
+//!  a task runs ─▶ Errand ── Op::Search, every partition ──▶ a page ── Op::Copy, Op::Close, so many at a time ──▶ done
+//!                   ▲                                                                  │
+//!                   └── a refusal: asked again ────────────────────────────────────────┘
+//! ```
+//! An errand is a value of its task's owner, and remembers nothing: who takes over begins it anew. What was done is found
+//! to be done.
+
+pub(crate) mod closing;
+pub(crate) mod copying;
+pub(crate) mod look;
+pub(crate) mod state;
