@@ -65,6 +65,7 @@ impl Resident for Residents {
         self.leases.serve(led);
         self.sessions.serve(led);
         self.searches.serve(led);
+        self.tasks.serve(led);
     }
 
     fn committed(&mut self, led: &mut At<'_>, key: &DocKey) {

@@ -2,6 +2,7 @@
 
 use crate::log::env::Env;
 use crate::log::requests::Asked;
+use crate::log::resident::Resident;
 use crate::partition::partitions::Partitions;
 use crate::partition::state::Leader;
 use crate::ports::slots::slot_of_request;
@@ -58,7 +59,7 @@ impl Partitions {
         let mut moved = Vec::new();
         for part in self.awake_mut() {
             let number = part.log.number;
-            let Some(Leader { inbox, .. }) = part.leader_mut() else { continue };
+            let Some(Leader { inbox, residents, .. }) = part.leader_mut() else { continue };
             let gone = inbox.live.iter().filter(|(_, asked)| {
                 let home = home(asked);
                 home != number && leads(&home)
@@ -66,6 +67,7 @@ impl Partitions {
             let gone: Vec<_> = gone.map(|(origin, asked)| (*origin, home(asked))).collect();
             for (origin, home) in gone {
                 if let Some(asked) = inbox.live.remove(&origin) {
+                    residents.forget(&origin);
                     moved.push((home, origin, (asked, inbox.take_promise(origin))));
                 }
             }

@@ -1,6 +1,7 @@
 //! The workers of a partition's tasks.
 
 use crate::contents::tasks::task_of;
+use crate::documents::operate::slots_of;
 use crate::errands::state::Errand;
 use crate::log::at::At;
 use crate::log::env::{Env, NameOf};
@@ -14,7 +15,9 @@ use crate::ports::task_work::{
     END, Ending, FAIL, PROGRESS, Progressing, START, Started, Starting, TaskJob, TaskOutcome,
 };
 use crate::tasks::step::{Held, Step, Work};
-use rota_docstore::{Body, Exception, JsonText, Request, Stamp, TaskRun, codes};
+use rota_docstore::{
+    Body, DocName, Exception, JsonText, Request, Stamp, TaskRun, Territory, codes,
+};
 use rota_messages::api::OperateOp;
 use rota_messages::{Answer, DocKey, DocumentAnswer, DocumentOp, Op, OpResult};
 use rota_tasks::{QueueManager, Run, TASK_CLASS, TaskKey, TaskState};
@@ -419,6 +422,26 @@ fn text_of<T: Serialize>(parameters: &T) -> Option<JsonText> {
 impl Resident for Tasks {
     fn begin(_: &Env, _: &Phase) -> Self {
         Self::default()
+    }
+
+    /// An arc may have been cut out: what its tasks wait for is another partition's now, and is lost here.
+    fn serve(&mut self, led: &mut At<'_>) {
+        let slots = slots_of(led);
+        let is_gone = |key: &TaskKey| {
+            let name = DocName::new(&key.ns, TASK_CLASS, &key.docid);
+            name.is_ok_and(|it| !slots.holds(slots.slot_of(&it)))
+        };
+        let gone = self.held.extract_if(.., |_, it| is_gone(&it.key));
+        let gone: Vec<(u64, Held)> = gone.collect();
+        for (work, held) in gone {
+            if let Step::Outside(_) = held.step {
+                led.env.effects.push(Effect::StopTask { work });
+            }
+            self.queue.ended(&held.key);
+        }
+        let gone: Vec<(u64, Errand)> =
+            self.errands.extract_if(.., |_, it| is_gone(&it.key)).collect();
+        gone.iter().for_each(|(_, it)| self.queue.ended(&it.key));
     }
 
     fn committed(&mut self, led: &mut At<'_>, key: &DocKey) {
