@@ -3,6 +3,7 @@
 //! * [`ids`]: names that people choose (session, namespace, node, class) and numbers of the ring.
 //! * [`address`]: where something is reached, `host:port`.
 //! * [`class_facts`]: what managers decide by of a class.
+//! * [`cron`]: the short text that says when something happens again and again.
 //! * [`digest`]: which text of a class a node has, and what is kept of the attributes of an ended session.
 //! * [`sandbox`]: what a program is kept from.
 //! * [`epoch`]: epochs, log positions, tokens, incarnations, boot ids: what orders things.
@@ -23,6 +24,7 @@
 pub mod address;
 pub mod api;
 pub mod class_facts;
+pub mod cron;
 pub mod digest;
 pub mod epoch;
 pub mod ids;
@@ -42,6 +44,7 @@ pub mod timing;
 
 pub use api::*;
 pub use class_facts::*;
+pub use cron::*;
 pub use digest::*;
 pub use epoch::*;
 pub use ids::*;

@@ -43,8 +43,8 @@ impl Filter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cron::Cron;
     use crate::task::Param;
+    use rota_model::Cron;
 
     fn at(ms: u64) -> Stamp {
         Stamp::from_epoch_ms(1_795_000_000_000 + ms)

@@ -20,7 +20,6 @@
 //!
 //! **Invariant:** a run that is not the record's own never changes the record, except that it removes it.
 
-mod cron;
 mod errand;
 mod filter;
 mod index;
@@ -28,12 +27,12 @@ mod outside;
 mod queue;
 mod task;
 
-pub use cron::Cron;
 pub use errand::{CloseWork, CopyWork, copied, note_change};
 pub use filter::Filter;
 pub use index::{TaskCounts, TaskIndex};
 pub use outside::{ARGS_BYTES_MAX, GrpcCall, HEADERS_MAX, HttpCall, Outside, ProgramRun};
 pub use queue::{Backlog, QueueManager, QueueSettings, TaskKey};
+pub use rota_model::Cron;
 pub use task::end::{CODE_BYTES_MAX, Change, Patience, REPORT_BYTES_MAX, fail, lose, succeed};
 pub use task::register::{
     Config, DOCID_BYTES_MAX, INFO_BYTES_MAX, PARAM_BYTES_MAX, PARAM_INLINE_BYTES_MAX, PAST_MS_MAX,

@@ -6,8 +6,7 @@ pub(crate) mod register;
 #[cfg(test)]
 mod tests;
 
-use crate::cron::Cron;
-use rota_model::{Namespace, Stamp};
+use rota_model::{Cron, Namespace, Stamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

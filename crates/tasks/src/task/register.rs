@@ -1,10 +1,9 @@
 //! What is registered, and every check of it. All mistakes come together.
 
-use crate::cron::Cron;
 use crate::errand::CloseWork;
 use crate::outside::Outside;
 use crate::task::{CLOSE, EXEC, GRPC, HTTP, Param, Task, docid};
-use rota_model::{FieldError, Namespace, SlotId, Stamp};
+use rota_model::{Cron, FieldError, Namespace, SlotId, Stamp};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 

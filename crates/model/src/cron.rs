@@ -1,4 +1,4 @@
-//! Short texts that say when a periodic task runs.
+//! Short texts that say when something happens again and again: a periodic task, a schedule of a pool.
 //!
 //! ```text
 //!   H25          each hour at minute 25
@@ -11,20 +11,23 @@
 //! All times are UTC. A day that a month lacks is the last day of that month, so that no month goes without its
 //! run: `M31` runs on 30 April, `Y0229` on 28 February 2027. A text whose day no year has is refused.
 
-use rota_model::{FieldError, Stamp};
+use crate::refusal::FieldError;
+use crate::stamp::Stamp;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
 /// The field that errors name.
 const FIELD: &str = "cron";
-const MS_PER_DAY: u64 = 86_400_000;
+const MS_PER_HOUR: u64 = 3_600_000;
+const MS_PER_DAY: u64 = 24 * MS_PER_HOUR;
 /// Days of each month, in leap years.
 const DAYS_MAX: [u8; 12] = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
 
 /// How often.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 enum Period {
+    #[default]
     Hour,
     /// At this hour.
     Day(u8),
@@ -36,8 +39,8 @@ enum Period {
     Year(u8, u8, u8),
 }
 
-/// A checked text of this page. Prints as the text that it was read from.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+/// A checked text of this page. Prints as the text that it was read from. The default is each hour at minute 0.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Cron {
     period: Period,
@@ -135,37 +138,67 @@ impl Cron {
     /// A late run changes nothing: whoever asks at its end gets the next run after that moment. So a run of
     /// `D0425` that ends on the next day at 03:10 is followed by the one 1 h 15 min later.
     pub fn next(self, after: Stamp) -> Option<Stamp> {
-        let (year, month, _) = date_of(after);
-        let today = after.to_epoch_ms() / MS_PER_DAY * MS_PER_DAY;
-        let hour_now = after.to_epoch_ms() % MS_PER_DAY / 3_600_000;
-        let at = |day: u64, hour: u64| day + hour * 3_600_000 + u64::from(self.minute) * 60_000;
-        let (this, later) = match self.period {
-            Period::Hour => (Some(at(today, hour_now)), Some(at(today, hour_now + 1))),
-            Period::Day(hour) => {
-                let this = at(today, hour.into());
-                (Some(this), Some(this + MS_PER_DAY))
+        let Around { this, later, .. } = self.around(after);
+        let run = this.filter(|ms| *ms > after.to_epoch_ms()).or(later)?;
+        Stamp::try_from_epoch_ms(run).ok()
+    }
+
+    /// The last run at `until` or earlier, to the minute. `None`: it lies ahead of [`Stamp::MIN`].
+    pub fn last(self, until: Stamp) -> Option<Stamp> {
+        let Around { earlier, this, .. } = self.around(until);
+        let run = this.filter(|ms| *ms <= until.to_epoch_ms()).or(earlier)?;
+        Stamp::try_from_epoch_ms(run).ok()
+    }
+
+    /// The run of the hour, day, week, month or year of that moment, and its neighbours.
+    fn around(self, moment: Stamp) -> Around {
+        let (year, month, _) = date_of(moment);
+        let today = moment.to_epoch_ms() / MS_PER_DAY * MS_PER_DAY;
+        let at = |day: u64, hour: u8| {
+            day + u64::from(hour) * MS_PER_HOUR + u64::from(self.minute) * 60_000
+        };
+        match self.period {
+            Period::Hour => {
+                let hour = moment.to_epoch_ms() / MS_PER_HOUR * MS_PER_HOUR;
+                Around::each(at(hour, 0), MS_PER_HOUR)
             }
+            Period::Day(hour) => Around::each(at(today, hour), MS_PER_DAY),
             Period::Week(day, hour) => {
                 // 1 January 1970 was a Thursday.
                 let weekday = (today / MS_PER_DAY + 3) % 7 + 1;
-                let this = at(today + (u64::from(day) + 7 - weekday) % 7 * MS_PER_DAY, hour.into());
-                (Some(this), Some(this + 7 * MS_PER_DAY))
+                let days = (u64::from(day) + 7 - weekday) % 7;
+                Around::each(at(today + days * MS_PER_DAY, hour), 7 * MS_PER_DAY)
             }
             Period::Month(day, hour) => {
-                let run =
-                    |year, month| midnight(year, month, day.into()).map(|day| at(day, hour.into()));
-                let next = if month == 12 { (year + 1, 1) } else { (year, month + 1) };
-                (run(year, month), run(next.0, next.1))
+                let run = |year, month| midnight(year, month, day.into()).map(|day| at(day, hour));
+                let later = if month == 12 { run(year + 1, 1) } else { run(year, month + 1) };
+                let earlier = match (year, month) {
+                    (0, 1) => None,
+                    (_, 1) => run(year - 1, 12),
+                    _ => run(year, month - 1),
+                };
+                Around { earlier, this: run(year, month), later }
             }
             Period::Year(month, day, hour) => {
-                let run =
-                    |year| midnight(year, month.into(), day.into()).map(|day| at(day, hour.into()));
-                (run(year), run(year + 1))
+                let run = |year| midnight(year, month.into(), day.into()).map(|day| at(day, hour));
+                let earlier = year.checked_sub(1).and_then(run);
+                Around { earlier, this: run(year), later: run(year + 1) }
             }
-        };
-        let is_after = |ms: &u64| *ms > after.to_epoch_ms();
-        let run = this.filter(is_after).or(later)?;
-        Stamp::try_from_epoch_ms(run).ok()
+        }
+    }
+}
+
+/// Three runs in a row, in milliseconds since 1970. `None`: outside the century.
+struct Around {
+    earlier: Option<u64>,
+    this: Option<u64>,
+    later: Option<u64>,
+}
+
+impl Around {
+    /// One each so many milliseconds.
+    fn each(this: u64, period_ms: u64) -> Self {
+        Self { earlier: Some(this - period_ms), this: Some(this), later: Some(this + period_ms) }
     }
 }
 
@@ -229,6 +262,39 @@ mod tests {
         assert_eq!(next("M100425", 26_1210_0425), 27_0110_0425);
         assert_eq!(next("Y11100425", 26_1109_0000), 26_1110_0425);
         assert_eq!(next("Y11100425", 26_1110_0425), 27_1110_0425);
+    }
+
+    /// The last run, both as YYMMDDhhmm.
+    fn last(text: &str, until: u64) -> u64 {
+        let until = Stamp::parse(until * 100_000).unwrap();
+        Cron::parse(text).unwrap().last(until).unwrap().as_u64() / 100_000
+    }
+
+    #[test]
+    fn the_last_run_is_the_one_that_was_or_is_just_now() {
+        assert_eq!(last("H25", 26_1127_1024), 26_1127_0925);
+        assert_eq!(last("H25", 26_1127_1025), 26_1127_1025);
+        assert_eq!(last("H25", 26_1127_0024), 26_1126_2325);
+        assert_eq!(last("D0425", 26_1127_0424), 26_1126_0425);
+        assert_eq!(last("D0425", 26_1127_2359), 26_1127_0425);
+        // 27 November 2026 is a Friday.
+        assert_eq!(last("W30425", 26_1127_1000), 26_1125_0425);
+        assert_eq!(last("W50425", 26_1127_0424), 26_1120_0425);
+        assert_eq!(last("W50425", 26_1127_0425), 26_1127_0425);
+        assert_eq!(last("M100425", 26_1110_0424), 26_1010_0425);
+        assert_eq!(last("M100425", 27_0105_0000), 26_1210_0425);
+        assert_eq!(last("M310000", 27_0301_0000), 27_0228_0000);
+        assert_eq!(last("Y11100425", 26_1109_0000), 25_1110_0425);
+        assert_eq!(last("Y02290000", 28_0228_0000), 27_0228_0000);
+    }
+
+    #[test]
+    fn no_run_lies_ahead_of_the_century() {
+        let until = Stamp::parse(101_002_400_000).unwrap();
+        for text in ["H25", "D0425", "W50425", "M100425", "Y11100425"] {
+            assert_eq!(Cron::parse(text).unwrap().last(until), None, "{text}");
+        }
+        assert_eq!(last("H25", 1_010_025), 1_010_025);
     }
 
     #[test]
@@ -310,6 +376,14 @@ mod tests {
             prop_assert_eq!(cron.next(run.minus_ms(1)), Some(run));
             let middle = Stamp::from_epoch_ms(ms.midpoint(run.to_epoch_ms() - 1));
             prop_assert_eq!(cron.next(middle), Some(run));
+            // What was the last run is followed by that one, and the last run just then is itself.
+            prop_assert_eq!(cron.last(run), Some(run));
+            let Some(last) = cron.last(after) else {
+                prop_assert!(ms < 946_684_800_000 + 366 * MS_PER_DAY, "only in the first year");
+                return Ok(());
+            };
+            prop_assert!(last <= after);
+            prop_assert_eq!(cron.next(last), Some(run));
         }
     }
 }
