@@ -9,8 +9,8 @@ use rota_docstore::Exception;
 use rota_messages::Numbered;
 use rota_model::items::Orders;
 use rota_model::{
-    ClassName, ClassText, FieldError, LoadLimit, NodeId, Policy, PoolName, PoolSettings,
-    ProvisionerName, Stamp,
+    ClassName, ClassText, Cron, FieldError, InForce, Kept, LoadLimit, NodeId, Policy, PoolName,
+    PoolSchedule, PoolSettings, ProvisionerName, Stamp,
 };
 use std::collections::BTreeMap;
 
@@ -33,6 +33,8 @@ pub struct PoolState {
     pub warning: String,
     /// Its stable number; `None` while the manager that answers knows none.
     pub numbered: Option<Numbered>,
+    /// What its schedules have set; `None`: it has none.
+    pub in_force: Option<InForce>,
 }
 
 /// The nodes of a pool, as one manager knows them.
@@ -130,6 +132,73 @@ fn settings(wire: v1::PoolSettings, mistakes: &mut Mistakes) -> PoolSettings {
         labels: mistakes.note(labels(&wire.labels)).unwrap_or_default(),
         cpu_millis: wire.cpu_millis,
         memory_mib: wire.memory_mib,
+        schedules: wire
+            .schedules
+            .iter()
+            .enumerate()
+            .map(|(at, it)| schedule(at, it, mistakes))
+            .collect(),
+    }
+}
+
+/// The schedule with that place in the list.
+fn schedule(place: usize, wire: &v1::PoolSchedule, mistakes: &mut Mistakes) -> PoolSchedule {
+    let at = mistakes.note_in(&format!("schedules[{place}].at"), Cron::parse(&wire.at));
+    let v1::PoolSchedule { min_nodes, warm_places, warm_nodes, .. } = *wire;
+    // One with a wrong text keeps its place in the list, so that the others are told with theirs.
+    PoolSchedule { at: at.unwrap_or_default(), min_nodes, warm_places, warm_nodes }
+}
+
+impl From<&PoolSchedule> for v1::PoolSchedule {
+    fn from(it: &PoolSchedule) -> Self {
+        let PoolSchedule { at, min_nodes, warm_places, warm_nodes } = *it;
+        Self { at: at.to_string(), min_nodes, warm_places, warm_nodes }
+    }
+}
+
+impl From<Kept> for v1::PoolKept {
+    fn from(it: Kept) -> Self {
+        let Kept { min_nodes, warm_places, warm_nodes } = it;
+        Self { min_nodes, warm_places, warm_nodes }
+    }
+}
+
+impl From<v1::PoolKept> for Kept {
+    fn from(it: v1::PoolKept) -> Self {
+        let v1::PoolKept { min_nodes, warm_places, warm_nodes } = it;
+        Self { min_nodes, warm_places, warm_nodes }
+    }
+}
+
+impl From<InForce> for v1::PoolInForce {
+    fn from(it: InForce) -> Self {
+        let number = |it: Option<Stamp>| it.map_or(0, Stamp::as_u64);
+        Self {
+            kept: Some(it.kept.into()),
+            min_since: number(it.min_since),
+            warm_since: number(it.warm_since),
+            next_at: number(it.next.map(|it| it.0)),
+            next: it.next.map(|it| it.1.into()),
+        }
+    }
+}
+
+/// A stamp; `None` for 0.
+fn moment(field: &'static str, number: u64) -> Result<Option<Stamp>, WireError> {
+    let stamp = (number > 0).then(|| crate::documents::document::stamp(field, number));
+    stamp.transpose()
+}
+
+impl TryFrom<v1::PoolInForce> for InForce {
+    type Error = WireError;
+    fn try_from(it: v1::PoolInForce) -> Result<Self, WireError> {
+        let next = moment("PoolInForce.next_at", it.next_at)?;
+        Ok(Self {
+            kept: it.kept.unwrap_or_default().into(),
+            min_since: moment("PoolInForce.min_since", it.min_since)?,
+            warm_since: moment("PoolInForce.warm_since", it.warm_since)?,
+            next: next.map(|at| (at, it.next.unwrap_or_default().into())),
+        })
     }
 }
 
@@ -152,6 +221,7 @@ impl From<&PoolSettings> for v1::PoolSettings {
             labels: label_texts(&it.labels),
             cpu_millis: it.cpu_millis,
             memory_mib: it.memory_mib,
+            schedules: it.schedules.iter().map(Into::into).collect(),
         }
     }
 }
@@ -194,6 +264,7 @@ impl From<&PoolState> for v1::PoolInfo {
             warning: it.warning.clone(),
             stable_number: it.numbered.as_ref().map_or(0, |it| it.number),
             uuid: it.numbered.as_ref().map(|it| it.uuid.clone()).unwrap_or_default(),
+            in_force: it.in_force.map(Into::into),
         }
     }
 }
@@ -204,10 +275,7 @@ impl TryFrom<v1::PoolInfo> for PoolState {
         let mut mistakes = Mistakes::default();
         let settings = settings(it.settings.unwrap_or_default(), &mut mistakes);
         let settings = mistakes.found(Some(settings)).map_err(|mut it| it.swap_remove(0));
-        let version = match it.version {
-            0 => None,
-            number => Some(crate::documents::document::stamp("PoolInfo.version", number)?),
-        };
+        let version = moment("PoolInfo.version", it.version)?;
         let ordered = it.ordered.iter().map(|it| named("PoolInfo.ordered", NodeId::parse(it)));
         let ordered = ordered.collect::<Result<_, _>>()?;
         let mut facts = facts_from("PoolInfo.class_facts", it.class_facts)?;
@@ -233,6 +301,7 @@ impl TryFrom<v1::PoolInfo> for PoolState {
             orders: it.orders_unknown.map_or(Ok(orders), Err),
             warning: it.warning,
             numbered: numbered(it.stable_number, it.uuid),
+            in_force: it.in_force.map(InForce::try_from).transpose()?,
         })
     }
 }
@@ -264,6 +333,9 @@ mod tests {
             labels: [rota_model::parse_label("zone=a").unwrap()].into(),
             cpu_millis: 500,
             memory_mib: 64,
+            schedules: ["D0600 min=5 warm=20places", "H25 warm=2nodes"]
+                .map(|it| PoolSchedule::parse(it).unwrap())
+                .to_vec(),
         }
     }
 
@@ -296,8 +368,18 @@ mod tests {
             let numbered =
                 version.map(|_| Numbered { number: 3, uuid: "74f30be0-3151-11e6".into() });
             let warning = "odd".into();
-            let state =
-                PoolState { name, settings, version, texts, load, orders, warning, numbered };
+            let in_force = version.and_then(|_| settings.in_force(Stamp::MIN));
+            let state = PoolState {
+                name,
+                settings,
+                version,
+                texts,
+                load,
+                orders,
+                warning,
+                numbered,
+                in_force,
+            };
             assert_eq!(PoolState::try_from(v1::PoolInfo::from(&state)).unwrap(), state);
         }
     }
@@ -311,6 +393,9 @@ mod tests {
             places: 3,
             namespaces: vec!["a/b".into()],
             labels: [("zone".into(), String::new())].into(),
+            schedules: ["H00", "D2500"]
+                .map(|it| v1::PoolSchedule { at: it.into(), ..Default::default() })
+                .to_vec(),
             ..v1::PoolSettings::default()
         };
         let fields = |refused: Exception| {
@@ -328,7 +413,9 @@ mod tests {
                 "provisioner",
                 "namespaces[0]",
                 "label's value",
-                "places"
+                "schedules[1].at",
+                "places",
+                "schedules"
             ]
         );
         let request = v1::SetPoolRequest {
@@ -340,7 +427,15 @@ mod tests {
         let told = fields(set(request).unwrap_err());
         assert_eq!(
             told,
-            ["load_limit", "policy", "provisioner", "namespaces[0]", "label's value", "fields[1]"]
+            [
+                "load_limit",
+                "policy",
+                "provisioner",
+                "namespaces[0]",
+                "label's value",
+                "schedules[1].at",
+                "fields[1]"
+            ]
         );
     }
 }

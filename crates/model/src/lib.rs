@@ -14,7 +14,7 @@
 //! * [`api`]: validated requests of clients and their answers.
 //! * [`mend`]: looks of an owner at what a node has of a session.
 //! * [`numbers`]: the stable numbers of a node's sessions.
-//! * [`pool`]: what operators say of a pool of nodes.
+//! * [`pool`]: what operators say of a pool of nodes; [`pool_schedule`]: what it keeps by the time of day.
 //! * [`node_msg`]: messages between managers and node-agents.
 //! * [`text`]: characters that must not stand in names.
 //! * [`timing`]: the order that time limits must keep.
@@ -33,6 +33,7 @@ pub mod mend;
 pub mod node_msg;
 pub mod numbers;
 pub mod pool;
+pub mod pool_schedule;
 pub mod refusal;
 pub mod resources;
 pub mod sandbox;
@@ -51,6 +52,7 @@ pub use ids::*;
 pub use mend::*;
 pub use numbers::*;
 pub use pool::*;
+pub use pool_schedule::*;
 pub use refusal::*;
 pub use resources::*;
 pub use sandbox::*;

@@ -2,6 +2,7 @@
 
 use crate::class_facts::ClassText;
 use crate::ids::{ClassName, Namespace, PoolName, ProvisionerName, check_text};
+use crate::pool_schedule::{self, PoolSchedule};
 use crate::refusal::FieldError;
 use crate::resources::{LABELS_MAX, Labels};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -177,6 +178,9 @@ pub struct PoolSettings {
     /// Memory of each node that is started, in MiB; 0: that of its machine.
     #[serde(skip_serializing_if = "is_zero")]
     pub memory_mib: u32,
+    /// What is kept by the time of day, in place of the minimum and the warm buffer.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "pool_schedule::read_list")]
+    pub schedules: Vec<PoolSchedule>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
@@ -186,7 +190,7 @@ fn is_zero(number: &u32) -> bool {
 
 impl PoolSettings {
     /// Names of the fields, as they are written.
-    pub const FIELDS: [&'static str; 15] = [
+    pub const FIELDS: [&'static str; 16] = [
         "description",
         "provisioner",
         "places",
@@ -202,10 +206,11 @@ impl PoolSettings {
         "labels",
         "cpu_millis",
         "memory_mib",
+        "schedules",
     ];
 
     /// Those that mean nothing without a provisioner.
-    pub const OF_GROWTH: [&'static str; 10] = [
+    pub const OF_GROWTH: [&'static str; 11] = [
         "places",
         "min_nodes",
         "max_nodes",
@@ -216,6 +221,7 @@ impl PoolSettings {
         "labels",
         "cpu_millis",
         "memory_mib",
+        "schedules",
     ];
 
     /// Every mistake, under the name of its field.
@@ -277,6 +283,7 @@ impl PoolSettings {
             }
         }
         self.mistakes_of_room(&mut add);
+        self.mistakes_of_schedules(&mut add);
         if self.namespaces.len() > POOL_NAMESPACES_MAX {
             let count = self.namespaces.len();
             add("namespaces", format!("are {count}; the limit is {POOL_NAMESPACES_MAX}"));
@@ -495,6 +502,7 @@ mod tests {
             labels: [crate::resources::parse_label("gpu=yes").unwrap()].into(),
             cpu_millis: 1,
             memory_mib: 1,
+            schedules: vec![PoolSchedule::default()],
             ..grown()
         };
         let written = serde_json::to_value(all).unwrap();

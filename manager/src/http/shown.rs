@@ -71,6 +71,8 @@ pub struct Pool {
     pub labels: BTreeMap<String, String>,
     pub cpu_millis: u32,
     pub memory_mib: u32,
+    pub schedules: Vec<PoolSchedule>,
+    pub in_force: Option<PoolInForce>,
     pub version: Option<u64>,
     pub nodes: u32,
     pub ready_nodes: u32,
@@ -84,6 +86,35 @@ pub struct Pool {
     pub classes: BTreeMap<String, PoolClass>,
     pub described: bool,
     pub links: Value,
+}
+
+/// A schedule of a pool.
+#[derive(Serialize, Debug)]
+pub struct PoolSchedule {
+    pub at: String,
+    pub min_nodes: Option<u32>,
+    pub warm_places: Option<u32>,
+    pub warm_nodes: Option<u32>,
+}
+
+/// What schedules have set by now. Moments are stamps.
+#[derive(Serialize, Debug)]
+pub struct PoolInForce {
+    pub min_nodes: u32,
+    pub min_since: Option<u64>,
+    pub warm_places: u32,
+    pub warm_nodes: u32,
+    pub warm_since: Option<u64>,
+    pub next: Option<PoolNext>,
+}
+
+/// What schedules set next.
+#[derive(Serialize, Debug)]
+pub struct PoolNext {
+    pub at: u64,
+    pub min_nodes: u32,
+    pub warm_places: u32,
+    pub warm_nodes: u32,
 }
 
 /// What counts of a class in a pool.
@@ -213,6 +244,25 @@ impl Node {
     }
 }
 
+impl PoolSchedule {
+    fn of(it: v1::PoolSchedule) -> Self {
+        let v1::PoolSchedule { at, min_nodes, warm_places, warm_nodes } = it;
+        Self { at, min_nodes, warm_places, warm_nodes }
+    }
+}
+
+impl PoolInForce {
+    fn of(it: &v1::PoolInForce) -> Self {
+        let v1::PoolKept { min_nodes, warm_places, warm_nodes } = it.kept.unwrap_or_default();
+        let next = it.next.filter(|_| it.next_at > 0).map(|next| {
+            let v1::PoolKept { min_nodes, warm_places, warm_nodes } = next;
+            PoolNext { at: it.next_at, min_nodes, warm_places, warm_nodes }
+        });
+        let (min_since, warm_since) = (number(it.min_since), number(it.warm_since));
+        Self { min_nodes, min_since, warm_places, warm_nodes, warm_since, next }
+    }
+}
+
 impl PoolClass {
     fn of(digest: String, facts: Option<&v1::ClassFacts>) -> Self {
         let facts = facts.cloned().unwrap_or_default();
@@ -267,6 +317,8 @@ impl Pool {
             labels: settings.labels.into_iter().collect(),
             cpu_millis: settings.cpu_millis,
             memory_mib: settings.memory_mib,
+            schedules: settings.schedules.into_iter().map(PoolSchedule::of).collect(),
+            in_force: it.in_force.as_ref().map(PoolInForce::of),
             version: number(it.version),
             nodes: it.nodes,
             ready_nodes: it.ready_nodes,

@@ -101,6 +101,23 @@ async fn loads(shared: &Shared) -> Result<BTreeMap<PoolName, PoolLoad>, Failure>
     Ok(loads)
 }
 
+/// What is odd about settings; empty: nothing.
+fn warning(settings: &PoolSettings, here: &[String]) -> String {
+    let Some(provisioner) = settings.provisioner.as_ref().map(|it| it.as_str()) else {
+        return String::new();
+    };
+    if !here.iter().any(|name| name == provisioner) {
+        let here = if here.is_empty() { "none".to_owned() } else { here.join(", ") };
+        return format!(
+            "this manager has no provisioner {provisioner:?}, and every manager needs its flags; it has {here}"
+        );
+    }
+    if !settings.schedules.is_empty() && settings.scale_in_delay_s == 0 {
+        return "schedules start nodes, and none is ended: scale_in_delay_s is 0".to_owned();
+    }
+    String::new()
+}
+
 async fn state(
     shared: &Shared,
     name: PoolName,
@@ -114,18 +131,12 @@ async fn state(
     // An owner that is away must not take the rest of the answer with it.
     let orders = orders(shared, &name, usage_until(deadline)).await;
     let orders = orders.map_err(|it| Status::from(it).message().to_owned());
-    let provisioner = settings.provisioner.as_ref().map(|it| it.as_str());
-    let warning = match (provisioner, shared.provisioners.as_slice()) {
-        (Some(it), here) if !here.iter().any(|name| name == it) => format!(
-            "this manager has no provisioner {it:?}, and every manager needs its flags; it has {}",
-            if here.is_empty() { "none".to_owned() } else { here.join(", ") }
-        ),
-        (Some(_) | None, _) => String::new(),
-    };
+    let warning = warning(&settings, &shared.provisioners);
     let key = of_pool(&name);
     let number = shared.seen.borrow().numbers.number(&key);
     let numbered = number.map(|number| Numbered { number, uuid: key.uuid.to_string() });
-    PoolState { name, settings, version, texts, load, orders, warning, numbered }
+    let in_force = settings.in_force(Stamp::from_epoch_ms(Clock::start().now().wall_ms));
+    PoolState { name, settings, version, texts, load, orders, warning, numbered, in_force }
 }
 
 fn missing(name: &PoolName) -> Failure {

@@ -58,7 +58,10 @@ fn mistake(field: &str, value: &Value) -> Option<String> {
     }
     let alone = Table::from_iter([(field.to_owned(), value.clone())]);
     let error = alone.try_into::<PoolSettings>().err()?;
-    Some(format!("{field}: {}", error.message()))
+    let told = error.message();
+    // What names its place in a list begins with the field.
+    let names_it = told.starts_with(&format!("{field}["));
+    Some(if names_it { told.to_owned() } else { format!("{field}: {told}") })
 }
 
 #[cfg(test)]
@@ -86,9 +89,11 @@ mod tests {
     fn all_mistakes_of_all_pools_are_told_together_with_pool_and_field() {
         let text = "title = 1\n[pools.x]\n[pool]\nodd = 3\n[pool.big]\nplaces = \"ten\"\nsize = 3\n\
                     policy = \"fast\"\nload_limit = 80\nnamespaces = [\"a/b\"]\n[pool.small]\nmin_nodes = 2\n\
-                    [pool.\"\"]\nplaces = 1\n";
+                    [pool.\"\"]\nplaces = 1\n[pool.tide]\nprovisioner = \"process\"\nplaces = 1\nmax_nodes = 2\n\
+                    schedules = [{ at = \"D0600\", min_nodes = 3 }]\n[pool.night]\n\
+                    schedules = [{ at = \"D0600\", min_nodes = 1 }, { at = \"D2500\" }]\n";
         let known = "description, provisioner, places, load_limit, policy, min_nodes, max_nodes, \
-                     warm_places, warm_nodes, scale_in_delay_s, scale_in_below, namespaces, labels, cpu_millis, memory_mib";
+                     warm_places, warm_nodes, scale_in_delay_s, scale_in_below, namespaces, labels, cpu_millis, memory_mib, schedules";
         let useless = "starts nothing without a provisioner: name one, or leave this out";
         assert_eq!(
             told(text),
@@ -102,10 +107,14 @@ mod tests {
                 "pool big: places: invalid type: string \"ten\", expected u32".to_owned(),
                 "pool big: policy: unknown variant `fast`, expected `pack` or `spread`".to_owned(),
                 format!("pool big: size is no field of a pool; there are {known}"),
+                "pool night: schedules[1].at column 2: the hour is 25; expected: hour of 2 digits, 00 to 23"
+                    .to_owned(),
                 "pool odd: is no table; it is written [pool.NAME]".to_owned(),
                 "pool small: min_nodes is 2, and max_nodes is 0: it must not be above that"
                     .to_owned(),
                 format!("pool small: min_nodes {useless}"),
+                "pool tide: schedules[0].min_nodes is 3, and max_nodes is 2: it must not be above that"
+                    .to_owned(),
             ]
         );
     }

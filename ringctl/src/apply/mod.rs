@@ -25,7 +25,10 @@ const EXAMPLE: &str = r#"Example of a file:
   places = 10              # of each node
   max_nodes = 5
   # Also: description, load_limit, policy, min_nodes, warm_places, warm_nodes,
-  # scale_in_delay_s, scale_in_below, namespaces, labels, cpu_millis, memory_mib."#;
+  # scale_in_delay_s, scale_in_below, namespaces, labels, cpu_millis, memory_mib.
+  [[pool.small.schedules]]
+  at = "D0600"             # each day at 06:00, UTC
+  min_nodes = 3            # and/or warm_places or warm_nodes"#;
 
 /// `apply`.
 #[derive(Args, Debug)]

@@ -2,8 +2,8 @@
 
 use super::file::Wanted;
 use rota_client::pools::PoolState;
-use rota_model::PoolSettings;
-use serde::Serialize;
+use rota_model::{PoolSchedule, PoolSettings};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// What is done to a pool.
@@ -94,9 +94,11 @@ fn short(value: &Value) -> String {
         Value::Null => "none".to_owned(),
         Value::String(text) if !text.contains(char::is_whitespace) => text.clone(),
         Value::Array(all) => all.iter().map(short).collect::<Vec<_>>().join(" and "),
-        Value::String(_) | Value::Bool(_) | Value::Number(_) | Value::Object(_) => {
-            value.to_string()
-        }
+        Value::Object(_) => match PoolSchedule::deserialize(value) {
+            Ok(schedule) => format!("\"{schedule}\""),
+            Err(_) => value.to_string(),
+        },
+        Value::String(_) | Value::Bool(_) | Value::Number(_) => value.to_string(),
     }
 }
 
@@ -170,6 +172,22 @@ mod tests {
         assert_eq!(told[0], "pool found: would be created\n");
         assert!(told[2].starts_with("pool other: would change description none -> "), "{told:?}");
         assert_eq!(told[3], "pool same: unchanged\n");
+    }
+
+    #[test]
+    fn schedules_that_change_are_told_as_flags_write_them() {
+        let schedules = |texts: &[&str]| {
+            let schedules = texts.iter().map(|it| PoolSchedule::parse(it).unwrap()).collect();
+            PoolSettings { schedules, ..grown() }
+        };
+        let wanted = schedules(&["D0600 min=5 warm=20places", "D2000 min=0 warm=none"]);
+        let there = [state("small", &schedules(&["D0600 min=5"]), Stamp::MIN.as_u64())];
+        let steps = steps(&[(name("small"), wanted)].into(), &there);
+        assert_eq!(
+            steps[0].told(true),
+            "pool small: would change schedules \"D0600 min=5\" -> \"D0600 min=5 warm=20places\" and \
+             \"D2000 min=0 warm=none\"\n"
+        );
     }
 
     #[test]

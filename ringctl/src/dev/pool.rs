@@ -30,6 +30,7 @@ fn change(settings: &Settings, layout: &Layout) -> Option<SetPool> {
             "warm_nodes",
             "scale_in_delay_s",
             "scale_in_below",
+            "schedules",
         ]);
         PoolSettings::default()
     };
@@ -69,6 +70,6 @@ mod tests {
         assert_eq!(changed(None, None), None);
         assert_eq!(changed(None, Some(7)), None);
         let none = changed(Some(0), None).unwrap();
-        assert_eq!((none.settings, none.fields.len()), (PoolSettings::default(), 8));
+        assert_eq!((none.settings, none.fields.len()), (PoolSettings::default(), 9));
     }
 }

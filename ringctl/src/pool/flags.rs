@@ -6,8 +6,8 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use rota_client::pools::{CreatePool, SetPool};
 use rota_model::{
-    FieldError, LabelName, LabelValue, LoadLimit, Namespace, Policy, PoolSettings, ProvisionerName,
-    parse_label,
+    FieldError, LabelName, LabelValue, LoadLimit, Namespace, Policy, PoolSchedule, PoolSettings,
+    ProvisionerName, parse_label,
 };
 
 /// What is given where a setting may be taken away.
@@ -72,6 +72,13 @@ pub struct SettingFlags {
     /// Memory of each node that is started, in MiB. With `none`, that of its machine.
     #[arg(long, value_name = "COUNT|none", value_parser = number)]
     memory_mib: Option<u32>,
+    /// What is kept from each moment of a cron text (UTC) on: `D0600 min=5 warm=20places`, `D2000 min=0 warm=none`.
+    /// May be given 16 times. Those that are given are all: others go. With `none`, there are none.
+    #[arg(long = "schedule", value_name = "TEXT|none", value_parser = schedule)]
+    schedules: Vec<OrNone<PoolSchedule>>,
+    /// There are no schedules: the same as `--schedule none`.
+    #[arg(long, conflicts_with = "schedules")]
+    no_schedules: bool,
 }
 
 fn or_none<T>(
@@ -125,6 +132,10 @@ fn label(text: &str) -> Result<OrNone<(LabelName, LabelValue)>, String> {
     or_none(text, |it| parse_label(it).map_err(|error| error.to_string()))
 }
 
+fn schedule(text: &str) -> Result<OrNone<PoolSchedule>, String> {
+    or_none(text, |it| PoolSchedule::parse(it).map_err(|error| error.to_string()))
+}
+
 impl SettingFlags {
     /// The settings, with the default of each that is not given.
     fn settings(&self) -> PoolSettings {
@@ -144,6 +155,7 @@ impl SettingFlags {
             labels: self.labels.iter().filter_map(|it| it.0.clone()).collect(),
             cpu_millis: self.cpu_millis.unwrap_or_default(),
             memory_mib: self.memory_mib.unwrap_or_default(),
+            schedules: self.schedules.iter().filter_map(|it| it.0).collect(),
         }
     }
 
@@ -165,6 +177,7 @@ impl SettingFlags {
             ("labels", !self.labels.is_empty()),
             ("cpu_millis", self.cpu_millis.is_some()),
             ("memory_mib", self.memory_mib.is_some()),
+            ("schedules", !self.schedules.is_empty() || self.no_schedules),
         ];
         // What means nothing without a provisioner goes with it.
         let goes = self.provisioner.as_ref().is_some_and(|it| it.0.is_none());
@@ -177,6 +190,7 @@ impl SettingFlags {
     fn contradictions(&self) -> Vec<FieldError> {
         let namespaces = is_both(&self.namespaces).then_some(("namespaces", "namespace"));
         let labels = is_both(&self.labels).then_some(("labels", "label"));
+        let schedules = is_both(&self.schedules).then_some(("schedules", "schedule"));
         let mistake = |(field, noun): (&str, &str)| {
             let problem = format!("is `{NONE}` and a {noun}; give one or the other");
             FieldError::new(field, problem)
@@ -184,7 +198,8 @@ impl SettingFlags {
         let names = || self.labels.iter().filter_map(|it| it.0.as_ref()).map(|(name, _)| name);
         let twice = names().find(|name| names().filter(|it| it == name).count() > 1);
         let twice = twice.map(|it| FieldError::new("labels", format!("gives {it} twice")));
-        namespaces.into_iter().chain(labels).map(mistake).chain(twice).collect()
+        let both = namespaces.into_iter().chain(labels).chain(schedules);
+        both.map(mistake).chain(twice).collect()
     }
 }
 
@@ -223,6 +238,10 @@ fn flag(field: &str) -> String {
         "namespaces" => "--namespace".to_owned(),
         "labels" => "--label".to_owned(),
         "scale_in_delay_s" => "--scale-in-delay".to_owned(),
+        "schedules" => "--schedule".to_owned(),
+        of_schedule if of_schedule.starts_with("schedules[") => {
+            format!("--schedule: {of_schedule}")
+        }
         other => format!("--{}", other.replace('_', "-")),
     }
 }
@@ -258,7 +277,7 @@ mod tests {
         set(&it.one, &it.flags)
     }
 
-    const ALL: [&str; 32] = [
+    const ALL: [&str; 36] = [
         "--description",
         "for shops",
         "--provisioner",
@@ -291,6 +310,10 @@ mod tests {
         "500",
         "--memory-mib",
         "64",
+        "--schedule",
+        "D0600 min=5 warm=20places",
+        "--schedule",
+        "D2000 min=0 warm=none",
     ];
 
     #[test]
@@ -312,6 +335,9 @@ mod tests {
             labels: ["gpu=yes", "zone=a"].map(|it| parse_label(it).unwrap()).into(),
             cpu_millis: 500,
             memory_mib: 64,
+            schedules: ["D0600 min=5 warm=20places", "D2000 min=0 warm=none"]
+                .map(|it| PoolSchedule::parse(it).unwrap())
+                .to_vec(),
         };
         assert_eq!((name.as_str(), settings), ("small", expected));
         assert_eq!(created(&[]).unwrap().settings, PoolSettings::default());
@@ -337,6 +363,8 @@ mod tests {
         let line: Vec<String> = fields.iter().flat_map(|it| [flag(it), NONE.to_owned()]).collect();
         let set = changed(&line.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
         assert_eq!((set.fields, set.settings), (flags(&fields), PoolSettings::default()));
+        let set = changed(&["--no-schedules"]).unwrap();
+        assert_eq!((set.fields, set.settings), (flags(&["schedules"]), PoolSettings::default()));
     }
 
     #[test]
@@ -354,6 +382,15 @@ mod tests {
         assert_eq!(told.0, "--label is `none` and a label; give one or the other");
         let told = changed(&["--label", "a=b", "--label", "a=c"]).unwrap_err();
         assert_eq!(told.0, "--label gives a twice");
+        let told = changed(&["--schedule", "none", "--schedule", "H00 min=1"]).unwrap_err();
+        assert_eq!(told.0, "--schedule is `none` and a schedule; give one or the other");
+        let grown = ["--provisioner", "process", "--places", "1", "--max-nodes", "2"];
+        let schedules = ["--schedule", "H00 min=1", "--schedule", "H30 min=3"];
+        let told = created(&[&grown[..], &schedules].concat()).unwrap_err();
+        assert_eq!(
+            told.0,
+            "--schedule: schedules[1].min_nodes is 3, and max_nodes is 2: it must not be above that"
+        );
     }
 
     #[test]
@@ -367,6 +404,8 @@ mod tests {
             (&["set", "small", "--policy", "none"], "[possible values: pack, spread]"),
             (&["create", "small", "--provisioner", "a\nb"], "control character"),
             (&["create", "small", "--namespace", "a/b"], "slash"),
+            (&["set", "small", "--schedule", "D2500 min=5"], "at column 2: the hour is 25"),
+            (&["set", "small", "--no-schedules", "--schedule", "none"], "cannot be used with"),
             (&["create", "a\u{202e}b"], "turns the direction of writing"),
         ] {
             let error = Cli::try_parse_from([&["ringctl", "pool"], line].concat()).unwrap_err();

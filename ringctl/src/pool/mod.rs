@@ -1,6 +1,7 @@
 //! Pools of nodes: `ringctl pool …`.
 
 mod flags;
+mod schedules;
 mod show;
 
 use crate::connect;
@@ -72,6 +73,7 @@ pub struct CreateArguments {
 #[group(id = "changes", required = true, multiple = true, args = [
     "description", "provisioner", "places", "load_limit", "policy", "min_nodes", "max_nodes",
     "warm_places", "warm_nodes", "scale_in_delay_s", "scale_in_below", "namespaces", "labels", "cpu_millis", "memory_mib",
+    "schedules", "no_schedules",
 ])]
 pub struct SetArguments {
     #[command(flatten)]

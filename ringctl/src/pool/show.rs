@@ -1,5 +1,6 @@
 //! Pools as they are shown.
 
+use super::schedules::{ShownInForce, ShownSchedule};
 use crate::inspect::{short_digest, stable_number};
 use crate::output::{pairs, plain_table};
 use comfy_table::Table;
@@ -42,6 +43,10 @@ pub struct Shown {
     /// Of each node that is started; 0: as its machine has.
     pub cpu_millis: u32,
     pub memory_mib: u32,
+    /// What is kept from moments on.
+    pub schedules: Vec<ShownSchedule>,
+    /// None: it has no schedules.
+    pub in_force: Option<ShownInForce>,
     /// Of its description; none when nobody described it.
     pub version: Option<u64>,
     /// Nodes that are not gone.
@@ -129,6 +134,8 @@ impl Shown {
             labels: texts(&it.labels),
             cpu_millis: it.cpu_millis,
             memory_mib: it.memory_mib,
+            schedules: it.schedules.iter().map(ShownSchedule::of).collect(),
+            in_force: state.in_force.as_ref().map(ShownInForce::of),
             version: state.version.map(Stamp::as_u64),
             nodes: load.nodes,
             ready_nodes: load.ready_nodes,
@@ -179,6 +186,15 @@ fn nodes(it: &Shown) -> String {
     }
 }
 
+/// `1-9`, and `1-9 (5 now)` where a schedule has set the minimum.
+fn bounds(it: &Shown) -> String {
+    let own = format!("{}-{}", it.min_nodes, it.max_nodes);
+    match &it.in_force {
+        Some(by) if by.min_since.is_some() => format!("{own} ({} now)", by.min_nodes),
+        Some(_) | None => own,
+    }
+}
+
 /// What deserves a look.
 fn note(it: &Shown) -> String {
     let is_full = it.provisioner.is_some() && it.nodes >= it.max_nodes;
@@ -220,7 +236,7 @@ pub fn many(all: &[Shown]) -> Table {
             stable_number(it.stable_number),
             it.provisioner.clone().unwrap_or_else(|| "-".to_owned()),
             nodes(it),
-            if grows { format!("{}-{}", it.min_nodes, it.max_nodes) } else { "-".to_owned() },
+            if grows { bounds(it) } else { "-".to_owned() },
             format!("{}/{}", it.used_places, it.all_places),
             it.load_limit.map_or_else(|| "-".to_owned(), |it| it.to_string()),
             it.policy.to_owned(),
@@ -296,6 +312,10 @@ fn texts(labels: &Labels) -> BTreeMap<String, String> {
     labels.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect()
 }
 
+fn texts_of<'a>(all: impl Iterator<Item = &'a String>) -> String {
+    all.map(String::as_str).collect::<Vec<_>>().join("; ")
+}
+
 /// One of them, one property a row.
 pub fn one(it: &Shown) -> Table {
     let mut table = plain_table(["NAME", &it.name]);
@@ -315,6 +335,9 @@ pub fn one(it: &Shown) -> Table {
         ("max nodes", number(it.max_nodes)),
         ("warm places", number(it.warm_places)),
         ("warm nodes", if it.warm_nodes > 0 { it.warm_nodes.to_string() } else { String::new() }),
+        ("schedules", texts_of(it.schedules.iter().map(|it| &it.text))),
+        ("in force", texts_of(it.in_force.iter().map(|it| &it.now_text))),
+        ("next", texts_of(it.in_force.iter().map(|it| &it.next_text))),
         ("scale-in", scale_in(it)),
         ("namespaces", names(&it.namespaces, "all")),
         ("labels of a new node", names(&pairs(&it.labels), "")),
@@ -471,7 +494,7 @@ mod tests {
             text,
             "{\"name\":\"small\",\"stable_number\":4,\"uuid\":\"7a\",\"description\":\"for shops\",\"provisioner\":\"process\",\"places\":10,\
              \"load_limit\":0.75,\"policy\":\"spread\",\"min_nodes\":1,\"max_nodes\":9,\"warm_places\":0,\"warm_nodes\":0,\
-             \"scale_in_delay_s\":60,\"scale_in_below\":0.25,\"namespaces\":[],\"labels\":{},\"cpu_millis\":0,\"memory_mib\":0,\"version\":101000000001,\"nodes\":3,\"ready_nodes\":2,\"used_places\":7,\
+             \"scale_in_delay_s\":60,\"scale_in_below\":0.25,\"namespaces\":[],\"labels\":{},\"cpu_millis\":0,\"memory_mib\":0,\"schedules\":[],\"in_force\":null,\"version\":101000000001,\"nodes\":3,\"ready_nodes\":2,\"used_places\":7,\
              \"all_places\":30,\"ordered\":[\"small-1-0\",\"small-1-1\"],\"failure\":null,\"end_failure\":null,\
              \"warning\":null,\"classes\":{\"big\":{\"digest\":\"00000000000000ff\",\"pool\":\"gpu\",\
              \"weight\":3,\"cpu_millis\":0,\"memory_mib\":64,\"labels\":{\"zone\":\"a\"},\"on_node_loss\":\"lost\",\"disturb\":\"never\",\"open_on_demand\":false,\"other_pools\":true}},\
@@ -481,6 +504,31 @@ mod tests {
         for field in PoolSettings::FIELDS {
             assert!(names.get(field).is_some(), "{field}");
         }
+    }
+
+    #[test]
+    fn schedules_are_shown_with_what_they_have_set_and_what_comes_next() {
+        let mut pool = small();
+        pool.settings.schedules = ["D0600 min=5", "D2000 min=0"]
+            .map(|it| rota_model::PoolSchedule::parse(it).unwrap())
+            .to_vec();
+        let noon = Stamp::parse(261_127_120_000_000).unwrap();
+        pool.in_force = pool.settings.in_force(noon);
+        let shown = Shown::of(&pool);
+        let text = drawn(&one(&shown));
+        for line in [
+            "schedules             D0600 min=5; D2000 min=0\n",
+            "in force              min 5 since 2026-11-27T06:00:00Z, warm none as the pool says\n",
+            "next                  min 0, warm none from 2026-11-27T20:00:00Z on\n",
+        ] {
+            assert!(text.contains(line), "{text}");
+        }
+        let json = serde_json::to_value(&shown).unwrap();
+        assert_eq!(json["schedules"][0]["min_nodes"], 5);
+        assert_eq!(json["schedules"][0]["warm_places"], serde_json::Value::Null);
+        assert_eq!(json["in_force"]["min_since"], 261_127_060_000_000_u64);
+        let row = drawn(&many(&[shown]));
+        assert!(row.contains("1-9 (5 now)"), "{row}");
     }
 
     #[test]

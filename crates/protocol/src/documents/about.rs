@@ -199,6 +199,12 @@ macro_rules! pool_settings {
         "labels": {"type": ["object", "null"], "additionalProperties": {"type": "string"}, "description": "Labels of each node that is started."},
         "cpu_millis": {"type": ["integer", "null"], "description": "Processors of each node that is started, in thousandths."},
         "memory_mib": {"type": ["integer", "null"], "description": "Memory of each node that is started, in MiB."},
+        "schedules": {"type": ["array", "null"], "description": "What is kept from moments on, in place of min_nodes and of the warm buffer. At most 16.",
+          "items": {"type": "object", "required": ["at"], "additionalProperties": false, "properties": {
+            "at": {"type": "string", "description": "A cron text, in UTC: D0600 is each day at 06:00."},
+            "min_nodes": {"type": ["integer", "null"], "description": "So many nodes are kept; null: it does not set that."},
+            "warm_places": {"type": ["integer", "null"], "description": "So many places are kept free; null: it does not set that."},
+            "warm_nodes": {"type": ["integer", "null"], "description": "As much room as so many empty nodes have is kept free; instead of warm_places."}}}},
         "namespaces": {"type": ["array", "null"], "items": {"type": "string"},
           "description": "Namespaces whose sessions may run there; none: all. At most 64."}}}}
 "#
@@ -221,7 +227,8 @@ pub(crate) const POOL_CREATE: About = About {
     ),
     example: r#"{"name": "small", "settings": {"description": "For shops", "provisioner": "process",
   "places": 10, "load_limit": 0.8, "policy": "pack", "min_nodes": 1, "max_nodes": 5, "warm_places": 4, "namespaces": ["shop"],
-  "warm_nodes": 0, "scale_in_delay_s": 600, "scale_in_below": 0.2, "labels": {"zone": "a"}, "cpu_millis": 2000, "memory_mib": 512}}"#,
+  "warm_nodes": 0, "scale_in_delay_s": 600, "scale_in_below": 0.2, "labels": {"zone": "a"}, "cpu_millis": 2000, "memory_mib": 512,
+  "schedules": [{"at": "D0600", "min_nodes": 3, "warm_places": 20}, {"at": "D2000", "min_nodes": 0, "warm_nodes": 0}]}}"#,
 };
 
 pub(crate) const POOL_SET: About = About {
@@ -242,7 +249,8 @@ pub(crate) const POOL_SET: About = About {
     ),
     example: r#"{"name": "small", "allow_missing": true, "settings": {"description": null, "provisioner": "process",
   "places": 10, "load_limit": 0.8, "policy": "spread", "min_nodes": 1, "max_nodes": 5, "warm_places": 4, "namespaces": ["shop"],
-  "warm_nodes": 0, "scale_in_delay_s": 600, "scale_in_below": 0.2, "labels": {"zone": "a"}, "cpu_millis": 2000, "memory_mib": 512}}"#,
+  "warm_nodes": 0, "scale_in_delay_s": 600, "scale_in_below": 0.2, "labels": {"zone": "a"}, "cpu_millis": 2000, "memory_mib": 512,
+  "schedules": [{"at": "D0600", "min_nodes": 3, "warm_places": 20}, {"at": "D2000", "min_nodes": 0, "warm_nodes": 0}]}}"#,
 };
 
 pub(crate) const POOL_REMOVE: About = About {

@@ -135,6 +135,11 @@ impl Operation for PoolSet {
             let problem = format!("is not a field of a pool, expected one of {known}");
             return Err(FieldError::new(name.as_str(), problem).into());
         }
+        // What is wrong with a field whatever the others say is told ahead of any work.
+        let given = setting.settings.iter().filter(|(_, value)| !value.is_null());
+        let given = given.map(|(name, value)| (name.clone(), value.clone())).collect();
+        let read = serde_json::from_value::<PoolSettings>(Value::Object(given));
+        read.map_err(|it| FieldError::new("settings", it.to_string()))?;
         Ok(Self(setting))
     }
 

@@ -10,7 +10,7 @@
 //! How long they were spare is counted anew by each owner.
 
 use crate::log::at::At;
-use crate::pools::order::{expected, pools_here};
+use crate::pools::order::{expected, in_force, pools_here};
 use crate::pools::state::Pools;
 use rota_model::items::Orders;
 use rota_model::{NodeId, NodeLoad, NodeState, PoolName, PoolSettings};
@@ -73,7 +73,7 @@ impl Pools {
             |node: &NodeId| led.env.nodes.reg.get(node).is_some_and(|it| pools.contains(&it.pool));
         self.spare_since.retain(|node, _| is_known(node));
         let found = pools.iter().find_map(|pool| {
-            let settings = led.env.nodes.settings(pool)?.clone();
+            let settings = in_force(led.env, pool)?;
             let (_, orders) = expected(led, self, pool);
             let succeeded = succeeded(led, pool, &orders);
             let succeeded = succeeded.map(|node| (node, NodeOrder::Succeeded));

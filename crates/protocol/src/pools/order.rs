@@ -1,5 +1,6 @@
 //! Pools that grow: decided by the owner of the pool's slot only, and written into the pool's record of orders,
-//! so that a later owner does not order twice.
+//! so that a later owner does not order twice. What schedules set is worked out at every look, so nothing of it is
+//! written down: an owner looks each 100 ms at least, and so at the moment of a schedule.
 
 use crate::log::at::At;
 use crate::log::env::{Env, NameOf};
@@ -64,6 +65,11 @@ fn ordered(led: &At<'_>, pool: &PoolName) -> (Option<Arc<Doc>>, Orders) {
     let doc = led.log.replica.get(&key).cloned();
     let orders = doc.as_ref().and_then(|doc| doc.orders()).cloned().unwrap_or_default();
     (doc, orders)
+}
+
+/// The settings of a pool with the minimum and the warm buffer that its schedules set by now.
+pub(crate) fn in_force(env: &Env, pool: &PoolName) -> Option<PoolSettings> {
+    Some(env.nodes.settings(pool)?.as_of(Stamp::from_epoch_ms(env.now.wall_ms)))
 }
 
 fn count(nodes: impl Iterator) -> u32 {
@@ -146,7 +152,7 @@ impl Pools {
 
     /// Orders the nodes that a pool needs. Who waits counts when somebody asks: as time passes, they find room.
     fn order(&mut self, led: &mut At<'_>, pool: &PoolName, cause: Cause) {
-        let Some(settings) = led.env.nodes.settings(pool).cloned() else { return };
+        let Some(settings) = in_force(led.env, pool) else { return };
         if self.ordering.contains_key(pool) || self.short_lived.why_none(led, pool).is_some() {
             return;
         }
