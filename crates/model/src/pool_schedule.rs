@@ -354,9 +354,9 @@ mod tests {
         let pool = scheduled(&["Y12240000 min=9"]);
         assert_eq!(kept(&pool, 26_1127_0000).0, 9, "since December of the year before");
         assert_eq!(pool.in_force(at(26_1127_0000)).unwrap().min_since, Some(at(25_1224_0000)));
-        let first = pool.in_force(at(1_224_2359 - 10_000)).unwrap();
+        let first = pool.in_force(at(12_232_359)).unwrap();
         assert_eq!((first.kept.min_nodes, first.min_since), (1, None), "the pool's own");
-        assert_eq!(first.next.map(|it| (it.0, it.1.min_nodes)), Some((at(1_224_0000), 9)));
+        assert_eq!(first.next.map(|it| (it.0, it.1.min_nodes)), Some((at(12_240_000), 9)));
         assert_eq!(pool.in_force(Stamp::MAX).unwrap().next, None);
         assert_eq!(scheduled(&[]).in_force(Stamp::MAX), None);
     }

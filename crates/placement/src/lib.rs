@@ -63,7 +63,7 @@ pub struct PoolNodes {
 pub type Waiting = [(Resources, u32)];
 
 /// How many nodes are to be started: for sessions that wait, for places that are to be kept free, and for the
-/// minimum; never more than the maximum allows. `limit`: where the pool says none; `offers`: what a new node has.
+/// minimum; never more than the maximum allows. `pool`: with what its schedules have set by now. `limit`: where the pool says none; `offers`: what a new node has.
 pub fn nodes_to_start(
     pool: &PoolSettings,
     limit: LoadLimit,

@@ -1,11 +1,12 @@
 //! Pools as operators describe them, over real processes.
 
 use rota_client::v1;
-use rota_model::Retry;
+use rota_model::{Cron, Retry, Stamp};
+use rota_tests::processes::gone;
 use rota_tests::sessions::{CALL, open, opened};
 use rota_tests::{Cluster, PATIENCE, TestFolder, classes_of, eventually};
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Node-agents, all started by managers.
 fn nodes(cluster: &Cluster) -> usize {
@@ -229,5 +230,79 @@ async fn what_a_class_needs_decides_which_node_takes_it_and_how_many_are_started
     assert_eq!(list["nodes"][0]["load"], json!(0.6), "{list}");
     assert!(list["nodes"][0]["cpu_millis"].as_u64().is_some_and(|it| it >= 1_000), "{list}");
     assert_eq!(nodes(&cluster), 2);
+    cluster.end().await;
+}
+
+/// A stamp of now, and its minute with that of a moment 20 to 80 seconds later, which begins a minute.
+fn minutes_around_now() -> (Stamp, u64, u64) {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let now = Stamp::from_epoch_ms(u64::try_from(since.as_millis()).unwrap());
+    let minute = |it: Stamp| it.as_u64() / 100_000 % 100;
+    (now, minute(now), minute(now.plus_ms(80_000)))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn schedules_are_set_shown_applied_and_refused_and_a_node_comes_at_the_moment_of_one() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &["--nodes", "0"]).await;
+    let create = ["pool", "create", "default", "--provisioner", "process", "--places", "10"];
+    let more = ["--max-nodes", "2", "--scale-in-delay", "1s", "-o", "json"];
+    let created = cluster.ringctl(&[&create[..], &more].concat()).await.json();
+    assert_eq!((&created["schedules"], &created["in_force"]), (&json!([]), &Value::Null));
+
+    let (now, night, day) = minutes_around_now();
+    let texts = [format!("H{night:02} min=0 warm=none"), format!("H{day:02} min=1")];
+    let set = ["pool", "set", "default", "--schedule", &texts[0], "--schedule", &texts[1]];
+    cluster.ringctl(&set).await.expect_success();
+    let found = shown(&cluster, "default").await;
+    assert_eq!(found["schedules"][1]["at"], json!(format!("H{day:02}")), "{found}");
+    assert_eq!(found["schedules"][1]["warm_places"], Value::Null);
+    let in_force = &found["in_force"];
+    assert_eq!((&in_force["min_nodes"], &found["nodes"]), (&json!(0), &json!(0)), "{found}");
+    let moment = Cron::parse(&format!("H{day:02}")).unwrap().next(now).unwrap();
+    assert_eq!(in_force["next"]["at"], json!(moment.as_u64()), "{found}");
+    assert_eq!(in_force["next"]["min_nodes"], 1, "{found}");
+    let text = cluster.ringctl(&["pool", "show", "default"]).await.expect_success().stdout;
+    assert!(text.contains(&texts.join("; ")) && text.contains("min 0 since 20"), "{text}");
+    let http = &cluster.document.managers[1].http;
+    let page = rota_tests::http_get(http, "/v1/pools/default").await.unwrap().json();
+    assert_eq!(page["in_force"], *in_force, "every manager works out the same");
+
+    // What is wrong is told with its place, by whoever sees it first.
+    for (schedule, says) in [
+        ("D2500 min=1", "at column 2: the hour is 25; expected: hour of 2 digits, 00 to 23"),
+        ("H00 min=3", "schedules[0].min_nodes is 3, and max_nodes is 2"),
+    ] {
+        let refused = cluster.ringctl(&["pool", "set", "default", "--schedule", schedule]).await;
+        assert!(refused.code != 0 && refused.stderr.contains(says), "{refused:?}");
+    }
+    let file = folder.at("pools.toml");
+    let base = "[pool.default]\nprovisioner = \"process\"\nplaces = 10\nmax_nodes = 2\nscale_in_delay_s = 1\n";
+    let applied = |schedules: &str| std::fs::write(&file, format!("{base}{schedules}")).unwrap();
+    applied(
+        "schedules = [{ at = \"D0600\", min_nodes = 2 }, { at = \"W80000\", min_nodes = 0 }]\n",
+    );
+    let refused = cluster.ringctl(&["apply", "-f", &file]).await;
+    let says = "pool default: schedules[1].at column 2: the day of the week is 8";
+    assert!(refused.code == 2 && refused.stderr.contains(says), "{refused:?}");
+    applied("[[pool.default.schedules]]\nat = \"D0600\"\nmin_nodes = 2\nwarm_nodes = 1\n");
+    let dry = cluster.ringctl(&["apply", "-f", &file, "--dry-run"]).await.expect_success().stdout;
+    let change =
+        format!("schedules {:?} and {:?} -> \"D0600 min=2 warm=1nodes\"", texts[0], texts[1]);
+    assert_eq!(dry, format!("pool default: would change {change}\n"));
+    assert_eq!(shown(&cluster, "default").await["schedules"], found["schedules"]);
+
+    eventually("a node comes at the moment", Duration::from_secs(80) + PATIENCE, async || {
+        let found = shown(&cluster, "default").await;
+        if found["ready_nodes"] == 1 { Ok(()) } else { Err(found.to_string()) }
+    })
+    .await;
+    let now = shown(&cluster, "default").await;
+    assert_eq!(now["in_force"]["min_since"], json!(moment.as_u64()), "{now}");
+    let came = cluster.started_nodes();
+    assert_eq!(came.len(), 1);
+    let none = ["pool", "set", "default", "--no-schedules", "-o", "json"];
+    assert_eq!(cluster.ringctl(&none).await.json()["in_force"], Value::Null);
+    gone("the node is not needed any more", &came).await;
     cluster.end().await;
 }
