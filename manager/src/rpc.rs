@@ -13,6 +13,7 @@ pub mod operator;
 pub mod pools;
 pub mod programs;
 mod search;
+mod sought;
 pub mod tasks;
 pub mod watch;
 
@@ -27,7 +28,7 @@ use rota_membership::Trouble;
 use rota_model::{ClusterName, NodeId, Refusal, RefusalKind, Retry};
 use rota_proto::documents::{ADMIN_KEY_METADATA, in_call, status as documents_status};
 use rota_proto::keep_alive::{keep_alive, keep_alive_response};
-use rota_proto::{refusal, request, session, v1};
+use rota_proto::{refusal, request, session, session_search, v1};
 use rota_protocol::operate::AdminKey;
 use rota_protocol::{Op, OpKind, Searchable};
 use std::collections::BTreeMap;
@@ -200,7 +201,15 @@ impl v1::sessions_server::Sessions for SessionsService {
         request: Request<v1::ListRequest>,
     ) -> Result<Response<v1::ListResponse>, Status> {
         let deadline = deadline_of(request.metadata());
-        let op = request::list(request.into_inner()).map_err(|it| wrong(OpKind::List, it))?;
+        let request = request.into_inner();
+        if session_search::is_search(&request) {
+            let asked = session_search::list(request).map_err(|it| wrong(OpKind::Search, it))?;
+            let (sessions, next) =
+                sought::sought(&self.shared, asked, deadline).await.map_err(status)?;
+            let node_address = |node: &NodeId| self.shared.node_address(node);
+            return Ok(Response::new(session::searched_response(sessions, next, node_address)));
+        }
+        let op = request::list(request).map_err(|it| wrong(OpKind::List, it))?;
         let filter = op.filter.clone();
         let page = list::gather(&self.shared, op, deadline).await.map_err(status)?;
         let response = session::list_response(page, &filter, |node| self.shared.node_address(node));

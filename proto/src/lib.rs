@@ -12,6 +12,7 @@
 //!
 //! * [`request`]: requests of clients to validated ones.
 //! * [`session`]: what clients are shown of a session, and their responses.
+//! * [`session_search`]: lists of sessions by conditions and in an order.
 //! * [`position`]: page tokens and watch positions.
 //! * [`refusal`]: the one table from refusals to gRPC statuses, and back.
 //! * [`reflection`]: what a server tells of its services.
@@ -51,6 +52,7 @@ pub mod request;
 pub mod running;
 pub mod serving;
 pub mod session;
+pub mod session_search;
 pub mod status_details;
 pub mod tasks;
 mod wire;

@@ -20,6 +20,7 @@ const WATCH_VERSION: u8 = 2;
 const CHECKSUM_BYTES: usize = 8;
 const ENTRY_BYTES: usize = 20;
 const PAGE_SEED: u64 = 0x7061_6765;
+const SEARCH_SEED: u64 = 0x7365_6172;
 const DOCUMENTS_SEED: u64 = 0x646f_6373;
 const WATCH_SEED: u64 = 0x7761_7463;
 
@@ -41,6 +42,8 @@ fn from_hex(text: &str) -> Option<Vec<u8>> {
 pub(crate) enum TokenKind {
     /// A list of sessions.
     Sessions,
+    /// A list of sessions by a search.
+    SessionSearch,
     /// A list of documents.
     Documents,
 }
@@ -50,6 +53,7 @@ impl TokenKind {
     fn seed(self) -> u64 {
         match self {
             TokenKind::Sessions => PAGE_SEED,
+            TokenKind::SessionSearch => SEARCH_SEED,
             TokenKind::Documents => DOCUMENTS_SEED,
         }
     }

@@ -19,6 +19,8 @@ pub const PAGE_SIZE_DEFAULT: u32 = 100;
 pub struct Watch {
     /// Which to show; one session when its key is set.
     pub filter: Filter,
+    /// Further conditions, which whoever serves the watch looks at.
+    pub selected: rota_search::Filter,
     /// Go on from here; `None` begins with a snapshot.
     pub position: Option<Position>,
 }
@@ -81,7 +83,19 @@ impl Mistakes {
         names_fit.then(|| Arc::new(attributes))
     }
 
-    fn filter(&mut self, filter: Option<v1::Filter>) -> Option<Filter> {
+    /// How many sessions a page of a list has.
+    pub(crate) fn page_size(&mut self, asked: u32) -> Option<u32> {
+        match asked {
+            0 => Some(PAGE_SIZE_DEFAULT),
+            size @ 1..=PAGE_SIZE_MAX => Some(size),
+            size => {
+                let problem = format!("is {size}; the limit is {PAGE_SIZE_MAX}");
+                self.note(Err(FieldError::new("page_size", problem)))
+            }
+        }
+    }
+
+    pub(crate) fn filter(&mut self, filter: Option<v1::Filter>) -> Option<Filter> {
         let filter = filter.unwrap_or_default();
         let mut states = Vec::with_capacity(filter.states.len());
         for number in filter.states {
@@ -165,17 +179,10 @@ pub fn get(request: v1::GetRequest) -> Result<GetOp, Refusal> {
     mistakes.finish(key.map(|key| GetOp { key, stale_ok: request.stale_ok }))
 }
 
-/// Checks a list: one page of the whole ring, from the page token's cursor or slot 0 on.
+/// Checks a list without conditions as text and without an order: one page of the whole ring, from the page token's cursor or slot 0 on.
 pub fn list(request: v1::ListRequest) -> Result<ListOp, Refusal> {
     let mut mistakes = Mistakes::default();
-    let limit = match request.page_size {
-        0 => Some(PAGE_SIZE_DEFAULT),
-        size @ 1..=PAGE_SIZE_MAX => Some(size),
-        size => {
-            let problem = format!("is {size}; the limit is {PAGE_SIZE_MAX}");
-            mistakes.note(Err(FieldError::new("page_size", problem)))
-        }
-    };
+    let limit = mistakes.page_size(request.page_size);
     let filter = mistakes.filter(request.filter);
     let from = match &filter {
         _ if request.page_token.is_empty() => Some(ListCursor { slot: SlotId(0), after: None }),
@@ -206,7 +213,8 @@ pub fn watch(request: &v1::WatchRequest) -> Result<Watch, Refusal> {
     } else {
         mistakes.note(Position::from_bytes(&request.position)).map(Some)
     };
-    let watch = (|| Some(Watch { filter: filter?, position: position? }))();
+    let selected = mistakes.selected(&request.r#where);
+    let watch = (|| Some(Watch { filter: filter?, selected: selected?, position: position? }))();
     mistakes.finish(watch)
 }
 
@@ -258,6 +266,7 @@ impl From<GetOp> for v1::GetRequest {
             namespace: op.key.namespace.as_str().into(),
             id: op.key.id.as_str().into(),
             stale_ok: op.stale_ok,
+            ..Self::default()
         }
     }
 }
@@ -279,6 +288,7 @@ impl From<&ListOp> for v1::ListRequest {
             page_size: op.limit,
             page_token: if from_start { String::new() } else { token() },
             stale_ok: op.stale_ok,
+            ..Self::default()
         }
     }
 }
@@ -292,6 +302,7 @@ impl From<&Watch> for v1::WatchRequest {
             namespace: namespace.into(),
             filter: Some((&watch.filter).into()),
             position: watch.position.as_ref().map(Position::to_bytes).unwrap_or_default(),
+            r#where: watch.selected.to_string(),
         }
     }
 }

@@ -218,3 +218,13 @@ pub fn list_response(
         stale: page.stale,
     }
 }
+
+/// The answer to a list that is a search.
+pub fn searched_response(
+    sessions: Vec<SessionView>,
+    next_page_token: String,
+    node_address: impl Fn(&NodeId) -> String,
+) -> v1::ListResponse {
+    let sessions = sessions.into_iter().map(|it| shown(it, &node_address)).collect();
+    v1::ListResponse { sessions, next_page_token, stale: false }
+}

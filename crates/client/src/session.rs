@@ -217,7 +217,18 @@ impl Client {
     /// of them is.
     pub async fn list_all(
         &self,
+        request: v1::ListRequest,
+        wait: Duration,
+    ) -> Result<v1::ListResponse, CallError> {
+        self.list_first(request, usize::MAX, wait).await
+    }
+
+    /// The first `most` of them: pages are asked for until there are so many. `request.where` and `request.sort` say
+    /// which come first.
+    pub async fn list_first(
+        &self,
         mut request: v1::ListRequest,
+        most: usize,
         wait: Duration,
     ) -> Result<v1::ListResponse, CallError> {
         let mut all = v1::ListResponse::default();
@@ -225,7 +236,8 @@ impl Client {
             let page = self.list(request.clone(), wait).await?;
             all.sessions.extend(page.sessions);
             all.stale |= page.stale;
-            if page.next_page_token.is_empty() {
+            if page.next_page_token.is_empty() || all.sessions.len() >= most {
+                all.sessions.truncate(most);
                 return Ok(all);
             }
             request.page_token = page.next_page_token;

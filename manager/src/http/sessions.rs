@@ -129,6 +129,11 @@ pub async fn page(tree: &Tree, uri: &Uri, headers: &HeaderMap, within: Within) -
     let (page_token, stale_ok) = (call.text(TOKEN), call.is_set("stale_ok"));
     same.push((SIZE, page_size.map(|it| it.to_string()).unwrap_or_default()));
     same.push(("stale_ok", if stale_ok { "true".to_owned() } else { String::new() }));
+    let (r#where, sort) = (call.text("where"), call.text("sort"));
+    let descending = call.is_set("descending");
+    same.push(("where", r#where.clone()));
+    same.push(("sort", sort.clone()));
+    same.push(("descending", if descending { "true".to_owned() } else { String::new() }));
     let (list, numbers) = match within {
         Within::Ring => ("/v1/sessions".to_owned(), None),
         Within::Namespace(name) => (format!("/v1/namespaces/{}/sessions", encoded(&name)), None),
@@ -139,8 +144,15 @@ pub async fn page(tree: &Tree, uri: &Uri, headers: &HeaderMap, within: Within) -
         let number = numbers.get(&(it.namespace.clone(), it.id.clone())).copied();
         Session::of(it).numbered(number, &list)
     };
-    let page_size = page_size.unwrap_or(0);
-    let request = v1::ListRequest { filter: Some(filter), page_size, page_token, stale_ok };
+    let request = v1::ListRequest {
+        filter: Some(filter),
+        page_size: page_size.unwrap_or(0),
+        page_token,
+        stale_ok,
+        r#where,
+        sort,
+        descending,
+    };
     let request = call.request(request)?;
     let place = tree.place().await?;
     let listed = tree.sessions.list(request).await.map_err(refused)?.into_inner();

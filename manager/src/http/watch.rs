@@ -122,7 +122,8 @@ async fn watch(
 async fn of_list(tree: &Tree, uri: &Uri, headers: &HeaderMap, within: Within) -> Answer {
     let mut call = Call::new(uri, headers)?;
     let (filter, _) = filter(&mut call, &within);
-    let request = v1::WatchRequest { filter: Some(filter), ..v1::WatchRequest::default() };
+    let (filter, r#where) = (Some(filter), call.text("where"));
+    let request = v1::WatchRequest { filter, r#where, ..v1::WatchRequest::default() };
     watch(tree, headers, call, request).await
 }
 

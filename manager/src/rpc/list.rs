@@ -7,11 +7,11 @@ use rota_ring::slot_of_session;
 use tokio::time::Instant;
 
 /// Most sessions that are asked of one owner at once: with the largest attributes, 16 MiB.
-const STEP_MAX: u32 = 250;
+pub const STEP_MAX: u32 = 250;
 
 /// Bytes of sessions after which a page ends early: below the 4 MiB that gRPC clients accept
 /// when they are not told otherwise.
-const PAGE_BYTES_MAX: usize = 2 * 1024 * 1024;
+pub const PAGE_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 /// A page that is being gathered.
 struct Gathering {

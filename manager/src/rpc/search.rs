@@ -45,8 +45,7 @@ pub async fn gather(
     let Question { search, after, limit, reader } = question;
     let limits = Limits::new(usize::try_from(limit).unwrap_or(usize::MAX));
     let limits = limits.map_err(|it| Failure::from(Refusal::invalid(vec![it])))?;
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let now = Stamp::from_epoch_ms(u64::try_from(since.as_millis()).unwrap_or(u64::MAX));
+    let now = now();
     let reader = reader.map(Arc::new);
     loop {
         let view = some_view(shared, deadline).await?;
@@ -81,6 +80,12 @@ pub async fn gather(
             Err(_) => tokio::time::sleep(PAUSE).await,
         }
     }
+}
+
+/// What ages are reckoned from.
+pub fn now() -> Stamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Stamp::from_epoch_ms(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// A partition that goes around the end of the ring has two pieces of slots, and one page.

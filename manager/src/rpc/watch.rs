@@ -11,8 +11,10 @@
 
 use super::Shared;
 use super::merge::{Ask, Item, Merge};
+use super::search::now;
 use rota_model::{Filter, ManagerNumber, PullOp, Pulled, Refusal, RefusalKind, Retry, SlotId};
 use rota_proto::{Position, Watch, refusal, session, v1};
+use rota_protocol::session_search::SessionValues;
 use rota_protocol::{Answer, Op};
 use rota_ring::{View, slot_of_session};
 use std::collections::BTreeMap;
@@ -56,7 +58,7 @@ pub type Changes = ReceiverStream<Result<v1::WatchResponse, Status>>;
 /// Starts a watch. It ends when the client leaves, its namespace is switched off or the process
 /// stops. Refused with a position of another cluster, and while there are [`WATCHES_MAX`] of them.
 pub fn start(shared: Arc<Shared>, watch: Watch) -> Result<Changes, Refusal> {
-    let Watch { filter, position } = watch;
+    let Watch { filter, selected, position } = watch;
     let position = position.unwrap_or_else(|| Position::start(&shared.cluster));
     position.check_cluster(&shared.cluster)?;
     let place = take_place(&shared.watches)?;
@@ -65,7 +67,7 @@ pub fn start(shared: Arc<Shared>, watch: Watch) -> Result<Changes, Refusal> {
         let _place = place;
         let stopping = shared.stopping.clone();
         tokio::select! {
-            () = join(shared, filter, position, &items) => {}
+            () = join(shared, (filter, selected), position, &items) => {}
             () = stopping.cancelled() => {
                 let text = "this manager is stopping; go on at another one";
                 let refused = Refusal::new(RefusalKind::NotServing, Retry::Now, text);
@@ -136,7 +138,7 @@ impl Pollers {
 
 async fn join(
     shared: Arc<Shared>,
-    filter: Filter,
+    (filter, selected): (Filter, rota_search::Filter),
     position: Position,
     items: &mpsc::Sender<Result<v1::WatchResponse, Status>>,
 ) {
@@ -159,7 +161,7 @@ async fn join(
             changed = seen.changed() => if changed.is_err() { return },
             Some(pulled) = answered.recv() => {
                 let pulled = match pulled {
-                    Ok(pulled) => pulled,
+                    Ok(pulled) => passing(pulled, &selected),
                     Err(refused) => {
                         // A reader that is gone finds nothing to miss.
                         let _ = items.send(Err(refusal::status(&refused))).await;
@@ -174,6 +176,15 @@ async fn join(
             }
         }
     }
+}
+
+/// An answer without the sessions that do not fulfil the conditions now. Its position stays.
+fn passing(mut pulled: Pulled, selected: &rota_search::Filter) -> Pulled {
+    if !selected.conditions.is_empty() {
+        let now = now();
+        pulled.events.retain(|it| selected.matches(&SessionValues(&it.record), now));
+    }
+    pulled
 }
 
 fn response(shared: &Shared, item: Item) -> v1::WatchResponse {

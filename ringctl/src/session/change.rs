@@ -97,6 +97,7 @@ pub async fn watch(client: &Client, it: &WatchArguments, out: &mut Out) -> anyho
         namespace,
         filter: Some(filter),
         position: start.position.into(),
+        r#where: it.filter.conditions.clone(),
     };
     let mut told = Told { resumed: !request.position.is_empty(), ..Told::default() };
     let mut watch = client.watch(request, WatchOptions { patience: it.patience });

@@ -21,6 +21,9 @@ use show::{Closed, Listed, Moved, Opened};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+/// The field of a session's id.
+const DOCID: &str = "docid";
+
 /// What is said of a close that goes on.
 const UNFINISHED: &str = "the session is closing and has not ended";
 
@@ -150,6 +153,15 @@ pub struct FilterArguments {
     /// Only in this namespace; without it, in every one.
     #[arg(long, default_value = "", hide_default_value = true)]
     namespace: String,
+    /// Only those of which all this holds: 'attr.user = "x" and state = READY and age > 10m'. Fields: age, attr.NAME,
+    /// class, docid (the id), namespace, node, pool, reason, state.
+    #[arg(
+        long = "where",
+        value_name = "CONDITIONS",
+        default_value = "",
+        hide_default_value = true
+    )]
+    conditions: String,
 }
 
 impl FilterArguments {
@@ -168,10 +180,17 @@ impl FilterArguments {
 pub struct ListArguments {
     #[command(flatten)]
     filter: FilterArguments,
+    /// In the order of this field, as in `age` (the youngest first) or `-age` (the oldest first) [default: by namespace and
+    /// id].
+    #[arg(long, value_name = "[-]FIELD", allow_hyphen_values = true)]
+    sort: Option<Order>,
+    /// At most so many: the first ones in their order.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    limit: Option<u32>,
     /// Sessions asked for at once, 1 to 1000; all pages are shown.
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1000))]
     page_size: u32,
-    /// Accept answers that owners did not confirm with their copies.
+    /// Accept answers that owners did not confirm with their copies; without conditions and order only.
     #[arg(long)]
     stale_ok: bool,
     /// How long each page may take.
@@ -191,6 +210,30 @@ pub struct SendArguments {
     life: u64,
     #[command(flatten)]
     call: CallArguments,
+}
+
+/// A field that sorts, and whether from the end to the beginning.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Order {
+    /// Its name.
+    pub field: String,
+    /// With a `-` before it.
+    pub descending: bool,
+}
+
+impl std::str::FromStr for Order {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (field, descending) = match text.strip_prefix('-') {
+            Some(field) => (field, true),
+            None => (text, false),
+        };
+        if field.is_empty() || field.starts_with('-') {
+            return Err("must be FIELD, or -FIELD from the end to the beginning".to_owned());
+        }
+        Ok(Self { field: field.to_owned(), descending })
+    }
 }
 
 fn attribute(text: &str) -> Result<(String, String), String> {
@@ -358,16 +401,37 @@ async fn close(client: &Client, it: &CloseArguments, out: &mut Out) -> anyhow::R
     Err(Reported(UNFINISHED).into())
 }
 
+impl ListArguments {
+    /// What is asked for, and whether its answer is in the order that is shown.
+    fn request(&self) -> (v1::ListRequest, bool) {
+        let order = self.sort.clone().or_else(|| {
+            // The first of all in the order of this command, so that the rest need not come.
+            let by_id = Order { field: DOCID.to_owned(), descending: false };
+            self.limit.map(|_| by_id)
+        });
+        let is_in_order = order.is_some() || !self.filter.conditions.is_empty();
+        let (sort, descending) = order.map(|it| (it.field, it.descending)).unwrap_or_default();
+        let request = v1::ListRequest {
+            filter: Some(self.filter.to_wire()),
+            page_size: self.limit.map_or(self.page_size, |it| self.page_size.min(it)),
+            page_token: String::new(),
+            stale_ok: self.stale_ok,
+            r#where: self.filter.conditions.clone(),
+            sort,
+            descending,
+        };
+        (request, is_in_order)
+    }
+}
+
 async fn list(client: &Client, it: &ListArguments, out: &mut Out) -> anyhow::Result<()> {
-    let request = v1::ListRequest {
-        filter: Some(it.filter.to_wire()),
-        page_size: it.page_size,
-        page_token: String::new(),
-        stale_ok: it.stale_ok,
-    };
-    let all = client.list_all(request, it.timeout).await?;
+    let (request, is_in_order) = it.request();
+    let limit = it.limit.map_or(usize::MAX, |it| usize::try_from(it).unwrap_or(usize::MAX));
+    let all = client.list_first(request, limit, it.timeout).await?;
     let mut sessions: Vec<Shown> = all.sessions.iter().map(Shown::of).collect();
-    sessions.sort_by(|one, other| (&one.namespace, &one.id).cmp(&(&other.namespace, &other.id)));
+    if !is_in_order {
+        sessions.sort_by(|one, two| (&one.namespace, &one.id).cmp(&(&two.namespace, &two.id)));
+    }
     match out.format() {
         Format::Json => out.json(&Listed { sessions, stale: all.stale })?,
         Format::Table => out.table(&show::many(&sessions))?,
@@ -479,6 +543,34 @@ mod tests {
         };
         assert_eq!(list.filter.states, vec![SessionState::Ready, SessionState::Closed]);
         assert!(Cli::try_parse_from(["ringctl", "session", "list", "--state", "open"]).is_err());
+    }
+
+    fn listing(arguments: &[&str]) -> v1::ListRequest {
+        let line = ["ringctl", "session", "list"].iter().chain(arguments);
+        let cli = Cli::try_parse_from(line).unwrap();
+        let crate::cli::Command::Session(SessionCommand::List(list)) = cli.command else {
+            panic!("another command")
+        };
+        list.request().0
+    }
+
+    #[test]
+    fn a_minus_before_a_field_turns_the_order_round() {
+        let of = |request: &v1::ListRequest| (request.sort.clone(), request.descending);
+        assert_eq!(of(&listing(&["--sort", "age"])), ("age".to_owned(), false));
+        assert_eq!(of(&listing(&["--sort", "-age"])), ("age".to_owned(), true));
+        assert!(Cli::try_parse_from(["ringctl", "session", "list", "--sort", "-"]).is_err());
+        assert_eq!(of(&listing(&[])), (String::new(), false));
+    }
+
+    #[test]
+    fn a_limit_asks_for_no_more_and_in_the_order_that_is_shown() {
+        let few = listing(&["--limit", "50", "--where", "age > 1m"]);
+        assert_eq!(
+            (few.page_size, few.sort.as_str(), few.r#where.as_str()),
+            (50, "docid", "age > 1m")
+        );
+        assert_eq!(listing(&["--limit", "5000"]).page_size, 500);
     }
 
     #[test]

@@ -277,7 +277,16 @@ pub fn position() -> Any<Position> {
 }
 
 pub fn watch() -> Any<Watch> {
-    (filter(), of(position())).prop_map(|(filter, position)| Watch { filter, position }).boxed()
+    (filter(), selected(), of(position()))
+        .prop_map(|(filter, selected, position)| Watch { filter, selected, position })
+        .boxed()
+}
+
+fn selected() -> Any<rota_search::Filter> {
+    let fields = rota_messages::documents::session_fields();
+    let texts = ["", "attr.user = \"x y\"", "state = READY and age > 10m"];
+    let filters = texts.map(|it| rota_search::Filter::parse(it, &fields).expect("it parses"));
+    proptest::sample::select(filters.to_vec()).boxed()
 }
 
 pub fn send() -> Any<SendEvent> {
