@@ -389,9 +389,28 @@ fn write_look(text: &mut String, look: &Look) -> std::fmt::Result {
             writeln!(text, "rota_replication_lag_entries{{{labels}}} {entries}")?;
         }
     }
+    write_indexes(text, look)?;
     write_nodes(text, look)?;
     pools::write(text, look)?;
     tasks::write(text, look)
+}
+
+/// By the owners of the partitions alone: copies have no index.
+fn write_indexes(text: &mut String, look: &Look) -> std::fmt::Result {
+    let held = look.stats.indexes;
+    for (name, what, value) in [
+        (
+            "documents",
+            "Documents in the indexes of partitions that this manager owns.",
+            held.documents,
+        ),
+        ("values", "Values of fields in these indexes.", held.values),
+        ("bytes", "About how many bytes of memory these indexes take.", held.bytes),
+    ] {
+        writeln!(text, "# HELP rota_index_{name} {what}")?;
+        writeln!(text, "# TYPE rota_index_{name} gauge\nrota_index_{name} {value}")?;
+    }
+    Ok(())
 }
 
 /// Sessions are told by the owner of their partition alone, so that a sum counts each once.

@@ -7,7 +7,7 @@ use crate::pool::numbered;
 use crate::record::stamp;
 use crate::v1;
 use crate::wire::{WireError, convert, count, named, required};
-use rota_messages::{NodeOrdered, Numbered, Ordered, PartitionStats, Stats};
+use rota_messages::{IndexStats, NodeOrdered, Numbered, Ordered, PartitionStats, Stats};
 use rota_model::address::Address;
 use rota_model::{
     BootId, ClassName, ClusterName, Epoch, FieldError, Incarnation, ManagerId, ManagerNumber,
@@ -445,7 +445,6 @@ impl TryFrom<v1::InspectResponse> for Inspected {
         let manager_numbers = managers.filter_map(|it| {
             Some((ManagerNumber(it.number), numbered(it.stable_number, it.uuid.clone())?))
         });
-        let manager_numbers = manager_numbers.collect();
         let mut node_numbers = BTreeMap::new();
         for it in &it.nodes {
             if let Some(numbered) = numbered(it.stable_number, it.uuid.clone()) {
@@ -454,12 +453,13 @@ impl TryFrom<v1::InspectResponse> for Inspected {
         }
         let stats = Stats {
             parts: crate::wire::each(it.parts)?,
-            manager_numbers,
+            manager_numbers: manager_numbers.collect(),
             node_numbers,
             nodes: it.nodes.into_iter().map(node_stats_from).collect::<Result<_, _>>()?,
             requests_waiting: required("InspectResponse.requests_waiting", waiting)?,
             works: required("InspectResponse.works", works)?,
             works_overdue: required("InspectResponse.works_overdue", overdue)?,
+            indexes: IndexStats::default(),
         };
         let view = convert("InspectResponse.view", it.view)?;
         let (number, config_store_error) = (ManagerNumber(it.number), it.config_store_error);

@@ -27,5 +27,5 @@ pub use message::{Chunk, Entry, Envelope, Message, WAITING_KINDS_MAX, Write};
 pub use orders::{NodeOrdered, Order, Ordered};
 pub use rota_docstore::DocName;
 pub use search::{Found, SearchOp};
-pub use stats::{Numbered, PartitionStats, Stats, TASK_LATE_MS, TaskStats};
+pub use stats::{IndexStats, Numbered, PartitionStats, Stats, TASK_LATE_MS, TaskStats};
 pub use tasks::{QueueRow, TasksOp, TasksPage};

@@ -23,6 +23,19 @@ pub struct Stats {
     pub works: usize,
     /// Those of them whose callers were told that they take too long.
     pub works_overdue: usize,
+    /// What the indexes hold by which documents of partitions that this manager owns are searched.
+    pub indexes: IndexStats,
+}
+
+/// How much indexes hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct IndexStats {
+    /// Documents; one of several indexes counts in each.
+    pub documents: u64,
+    /// Values of fields.
+    pub values: u64,
+    /// About how many bytes of memory they take.
+    pub bytes: u64,
 }
 
 /// Tasks of a queue in a partition.

@@ -13,7 +13,7 @@ use crate::sessions::placements::placements;
 use rota_docstore::Spaces;
 use rota_ids::{Key, Told};
 use rota_messages::placements::{Placements, PlacementsAsk};
-use rota_messages::{Numbered, PartitionStats, Stats, TASK_LATE_MS, TaskStats};
+use rota_messages::{IndexStats, Numbered, PartitionStats, Stats, TASK_LATE_MS, TaskStats};
 use rota_model::{ClassName, MemberId, NodeId, NodeLoad, PoolName, Stamp};
 use rota_ring::{ClaimRefused, NodeReg, View};
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,7 +58,20 @@ impl Manager {
             requests_waiting,
             works,
             works_overdue,
+            indexes: self.indexes(),
         }
+    }
+
+    /// What the indexes of all partitions hold that this manager owns.
+    fn indexes(&self) -> IndexStats {
+        let leaders = self.parts.all().filter_map(Partition::leader);
+        leaders.map(|it| it.residents.searches.held()).fold(IndexStats::default(), |sum, it| {
+            IndexStats {
+                documents: sum.documents + it.documents,
+                values: sum.values + it.values,
+                bytes: sum.bytes + it.bytes,
+            }
+        })
     }
 
     /// The stable number of a resource, if it has one.

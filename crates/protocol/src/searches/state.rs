@@ -9,7 +9,7 @@ use crate::ports::note::Transition;
 use crate::searches::built::Built;
 use crate::searches::page::{check_reader, found};
 use rota_docstore::Exception;
-use rota_messages::{Answer, DocKey, Found, Op, OpResult, SearchOp};
+use rota_messages::{Answer, DocKey, Found, IndexStats, Op, OpResult, SearchOp};
 use rota_model::{LogPos, Refusal, RefusalKind, Retry};
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
@@ -63,6 +63,16 @@ impl Searches {
     /// Those that wait, for whoever checks that they are there.
     pub fn origins(&self) -> impl Iterator<Item = &Origin> {
         self.waiting.keys()
+    }
+
+    /// How much the indexes hold.
+    pub fn held(&self) -> IndexStats {
+        let sizes = self.indexes.0.values().map(|it| it.built.index.size());
+        sizes.fold(IndexStats::default(), |sum, it| IndexStats {
+            documents: sum.documents + it.documents,
+            values: sum.values + it.entries,
+            bytes: sum.bytes + it.bytes(),
+        })
     }
 
     /// Answers what can be answered.
