@@ -1,9 +1,10 @@
 //! What a program that embeds managers adds to them.
 
+use crate::options::{DeclaredField, FIELDS_FLAG};
 use rota_docstore::{About, Checker, FieldError, Operations, Schema};
 use rota_protocol::operate;
 use rota_protocol::{Manager, Searchable};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -55,6 +56,27 @@ impl Application {
         Self { checker: Some(checker), ..self }
     }
 
+    /// Declares fields of documents by which these are searched. Refuses classes that the program declares itself.
+    pub(crate) fn with_fields(mut self, fields: &[DeclaredField]) -> Result<Self, Vec<FieldError>> {
+        let classes: BTreeSet<&str> = fields.iter().map(|it| it.class.as_str()).collect();
+        let taken = classes.iter().filter(|it| self.schema.is_declared(it)).map(|class| {
+            let problem =
+                format!("declares fields of {class}, a class that this program keeps itself");
+            FieldError::new(FIELDS_FLAG, problem)
+        });
+        let taken: Vec<FieldError> = taken.collect();
+        if !taken.is_empty() {
+            return Err(taken);
+        }
+        for class in classes {
+            self.schema = self.schema.class(kept(class), |it| {
+                let of_class = fields.iter().filter(|it| it.class == class);
+                of_class.fold(it.any(), |all, it| all.field(kept(&it.item), kept(&it.name), it.is))
+            });
+        }
+        Ok(self)
+    }
+
     /// Its operations, and what callers are told of each. They are counted by name.
     pub(crate) fn abouts(&self) -> BTreeMap<&'static str, About> {
         self.operations.abouts().collect()
@@ -75,9 +97,42 @@ impl Application {
     }
 }
 
+/// A name of a schema. Schemas are made once, at the start, and stay as long as the process.
+fn kept(text: &str) -> &'static str {
+    text.to_owned().leak()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rota_docstore::{Content, FieldType, ItemName};
+
+    fn field(class: &str, name: &str) -> DeclaredField {
+        let (class, item, name) = (class.to_owned(), "Line".to_owned(), name.to_owned());
+        DeclaredField { class, item, name, is: FieldType::Int }
+    }
+
+    #[test]
+    fn declared_fields_are_searched_and_values_of_another_type_refused() {
+        let fields = [field("Cart", "size"), field("Cart", "price")];
+        let application = Application::default().with_fields(&fields).unwrap();
+        assert!(application.searchable().shapes("Cart").fields("Cart", Some("Line")).is_ok());
+        let line = ItemName::keyed("Line", "1").unwrap();
+        let check = |json: &str| {
+            let content = Content::json(json).unwrap();
+            application.schema.check_foreign("Cart", &line, &content)
+        };
+        assert_eq!(check(r#"{"size": 7}"#), Ok(()));
+        assert_eq!(check(r#"{"size": "7"}"#).unwrap_err().field, "size");
+    }
+
+    #[test]
+    fn classes_that_managers_keep_themselves_take_no_fields() {
+        for class in ["session", "Space", "Pool", "Task", "request", "H"] {
+            let refused = Application::default().with_fields(&[field(class, "a")]).unwrap_err();
+            assert!(refused[0].to_string().contains(class), "{}", refused[0]);
+        }
+    }
 
     #[test]
     fn a_schema_that_managers_cannot_work_with_is_refused_before_anything_starts() {

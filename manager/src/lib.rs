@@ -91,6 +91,10 @@ pub fn main(application: Application) -> ExitCode {
         Ok(options) => options,
         Err(mistakes) => return refuse(NAME, format, &mistakes),
     };
+    let application = match application.with_fields(&options.fields) {
+        Ok(application) => application,
+        Err(mistakes) => return refuse(NAME, format, &mistakes),
+    };
     match run(options, application) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -3,6 +3,7 @@
 #[cfg(feature = "docker")]
 mod docker;
 mod engine;
+mod fields;
 mod memory;
 mod provisioners;
 mod tasks;
@@ -10,6 +11,7 @@ mod tasks;
 #[cfg(feature = "docker")]
 pub use docker::DockerArguments;
 pub use engine::{EngineArguments, EngineOptions};
+pub use fields::{DeclaredField, FLAG as FIELDS_FLAG};
 pub use memory::{MemoryArguments, MemoryOptions};
 pub use provisioners::{ProvisionerArguments, ProvisionerOptions};
 pub use tasks::{TaskArguments, TaskOptions};
@@ -144,6 +146,10 @@ pub struct Arguments {
     /// Memory for copies of documents that other managers own, in bytes [default: 64 MiB].
     #[arg(long, value_name = "BYTES")]
     pub documents_cache_bytes: Option<String>,
+    /// File that declares fields by which documents are searched, as TOML: `[Cart.Line]` and below it
+    /// `article = "string"`. The same at all managers, since each refuses values of another type.
+    #[arg(long, value_name = "FILE")]
+    pub fields_file: Option<PathBuf>,
     /// How long items of documents that were destroyed stay known to copies, in milliseconds
     /// [default: a week].
     #[arg(long, value_name = "MS")]
@@ -316,6 +322,8 @@ pub struct Options {
     pub timing: Timing,
     /// What is decided about documents.
     pub documents: DocumentsConfig,
+    /// Fields by which documents are searched, beside those that the program declares.
+    pub fields: Vec<DeclaredField>,
     /// What is decided about stable numbers.
     pub numbers: NumbersConfig,
     /// What is decided about bodies of attachments.
@@ -438,6 +446,7 @@ impl Arguments {
         let timing = self.timing.check(&mut wrong);
         let times = timing.of_cluster();
         let documents = self.check_documents(&mut wrong);
+        let fields = fields::check(self.fields_file.as_deref(), &mut wrong);
         let stable_numbers = self.check_numbers(&mut wrong);
         let bodies = self.check_bodies(&mut wrong);
         let engine = self.engine.check(&mut wrong);
@@ -463,6 +472,7 @@ impl Arguments {
                     provisioners,
                     timing,
                     documents,
+                    fields,
                     numbers: stable_numbers,
                     bodies,
                     memory,

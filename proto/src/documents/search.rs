@@ -9,7 +9,7 @@ use crate::v1;
 use crate::v1::exception::Of;
 use crate::v1::search_value::Value as Wire;
 use crate::wire::{WireError, convert, each, named, optional};
-use rota_docstore::{Caller, Credentials, Exception, Stamp};
+use rota_docstore::{Caller, Content, Credentials, DocName, Exception, Stamp};
 use rota_messages::{Found, SearchOp};
 use rota_model::{FieldError, Namespace, SlotId};
 use rota_search::{
@@ -109,7 +109,46 @@ pub fn search_response(search: &Search, page: &Page) -> v1::SearchResponse {
     }
 }
 
-fn item_of(it: &rota_docstore::Content) -> v1::DocumentItem {
+/// A result, as a client reads it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FoundHit {
+    /// The document.
+    pub name: DocName,
+    /// The key of an item; `None`: a document, or an item without a key.
+    pub key: Option<String>,
+    /// The document's version.
+    pub version: Stamp,
+    /// Of an item.
+    pub content: Option<Content>,
+}
+
+/// Some results, as a client reads them.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct FoundPage {
+    /// In order. There may be none on a page that is not the last one.
+    pub hits: Vec<FoundHit>,
+    /// Continues the search; empty: it is complete.
+    pub next_page_token: String,
+    /// How many documents the owners read for it.
+    pub documents_read: u64,
+}
+
+/// A page of a search, as a client reads it.
+pub fn searched(response: v1::SearchResponse) -> Result<FoundPage, WireError> {
+    let hit = |it: v1::SearchHit| {
+        let content = it.item.and_then(|it| it.content).map(read_content).transpose()?;
+        let name = convert("SearchHit.name", it.name)?;
+        let version = named("SearchHit.version", Stamp::parse(it.version))?;
+        Ok::<_, WireError>(FoundHit { name, key: it.key, version, content })
+    };
+    Ok(FoundPage {
+        hits: response.hits.into_iter().map(hit).collect::<Result<_, _>>()?,
+        next_page_token: response.next_page_token,
+        documents_read: response.documents_read,
+    })
+}
+
+fn item_of(it: &Content) -> v1::DocumentItem {
     v1::DocumentItem { content: Some(content(it)), ..v1::DocumentItem::default() }
 }
 
@@ -300,7 +339,7 @@ pub(crate) fn found_from(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rota_docstore::{DocName, Schema};
+    use rota_docstore::Schema;
 
     fn shapes() -> Shapes {
         let schema = Schema::new()
@@ -359,6 +398,21 @@ mod tests {
         let page = Page { hits: vec![hit], next: Some(at), documents_read: 1 };
         let found = Found { slots: vec![(SlotId(0), SlotId(9))], page, sessions: Vec::new() };
         assert_eq!(found_from(found_to_wire(&Ok(found.clone()))), Ok(Ok(found)));
+    }
+
+    #[test]
+    fn a_client_reads_what_was_found() {
+        let asked = search(request(), &shapes()).expect("it is a search");
+        let name = DocName::new(&Namespace::default_space(), "Cart", "a1").expect("it is a name");
+        let at =
+            Position { value: None, place: Place { name: name.clone(), key: Some("k".into()) } };
+        let content = Some(Content::json("{}").expect("it is JSON"));
+        let hit = Hit { at: at.clone(), version: Stamp::MIN, content: content.clone() };
+        let page = Page { hits: vec![hit], next: Some(at), documents_read: 3 };
+        let read = searched(search_response(&asked.search, &page)).expect("it is readable");
+        let key = Some("k".to_owned());
+        assert_eq!(read.hits, [FoundHit { name, key, version: Stamp::MIN, content }]);
+        assert_eq!((read.next_page_token.is_empty(), read.documents_read), (false, 3));
     }
 
     #[test]

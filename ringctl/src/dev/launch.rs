@@ -160,6 +160,9 @@ pub fn manager(folder: &Folder, ports: &Ports, programs: &Programs, it: &Member<
     if let Some(file) = &layout.engine_url_file {
         command.args(["--engine", "postgres", "--engine-url-file"]).arg(file);
     }
+    if let Some(file) = &layout.fields_file {
+        command.arg("--fields-file").arg(file);
+    }
     command.args(&layout.manager_options);
     Launch { name: it.id.to_owned(), command }
 }

@@ -62,6 +62,8 @@ pub struct Settings {
     pub engine: Option<EngineName>,
     /// File with the URL of the server that does.
     pub engine_url_file: Option<PathBuf>,
+    /// File with the declared fields of documents; `None` leaves it to the data folder.
+    pub fields_file: Option<PathBuf>,
     /// Most managers of the ring; `None` leaves it to them.
     pub managers_max: Option<u32>,
     /// How long managers are patient with each other's silence, in ms; `None` leaves it to them.
@@ -107,6 +109,9 @@ pub struct Layout {
     /// File with the URL of the server that keeps the managers' records; `None`: their folders do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine_url_file: Option<PathBuf>,
+    /// File with the declared fields of documents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fields_file: Option<PathBuf>,
     /// Most managers of the ring; `None` leaves it to them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub managers_max: Option<u32>,
@@ -191,6 +196,7 @@ impl Layout {
             provision_commands: BTreeMap::new(),
             consul: settings.consul,
             engine_url_file: None,
+            fields_file: None,
             managers_max: settings.managers_max,
             suspect_ms: settings.suspect_ms,
             manager_options: Vec::new(),
@@ -211,6 +217,9 @@ impl Layout {
         }
         if let Some(file) = engine::url_file(settings)? {
             self.engine_url_file = Some(file);
+        }
+        if let Some(file) = &settings.fields_file {
+            self.fields_file = Some(fields_file(file)?);
         }
         let nodes = self.nodes.len();
         if self.max_nodes > 0 && (self.max_nodes as usize) < nodes {
@@ -273,6 +282,15 @@ impl Layout {
             self.managers.iter().map(|it| format!("{}={}", it.number, it.id)).collect();
         seats.join(",")
     }
+}
+
+/// Its path whole: managers look from elsewhere. What is wrong in the file they tell themselves.
+fn fields_file(path: &Path) -> Result<PathBuf, UsageMistake> {
+    let wrong = |why: &dyn std::fmt::Display| {
+        UsageMistake(format!("--fields-file {}: {why}", path.display()))
+    };
+    let found = std::fs::canonicalize(path).map_err(|why| wrong(&why))?;
+    if found.is_file() { Ok(found) } else { Err(wrong(&"is not a file")) }
 }
 
 impl Folder {
@@ -439,6 +457,21 @@ mod tests {
 
     fn settings(data: &Path) -> Settings {
         Settings { data: Some(data.to_owned()), ..Settings::default() }
+    }
+
+    #[test]
+    fn a_folder_keeps_its_declared_fields_until_another_file_is_given() {
+        let root = tempfile::tempdir().unwrap();
+        let (file, data) = (root.path().join("fields.toml"), root.path().join("data"));
+        let asked = Settings { fields_file: Some(file.clone()), ..Settings::default() };
+        let error = Folder::open(&data, &asked).unwrap_err().to_string();
+        assert!(error.contains("--fields-file"), "{error}");
+        std::fs::write(&file, "").unwrap();
+        let mut folder = Folder::open(&data, &asked).unwrap();
+        folder.keep().unwrap();
+        drop(folder);
+        let again = Folder::open(&data, &Settings::default()).unwrap();
+        assert_eq!(again.layout.fields_file, std::fs::canonicalize(&file).ok());
     }
 
     #[test]

@@ -91,6 +91,10 @@ pub struct DevArguments {
     /// it.
     #[arg(long, value_name = "FILE")]
     pub engine_url_file: Option<PathBuf>,
+    /// File that declares fields of documents for every manager, as TOML: `[Cart.Line]` and below it
+    /// `article = "string"`. The folder keeps it until another is given.
+    #[arg(long, value_name = "FILE")]
+    pub fields_file: Option<PathBuf>,
     /// An option for every manager, such as `--manager-option=--no-session-numbers`. May be given
     /// more than once. `rota-manager --help` tells which there are. Those of the last start with a folder are kept
     /// unless others are given.
@@ -114,6 +118,7 @@ impl From<&DevArguments> for Settings {
             consul: it.consul,
             engine: it.engine,
             engine_url_file: it.engine_url_file.clone(),
+            fields_file: it.fields_file.clone(),
             managers_max: None,
             manager_options: it.manager_option.clone(),
             suspect_ms: None,

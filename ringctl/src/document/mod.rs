@@ -4,6 +4,7 @@ mod body;
 mod export;
 mod operations;
 pub mod parameters;
+mod search;
 mod show;
 
 use crate::connect;
@@ -32,6 +33,8 @@ pub enum DocumentCommand {
     Get(GetArguments),
     /// List the documents of a namespace.
     List(ListArguments),
+    /// Find documents or items by declared fields, and by ids.
+    Search(search::SearchArguments),
     /// Run an operation: document.write, document.read, or one that the managers' program adds.
     #[command(after_help = OPERATE_EXAMPLES)]
     Operate(OperateArguments),
@@ -92,12 +95,16 @@ pub struct GetArguments {
 /// `document list`.
 #[derive(Args, Debug)]
 pub struct ListArguments {
-    /// Namespace of the documents.
-    #[arg(default_value = "default", value_parser = namespace)]
-    namespace: Namespace,
+    /// Namespace of the documents, and perhaps their class.
+    #[arg(default_value = "default", value_name = "NAMESPACE[/CLASS]", value_parser = namespace_and_class)]
+    place: (Namespace, Option<String>),
     /// Only of this class.
-    #[arg(long, default_value = "", hide_default_value = true)]
-    class: String,
+    #[arg(long)]
+    class: Option<String>,
+    /// Only those whose id begins so, in order of ids; needs a class. Managers look in an index, which they build when
+    /// the first such list of a class comes. Shows names and versions.
+    #[arg(long)]
+    prefix: Option<String>,
     /// Documents asked for at once, 1 to 1000; all pages are shown.
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1000))]
     page_size: u32,
@@ -172,12 +179,26 @@ pub fn request_id(text: &str) -> Result<RequestId, String> {
     RequestId::parse(text).map_err(|error| error.problem)
 }
 
+/// A namespace, and perhaps a class.
+fn namespace_and_class(text: &str) -> Result<(Namespace, Option<String>), String> {
+    match text.split_once('/') {
+        None => Ok((namespace(text)?, None)),
+        Some((space, class)) if !class.is_empty() && !class.contains('/') => {
+            Ok((namespace(space)?, Some(class.to_owned())))
+        }
+        Some(_) => Err("must be NAMESPACE or NAMESPACE/CLASS".to_owned()),
+    }
+}
+
 /// Runs a command on documents.
 pub async fn run(command: &DocumentCommand, endpoint: &str, out: &mut Out) -> anyhow::Result<()> {
     let client = connect::client(endpoint, out.format())?;
     match command {
         DocumentCommand::Get(it) => connect::told(endpoint, get(&client, it, out)).await,
         DocumentCommand::List(it) => connect::told(endpoint, list(&client, it, out)).await,
+        DocumentCommand::Search(it) => {
+            connect::told(endpoint, search::search(&client, it, out)).await
+        }
         DocumentCommand::Operate(it) => {
             Box::pin(connect::told(endpoint, operate(&client, it, out))).await
         }
@@ -225,9 +246,16 @@ async fn get(client: &Client, it: &GetArguments, out: &mut Out) -> anyhow::Resul
 
 async fn list(client: &Client, it: &ListArguments, out: &mut Out) -> anyhow::Result<()> {
     let Caller { build, who } = it.caller.caller()?;
+    let (space, class) = &it.place;
+    if let (Some(one), Some(other)) = (class, &it.class)
+        && one != other
+    {
+        return Err(usage(format!("--class is {other}, and {space}/{one} names another one")));
+    }
+    let class = class.clone().or_else(|| it.class.clone()).unwrap_or_default();
     let mut request = v1::ListDocumentsRequest {
-        namespace: it.namespace.as_str().into(),
-        class: it.class.clone(),
+        namespace: space.as_str().into(),
+        class,
         page_size: it.page_size,
         page_token: String::new(),
         build: build.unwrap_or(0),
@@ -235,6 +263,12 @@ async fn list(client: &Client, it: &ListArguments, out: &mut Out) -> anyhow::Res
         key: who.key,
         admin: who.admin,
     };
+    if let Some(prefix) = &it.prefix {
+        if request.class.is_empty() {
+            return Err(usage("--prefix needs a class: NAMESPACE/CLASS"));
+        }
+        return search::by_prefix(client, prefix, request, it.timeout, out).await;
+    }
     let mut documents = Vec::new();
     loop {
         let page = client.documents().list(request.clone(), it.timeout).await?;

@@ -5,7 +5,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use comfy_table::Table;
 use rota_client::docstore::{Answer, Body, Content, Document, Item, Stamp};
-use rota_client::documents::Head;
+use rota_client::documents::{FoundHit, Head};
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -125,30 +125,94 @@ impl ShownItem {
             raw: None,
             attachment: None,
         };
-        match item.content() {
-            None => {}
-            Some(Content::Json(text)) => shown.json = Some(Stored::of(text.as_str())),
-            Some(Content::Raw(bytes)) => shown.raw = Some(STANDARD.encode(bytes)),
-            Some(Content::Attachment(it)) => {
-                let (mime, sha256) = (it.mime().to_owned(), it.sha256().to_string());
-                shown.attachment = Some(ShownAttachment { mime, size: it.size(), sha256 });
-            }
-        }
+        (shown.json, shown.raw, shown.attachment) = forms(item.content());
         shown
     }
 
     fn content(&self) -> String {
-        let whole = match (&self.json, &self.raw, &self.attachment) {
-            (Some(json), _, _) => json.0.get().to_owned(),
-            (_, Some(raw), _) => raw.clone(),
-            (_, _, Some(it)) => format!("{} {} bytes, sha256 {}", it.mime, it.size, it.sha256),
-            (None, None, None) => "destroyed".to_owned(),
-        };
-        match whole.char_indices().nth(SHOWN_MAX) {
-            Some((at, _)) => format!("{}…", &whole[..at]),
-            None => whole,
+        let parts = (&self.json, &self.raw, &self.attachment);
+        one_line(parts).unwrap_or_else(|| "destroyed".to_owned())
+    }
+}
+
+/// A content in the form that it has.
+fn forms(content: Option<&Content>) -> (Option<Stored>, Option<String>, Option<ShownAttachment>) {
+    match content {
+        None => (None, None, None),
+        Some(Content::Json(text)) => (Some(Stored::of(text.as_str())), None, None),
+        Some(Content::Raw(bytes)) => (None, Some(STANDARD.encode(bytes)), None),
+        Some(Content::Attachment(it)) => {
+            let (mime, sha256) = (it.mime().to_owned(), it.sha256().to_string());
+            (None, None, Some(ShownAttachment { mime, size: it.size(), sha256 }))
         }
     }
+}
+
+/// The beginning of a content; `None` where there is none.
+fn one_line(forms: (&Option<Stored>, &Option<String>, &Option<ShownAttachment>)) -> Option<String> {
+    let whole = match forms {
+        (Some(json), _, _) => json.0.get().to_owned(),
+        (_, Some(raw), _) => raw.clone(),
+        (_, _, Some(it)) => format!("{} {} bytes, sha256 {}", it.mime, it.size, it.sha256),
+        (None, None, None) => return None,
+    };
+    Some(match whole.char_indices().nth(SHOWN_MAX) {
+        Some((at, _)) => format!("{}…", &whole[..at]),
+        None => whole,
+    })
+}
+
+/// A document or an item that a search found: an item has one of `json`, `raw` (base64) and `attachment`.
+#[derive(Serialize, PartialEq, Debug)]
+pub struct ShownHit {
+    pub namespace: String,
+    pub class: String,
+    pub docid: String,
+    /// None for a document, and for an item without a key.
+    pub key: Option<String>,
+    pub version: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub json: Option<Stored>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub raw: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attachment: Option<ShownAttachment>,
+}
+
+/// `document search`, and `document list` in order of ids.
+#[derive(Serialize, PartialEq, Debug)]
+pub struct Sought {
+    pub hits: Vec<ShownHit>,
+    /// How many documents the owners read for that.
+    pub documents_read: u64,
+}
+
+impl ShownHit {
+    /// Of a result.
+    pub fn of(hit: &FoundHit) -> Self {
+        let (json, raw, attachment) = forms(hit.content.as_ref());
+        Self {
+            namespace: hit.name.space().to_owned(),
+            class: hit.name.class().to_owned(),
+            docid: hit.name.docid().to_owned(),
+            key: hit.key.clone(),
+            version: hit.version.as_u64(),
+            json,
+            raw,
+            attachment,
+        }
+    }
+}
+
+/// Documents or items that were found.
+pub fn hits(all: &[ShownHit]) -> Table {
+    let mut table = plain_table(["ID", "KEY", "VERSION", "CONTENT"]);
+    for it in all {
+        let content = one_line((&it.json, &it.raw, &it.attachment)).unwrap_or_default();
+        let key = it.key.clone().unwrap_or_default();
+        table.add_row([it.docid.clone(), key, it.version.to_string(), content]);
+    }
+    table
 }
 
 impl Shown {
@@ -305,6 +369,20 @@ mod tests {
         let shown = serde_json::to_string(&Stored::of(stored)).unwrap();
         assert_eq!(shown, "{\"a\":18446744073709551616,\"a\":\"b \\\" c\\\\\",\"d\":1.50}");
         assert_eq!(Stored::of("{").0.get(), "\"{\"");
+    }
+
+    #[test]
+    fn what_was_found_is_shown_with_its_key_and_content() {
+        let space = Namespace::parse("shop").unwrap();
+        let name = DocName::new(&space, "Cart", "c1").unwrap();
+        let content = Some(Content::json("{\"article\": \"tea\"}").unwrap());
+        let found = FoundHit { name, key: Some("1".to_owned()), version: Stamp::MIN, content };
+        let shown = ShownHit::of(&found);
+        assert_eq!(serde_json::to_value(&shown).unwrap()["json"]["article"], "tea");
+        let text = hits(&[shown, ShownHit::of(&FoundHit { key: None, content: None, ..found })]);
+        let text = text.to_string();
+        assert!(text.contains("{\"article\":\"tea\"}"), "{text}");
+        assert_eq!(text.lines().count(), 3, "{text}");
     }
 
     #[test]

@@ -139,6 +139,7 @@ calls_of_no_slot! {
     may_change: false;
     ListOperationsRequest, ListOperationsResponse, "list operations", documents.list_operations;
     ListDocumentsRequest, ListDocumentsResponse, "list documents", documents.list_documents;
+    SearchRequest, SearchResponse, "search documents", documents.search;
     ListNamespacesRequest, ListNamespacesResponse, "list namespaces", namespaces.list_namespaces;
     GetNamespaceRequest, NamespaceInfo, "get namespace", namespaces.get_namespace;
 }

@@ -10,7 +10,10 @@ pub use body::BodyReader;
 pub use exporting::DocumentExport;
 pub use namespaces::{Export, Imported, Namespaces, RecordSource};
 pub use rota_proto::documents::{
-    DocumentCursor, NamespaceState, answer::Head, document_export, export, request,
+    DocumentCursor, NamespaceState,
+    answer::Head,
+    document_export, export, request,
+    search::{FoundHit, FoundPage},
 };
 
 use crate::error::CallError;
@@ -18,6 +21,7 @@ use crate::session::Client;
 use rota_docstore::{Answer, DocName, SyncRequest, Update};
 use rota_proto::documents::answer::{self, Told};
 use rota_proto::documents::request::{ExportDocument, GetBody, Operate, PutBody, Sync};
+use rota_proto::documents::search::searched;
 use rota_proto::{WireError, v1};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncSeek};
@@ -123,6 +127,37 @@ impl Documents {
         let (documents, next_page_token) =
             answer::listed(answered.answer).map_err(|it| unreadable(&it, &answered.endpoint))?;
         Ok(Listed { documents, next_page_token })
+    }
+
+    /// One page of a search, ring-wide. Pages follow each other by `page_token`. What does not change meanwhile is on
+    /// exactly one of them.
+    pub async fn search(
+        &self,
+        request: v1::SearchRequest,
+        wait: Duration,
+    ) -> Result<FoundPage, CallError> {
+        let answered = self.client.call(request, wait).await?;
+        searched(answered.answer).map_err(|it| unreadable(&it, &answered.endpoint))
+    }
+
+    /// The first `most` results from `request.page_token` on, each page within `wait`, as one page.
+    pub async fn search_first(
+        &self,
+        mut request: v1::SearchRequest,
+        most: usize,
+        wait: Duration,
+    ) -> Result<FoundPage, CallError> {
+        let mut all = FoundPage::default();
+        loop {
+            let page = self.search(request.clone(), wait).await?;
+            all.hits.extend(page.hits);
+            all.documents_read += page.documents_read;
+            if page.next_page_token.is_empty() || all.hits.len() >= most {
+                all.hits.truncate(most);
+                return Ok(all);
+            }
+            request.page_token = page.next_page_token;
+        }
     }
 
     /// Stores the body of an attachment; then an item that names it can be committed. True when
