@@ -3,7 +3,7 @@
 //! ```text
 //!   open, get            ─ load ─▶ the cluster at --endpoint
 //!   compare              ─ load ─▶ own cluster | bare echo, in turns
-//!   failover, dead-node, stall, adopt, join, grow, memory, cold, hot, burst, tasks ──▶ own cluster
+//!   failover, dead-node, stall, adopt, join, grow, memory, cold, hot, burst, tasks, search ──▶ own cluster
 //! ```
 //!
 //! One load generator for all (closed loop, one thread, few connections), so that ratios compare
@@ -24,6 +24,7 @@ mod memory;
 mod packing;
 mod pulse;
 mod report;
+mod search;
 mod stall;
 mod target;
 mod tasks;
@@ -68,6 +69,8 @@ pub enum BenchCommand {
     Hot(hot::HotArguments),
     /// Tasks of a cluster of its own: started each second, how late, lost and doubled effects.
     Tasks(tasks::TasksArguments),
+    /// Searches by an indexed field: the first page at a single manager, and over a ring, in clusters of their own.
+    Search(search::SearchArguments),
 }
 
 /// How much load, and how long.
@@ -106,5 +109,6 @@ pub async fn run(
         BenchCommand::Packing(it) => packing::run(it, out),
         BenchCommand::Hot(it) => Box::pin(hot::run(it, out)).await,
         BenchCommand::Tasks(it) => Box::pin(tasks::run(it, out)).await,
+        BenchCommand::Search(it) => Box::pin(search::run(it, out)).await,
     }
 }
