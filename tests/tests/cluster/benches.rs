@@ -248,6 +248,18 @@ async fn bench_tasks_tells_how_many_are_started_how_late_and_that_none_is_lost_o
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn bench_search_tells_the_time_of_a_first_page_for_which_no_more_is_read_than_found() {
+    let folder = TestFolder::new();
+    let document = own_cluster(&folder, &["search", "--documents", "320", "--matches", "10"]).await;
+    for (field, value) in [("documents", 320), ("matches", 10), ("documents_read", 10)] {
+        assert_eq!(document[field], value, "{field} in {document}");
+    }
+    for field in ["first_page_ms", "ring_first_page_ms"] {
+        assert!(document[field].as_f64() > Some(0.0), "{field} in {document}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_bench_of_the_storage_tells_each_figure_by_its_name() {
     let folder = TestFolder::new();
     let place = folder.at("data");

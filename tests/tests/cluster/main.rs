@@ -94,6 +94,8 @@ mod restores;
 #[cfg(test)]
 mod routes;
 #[cfg(test)]
+mod searches;
+#[cfg(test)]
 mod session_numbers;
 #[cfg(test)]
 mod set_up;

@@ -6,7 +6,7 @@ use super::nodes::register;
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use proptest::sample::select;
-use rota_messages::{Numbered, PartitionStats, Stats};
+use rota_messages::{IndexStats, Numbered, PartitionStats, Stats};
 use rota_model::node_msg::{NodeLoad, Register};
 use rota_model::*;
 use rota_ring::view::least_format;
@@ -199,6 +199,7 @@ pub fn stats() -> Any<Stats> {
             requests_waiting: waiting as usize,
             works: waiting as usize / 2,
             works_overdue: waiting as usize / 3,
+            indexes: IndexStats::default(),
         })
         .boxed()
 }
