@@ -4,6 +4,7 @@ use super::Shared;
 use super::documents::Failure;
 use super::list::{PAGE_BYTES_MAX, STEP_MAX};
 use super::search::{Gathered, Question, gather};
+use rota_docstore::codes;
 use rota_model::{Filter, Refusal, RefusalKind, Retry, SessionView};
 use rota_proto::session_search::SessionSearch;
 use rota_protocol::session_search::session_name;
@@ -52,6 +53,11 @@ fn fitting(gathered: Gathered, filter: &Filter) -> (Vec<SessionView>, Option<Pos
 fn refusal(failure: Failure) -> Refusal {
     match failure {
         Failure::Refused(refusal) => refusal,
+        // As a list without a search tells it.
+        Failure::Raised(exception) if *exception.code() == codes::OFF => {
+            let text = exception.details().message.clone();
+            Refusal::new(RefusalKind::NamespaceOff, exception.retry(), text)
+        }
         Failure::Raised(exception) => {
             Refusal::new(RefusalKind::Internal, Retry::Never, exception.to_string())
         }
@@ -98,6 +104,13 @@ mod tests {
         let (sessions, next) =
             fitting(gathered(&["a", "b"], 1), &Filter { class, ..Filter::default() });
         assert_eq!((ids(&sessions), id(next.as_ref())), (vec![], Some("b")));
+    }
+
+    #[test]
+    fn a_namespace_that_is_off_is_told_as_to_every_list() {
+        let off = Refusal::new(RefusalKind::NamespaceOff, Retry::WhenChanged, "Back at noon");
+        let told = refusal(Failure::from(off));
+        assert_eq!((told.kind, told.message.as_str()), (RefusalKind::NamespaceOff, "Back at noon"));
     }
 
     #[test]
