@@ -266,7 +266,6 @@ impl From<GetOp> for v1::GetRequest {
             namespace: op.key.namespace.as_str().into(),
             id: op.key.id.as_str().into(),
             stale_ok: op.stale_ok,
-            ..Self::default()
         }
     }
 }

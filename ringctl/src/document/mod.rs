@@ -195,9 +195,11 @@ pub async fn run(command: &DocumentCommand, endpoint: &str, out: &mut Out) -> an
     let client = connect::client(endpoint, out.format())?;
     match command {
         DocumentCommand::Get(it) => connect::told(endpoint, get(&client, it, out)).await,
-        DocumentCommand::List(it) => connect::told(endpoint, list(&client, it, out)).await,
+        DocumentCommand::List(it) => {
+            Box::pin(connect::told(endpoint, list(&client, it, out))).await
+        }
         DocumentCommand::Search(it) => {
-            connect::told(endpoint, search::search(&client, it, out)).await
+            Box::pin(connect::told(endpoint, search::search(&client, it, out))).await
         }
         DocumentCommand::Operate(it) => {
             Box::pin(connect::told(endpoint, operate(&client, it, out))).await
