@@ -322,7 +322,25 @@ impl Spaces {
     /// Refuses to read a document of another namespace, unless that one names `reader` among its
     /// readers (S), and is not switched off (O).
     pub fn check_reads(&self, reader: &str, name: &DocName) -> Result<(), Exception> {
-        let space = name.space();
+        self.check_reads_of(reader, name.space(), || {
+            FieldError::new("document", format!("{name} must not be read from namespace {reader}"))
+        })
+    }
+
+    /// The same for all documents of a namespace: field `namespace`.
+    pub fn check_reads_space(&self, reader: &str, space: &str) -> Result<(), Exception> {
+        self.check_reads_of(reader, space, || {
+            let problem = format!("{space} must not be read from namespace {reader}");
+            FieldError::new("namespace", problem)
+        })
+    }
+
+    fn check_reads_of(
+        &self,
+        reader: &str,
+        space: &str,
+        refused: impl FnOnce() -> FieldError,
+    ) -> Result<(), Exception> {
         let is_reader = |it: &Description| it.readers.iter().any(|it| it.as_str() == reader);
         if space == reader {
             return Ok(());
@@ -330,8 +348,7 @@ impl Spaces {
         if self.known.get(space).is_some_and(is_reader) {
             return self.check_open_named(space);
         }
-        let problem = format!("{name} must not be read from namespace {reader}");
-        Err(Exception::of_field(codes::SPACE, FieldError::new("document", problem)))
+        Err(Exception::of_field(codes::SPACE, refused()))
     }
 
     /// The limits of a namespace; none for one that is not described.

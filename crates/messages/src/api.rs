@@ -1,6 +1,9 @@
 //! Requests to the owner of a slot, and their answers: of clients, and of other managers on behalf
 //! of theirs.
 
+pub use crate::polls::{
+    DocumentChange, DocumentEvent, FollowOp, Holdings, ItemFilter, Poll, WatchOp, WatchedDocuments,
+};
 use crate::search::{Found, SearchOp};
 use crate::tasks::{TasksOp, TasksPage};
 use rota_docstore::{
@@ -10,11 +13,10 @@ use rota_model::items::SESSION_CLASS;
 use rota_model::items::SessionNumber;
 use rota_model::node_msg::ReportItem;
 use rota_model::{
-    CloseOp, Epoch, GetOp, KeepAliveOp, ListOp, MendOp, Mended, Namespace, NodeId, NumbersOp,
-    OpenOp, Outcome, Page, PoolName, PullOp, Pulled, Refusal, RequestId, SessionKey, SessionView,
-    SlotId, Stamp,
+    CloseOp, GetOp, KeepAliveOp, ListOp, MendOp, Mended, Namespace, NodeId, NumbersOp, OpenOp,
+    Outcome, Page, PoolName, PullOp, Pulled, Refusal, RequestId, SessionKey, SessionView, SlotId,
+    Stamp,
 };
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Run an operation.
@@ -41,12 +43,14 @@ pub enum Service {
     GetBody,
     /// A search.
     Search,
+    /// Changes of documents.
+    Watch,
 }
 
 impl Service {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Sync, Self::List, Self::Export, Self::PutBody, Self::GetBody, Self::Search];
+    pub const ALL: [Self; 7] =
+        [Self::Sync, Self::List, Self::Export, Self::PutBody, Self::GetBody, Self::Search, Self::Watch];
 
     /// Its name; no operation of a manager has it.
     pub fn as_str(self) -> &'static str {
@@ -57,6 +61,7 @@ impl Service {
             Self::PutBody => "body.put",
             Self::GetBody => "body.get",
             Self::Search => "document.search",
+            Self::Watch => "document.watch",
         }
     }
 }
@@ -149,26 +154,6 @@ pub struct CopyOp {
     pub items: Arc<Vec<Item>>,
 }
 
-/// What partitions hold of namespaces with limits.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Holdings {
-    /// Of the View in which they were counted: another one gives partitions to other owners.
-    pub epoch: Epoch,
-    /// By namespace. One that is not there holds nothing.
-    pub usages: BTreeMap<String, Usage>,
-}
-
-/// Wait for news of the descriptions of namespaces (a long poll).
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct FollowOp {
-    /// The latest version that is known; [`Stamp::MIN`] asks for all.
-    pub since: Stamp,
-    /// Answer with no news after this time.
-    pub wait_ms: u64,
-    /// What the partitions hold that the asker owns; `None` when it knows of no limits.
-    pub held: Option<Holdings>,
-}
-
 /// A request to the owner of a slot.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Op {
@@ -215,6 +200,8 @@ pub enum DocumentOp {
     Copy(CopyOp),
     /// One long poll of the descriptions of namespaces.
     Follow(FollowOp),
+    /// One long poll of a watch.
+    Watch(WatchOp),
 }
 
 impl DocumentOp {
@@ -225,7 +212,10 @@ impl DocumentOp {
             | DocumentOp::Clear(_)
             | DocumentOp::Import(_)
             | DocumentOp::Copy(_) => true,
-            DocumentOp::Sync(_) | DocumentOp::Page(_) | DocumentOp::Follow(_) => false,
+            DocumentOp::Sync(_)
+            | DocumentOp::Page(_)
+            | DocumentOp::Follow(_)
+            | DocumentOp::Watch(_) => false,
         }
     }
 }
@@ -332,6 +322,7 @@ impl Op {
             Op::Numbers(_) => OpKind::Numbers,
             Op::Tasks(_) => OpKind::Tasks,
             Op::Search(_) => OpKind::Search,
+            Op::Documents(DocumentOp::Watch(_)) => OpKind::Pull,
             Op::Documents(_) => OpKind::Documents,
         }
     }
@@ -390,7 +381,7 @@ impl Op {
                 | DocumentOp::Copy(_) => (true, true),
                 DocumentOp::Sync(sync) => (false, !sync.stale_ok),
                 DocumentOp::Page(_) => (false, true),
-                DocumentOp::Follow(_) => (false, false),
+                DocumentOp::Follow(_) | DocumentOp::Watch(_) => (false, false),
             },
         };
         Needs { writes, copies }
@@ -480,6 +471,7 @@ impl Op {
                         let bytes: u64 = contents.map(|it| it.volume()).sum();
                         usize::try_from(bytes).unwrap_or(usize::MAX / 2)
                     }
+                    DocumentOp::Watch(watch) => watch.of.bytes(),
                     DocumentOp::Page(_) | DocumentOp::Clear(_) | DocumentOp::Follow(_) => 0,
                 },
             }
@@ -508,6 +500,7 @@ impl Op {
                 DocumentOp::Operate(operate) => Some(&operate.request.space),
                 DocumentOp::Sync(sync) => sync.reader.as_ref().map(|it| &it.space),
                 DocumentOp::Page(page) => Some(&page.space).filter(|_| !page.by_operator),
+                DocumentOp::Watch(watch) => Some(&watch.reader.space),
                 DocumentOp::Clear(_)
                 | DocumentOp::Import(_)
                 | DocumentOp::Copy(_)
@@ -633,6 +626,8 @@ pub enum DocumentAnswer {
         /// What all owners said that they hold, the asker too, if it said anything.
         held: Option<Holdings>,
     },
+    /// To a poll of a watch.
+    Watched(Result<Pulled<DocumentEvent, DocumentCursor>, Exception>),
 }
 
 /// What a request comes to.

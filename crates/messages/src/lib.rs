@@ -1,6 +1,7 @@
 //! What passes between a manager and everything around it, as types. Nothing here decides.
 //!
 //! * [`api`]: what clients and operators ask about sessions and documents, and the answers.
+//! * [`polls`]: long polls of watches, and of managers that follow namespaces.
 //! * [`orders`], [`stats`], [`placements`], [`tasks`]: what operators order and see; [`search`]: what they look for.
 //! * [`message`]: what managers say to each other.
 //! * [`documents`]: documents as managers keep them, and [`disk`]: what lies on a manager's disk.
@@ -13,6 +14,7 @@ pub mod documents;
 pub mod message;
 pub mod orders;
 pub mod placements;
+pub mod polls;
 pub mod search;
 pub mod stats;
 pub mod tasks;

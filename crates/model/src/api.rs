@@ -168,17 +168,17 @@ pub struct Page {
     pub stale: bool,
 }
 
-/// The answer to a [`PullOp`].
+/// The answer to a long poll of a watch: to a [`PullOp`], unless it is said of what else.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Pulled {
+pub struct Pulled<Event = SessionView, Cursor = ListCursor> {
     /// Partition that answered.
     pub part: ManagerNumber,
-    /// Changed sessions, oldest first; in a snapshot, in order of (slot, key).
-    pub events: Vec<SessionView>,
+    /// What changed, oldest first; in a snapshot, in order of (slot, key).
+    pub events: Vec<Event>,
     /// True while the events are a snapshot's.
     pub snapshot: bool,
     /// Ask again from here.
     pub upto: LogPos,
     /// The snapshot goes on after this.
-    pub snapshot_next: Option<ListCursor>,
+    pub snapshot_next: Option<Cursor>,
 }

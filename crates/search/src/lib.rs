@@ -12,6 +12,7 @@
 //! * [`Shapes`], [`Index`]: what of which documents is indexed.
 //! * [`Query`], [`Search`]: what is searched, and in which order.
 //! * [`Limits`], [`Page`], [`merge`]: results, so many at a time.
+//! * [`Matcher`]: a filter that is asked about one document after another.
 //! * [`SpecialSearches`]: searches of an application's own.
 //!
 //! A search has one total order of results, which depends on nothing but the search: by the value that it is
@@ -26,6 +27,7 @@ mod index;
 mod page;
 mod query;
 mod shapes;
+mod single;
 mod special;
 mod value;
 
@@ -35,5 +37,6 @@ pub use index::{Index, Place, Size};
 pub use page::{HITS_MAX, Hit, Limits, Page, Read, Slots, merge, merge_special};
 pub use query::{Position, Query, Search, Sort, Wanted};
 pub use shapes::{Derive, Shapes};
+pub use single::Matcher;
 pub use special::{PLACES_MAX, SpecialSearch, SpecialSearches, View};
 pub use value::{Comparison, Condition, LETTERS_KEPT, Number, Test, Value};

@@ -62,6 +62,7 @@ impl PartialEq for Number {
 
 impl Eq for Number {}
 
+/// As they are equal: by their bits, of which one zero has one form.
 impl Hash for Number {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.0.to_bits().hash(state);

@@ -31,6 +31,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "rota-search",
             "rota-ring",
             "rota-docstore",
+            "rota-search",
         ],
     ),
     // Its binary is the embedded config store.

@@ -12,7 +12,7 @@ use rota_docstore::{
     DocName, Document, DocumentEdit, Exception, FieldError, Phase, SyncRequest, Territory, Update,
     codes, update_for,
 };
-use rota_messages::api::{ClearOp, PageOp, SyncOp};
+use rota_messages::api::{ClearOp, PageOp, Reader, SyncOp};
 use rota_messages::{
     Answer, Doc, DocKey, DocumentAnswer, DocumentCursor, DocumentHead, DocumentPage, OpResult,
     Write,
@@ -131,8 +131,7 @@ impl Documents {
 }
 
 /// Refuses a client that must not ask, as operations do.
-pub(crate) fn check_reader(led: &At<'_>, op: &SyncOp) -> Result<(), Exception> {
-    let Some(reader) = &op.reader else { return Ok(()) };
+pub(crate) fn check_reader(led: &At<'_>, reader: &Reader) -> Result<(), Exception> {
     let rules = led.env.documents_env.rules(slots_of(led));
     let asked = reader.service.as_str();
     reader.caller.check(&rules, &led.env.documents_env.spaces, &reader.space, asked)

@@ -12,6 +12,7 @@
 //! * `documents_env`: what a manager needs to run operations, whatever the partition.
 //! * `memory_quota`: how much documents may fill at one manager. `usage`: what namespaces with limits hold.
 //! * `copies`: updates of copies; pages and ends of whole namespaces; `importing`: documents of exports.
+//! * `watch`: an owner tells what clients watch.
 //! * `follow`: an owner tells news of namespaces and pools. Ageing stands in [`crate::partition::aging`], slots in
 //!   [`crate::ports::slots`].
 
@@ -35,5 +36,6 @@ pub(crate) mod state;
 pub(crate) mod tasks;
 pub(crate) mod usage;
 pub(crate) mod waiting;
+pub(crate) mod watch;
 pub(crate) mod worker;
 pub(crate) mod write;

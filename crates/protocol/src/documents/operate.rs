@@ -42,6 +42,7 @@ fn needs_spaces(op: &DocumentOp) -> bool {
         DocumentOp::Sync(op) => {
             op.reader.as_ref().is_some_and(|it| it.space.as_str() != CONFIGURATION)
         }
+        DocumentOp::Watch(op) => op.reader.space.as_str() != CONFIGURATION,
         DocumentOp::Import(_)
         | DocumentOp::Copy(_)
         | DocumentOp::Page(_)
@@ -69,7 +70,8 @@ fn unheard(env: &Env, op: &DocumentOp) -> Option<String> {
         | DocumentOp::Import(_)
         | DocumentOp::Copy(_)
         | DocumentOp::Page(_)
-        | DocumentOp::Follow(_) => None,
+        | DocumentOp::Follow(_)
+        | DocumentOp::Watch(_) => None,
     }
 }
 
@@ -82,7 +84,8 @@ impl Documents {
             return self.reply(led, origin, Err(refusal));
         }
         if let DocumentOp::Sync(op) = op
-            && let Err(exception) = check_reader(led, op)
+            && let Some(reader) = &op.reader
+            && let Err(exception) = check_reader(led, reader)
         {
             return self.reply(led, origin, synced(Err(exception)));
         }
@@ -97,6 +100,7 @@ impl Documents {
             }
             DocumentOp::Sync(op) if op.stale_ok => self.sync_stale(led, origin, op),
             DocumentOp::Follow(op) => self.on_follow(led, origin, op),
+            DocumentOp::Watch(op) => self.on_watch(led, origin, op),
             DocumentOp::Import(op) => self.import(led, origin, op, false),
             DocumentOp::Copy(op) => self.copy_in(led, origin, op, false),
             DocumentOp::Sync(_) | DocumentOp::Page(_) | DocumentOp::Clear(_) => {
@@ -123,7 +127,7 @@ impl Documents {
             DocumentOp::Clear(op) => self.clear(led, origin, op),
             DocumentOp::Import(op) => self.import(led, origin, op, true),
             DocumentOp::Copy(op) => self.copy_in(led, origin, op, true),
-            DocumentOp::Follow(_) => {}
+            DocumentOp::Follow(_) | DocumentOp::Watch(_) => {}
         }
     }
 

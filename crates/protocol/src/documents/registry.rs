@@ -129,9 +129,12 @@ impl Checker for AdminKey {
 /// Of what an application registers nobody knows that.
 fn only_reads(operation: &str) -> bool {
     let is_read = |it: &Service| match it {
-        Service::Sync | Service::List | Service::Export | Service::GetBody | Service::Search => {
-            true
-        }
+        Service::Sync
+        | Service::List
+        | Service::Export
+        | Service::GetBody
+        | Service::Search
+        | Service::Watch => true,
         Service::PutBody => false,
     };
     let mut reads = Service::ALL.into_iter().filter(is_read).map(Service::as_str);

@@ -22,11 +22,16 @@ impl Resident for Documents {
 
     fn advanced(&mut self, led: &mut At<'_>) {
         self.serve_follows(led);
+        self.serve_watches(led);
     }
 
     fn tick(&mut self, led: &mut At<'_>, turn: Turn) {
+        if turn == Turn::Expired {
+            self.watches.retain(|origin| led.inbox.live.contains_key(origin));
+        }
         if turn == Turn::Rest {
             self.serve_follows(led);
+            self.expire_watches(led);
             self.tick_runs(led);
         }
     }
@@ -37,11 +42,13 @@ impl Resident for Documents {
 
     fn forget(&mut self, origin: &Origin) {
         self.runs.remove(origin);
+        self.watches.forget(origin);
     }
 
     fn retain(&mut self, is_there: &dyn Fn(&Origin) -> bool) {
         self.runs.retain(|origin, _| is_there(origin));
         self.follows.retain(is_there);
+        self.watches.retain(is_there);
     }
 }
 
@@ -81,6 +88,7 @@ impl RequestHandler for Documents {
     fn reply(&mut self, led: &mut At<'_>, origin: Origin, result: OpResult) {
         if led.inbox.live.contains_key(&origin) {
             self.runs.remove(&origin);
+            self.watches.forget(&origin);
             led.reply(origin, result);
         }
     }

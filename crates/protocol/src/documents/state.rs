@@ -1,6 +1,7 @@
 //! What an owner has about documents beside its log.
 
 use crate::documents::waiting::Runs;
+use crate::documents::watch::DocumentWatches;
 use crate::log::origin::Origin;
 use rota_messages::api::Holdings;
 use rota_model::{ManagerNumber, Stamp};
@@ -13,6 +14,8 @@ pub(crate) struct Documents {
     pub runs: Runs,
     /// Managers that wait for news of namespaces.
     pub follows: VecDeque<Origin>,
+    /// Clients that wait for changes.
+    pub watches: DocumentWatches,
     /// What they said that their partitions hold of namespaces with limits.
     pub holdings: BTreeMap<ManagerNumber, Holdings>,
     /// Nobody was told of anything later that it does not exist.
@@ -24,6 +27,7 @@ impl Default for Documents {
         Self {
             runs: Runs::new(),
             follows: VecDeque::new(),
+            watches: DocumentWatches::default(),
             holdings: BTreeMap::new(),
             told: Stamp::MAX,
         }

@@ -19,6 +19,7 @@ pub(crate) mod learner;
 pub(crate) mod newcomers;
 pub(crate) mod origin;
 pub(crate) mod pending_replies;
+pub(crate) mod polls;
 pub(crate) mod progress;
 pub(crate) mod read_index;
 pub(crate) mod recovery;

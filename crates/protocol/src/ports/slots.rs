@@ -102,6 +102,7 @@ pub(crate) fn slot_of_op(op: &DocumentOp, m: u32) -> SlotId {
         DocumentOp::Import(import) => slot_of(import.document.name(), m),
         DocumentOp::Copy(copy) => slot_of(&copy.name, m),
         DocumentOp::Follow(_) => slot_of_spaces(m),
+        DocumentOp::Watch(op) => op.slot,
     }
 }
 

@@ -82,8 +82,8 @@ impl Waiting {
     /// that has just become the owner may know it later than this one and let the first message fall,
     /// so it is told a second time.
     fn silence_ms(&self, is_moved: bool) -> u64 {
-        if let (Op::Pull(pull), false) = (&self.op, is_moved) {
-            return SILENCE_MS.saturating_add(pull.wait_ms);
+        if let (Some(poll), false) = (self.op.poll(), is_moved) {
+            return SILENCE_MS.saturating_add(poll.wait_ms);
         }
         SILENCE_MS
     }
@@ -291,7 +291,7 @@ impl Router {
     /// This manager learned of namespaces: answers and asks what waited for that, and ends long
     /// polls in those that are off.
     pub fn on_spaces(&mut self, env: &mut Env) -> Vec<ForHere> {
-        let is_concerned = |it: &Waiting| it.asked.is_none() || matches!(it.op, Op::Pull(_));
+        let is_concerned = |it: &Waiting| it.asked.is_none() || it.op.poll().is_some();
         let concerned = self.waiting.iter().filter(|(_, it)| is_concerned(it));
         let concerned: Vec<u64> = concerned.map(|(rid, _)| *rid).collect();
         let mut here = Vec::new();
@@ -320,7 +320,7 @@ impl Router {
             let runs_anew = waiting.asked_as != view.member(owner).map(|it| (it, env.me));
             waiting.asked != Some(owner)
                 || waiting.last_refusal.is_some()
-                || (runs_anew && matches!(waiting.op, Op::Pull(_)))
+                || (runs_anew && waiting.op.poll().is_some())
         });
         let moved: Vec<u64> = moved.map(|(rid, _)| *rid).collect();
         moved.into_iter().filter_map(|rid| self.ask(env, rid)).collect()
