@@ -268,7 +268,8 @@ pub(crate) fn op_from_wire(op: Option<v1::peer_request::Op>) -> Result<Op, WireE
         | WireOp::Clear(_)
         | WireOp::Import(_)
         | WireOp::Copy(_)
-        | WireOp::Follow(_)) => Op::Documents(document_op_from(op)?),
+        | WireOp::Follow(_)
+        | WireOp::Watch(_)) => Op::Documents(document_op_from(op)?),
     })
 }
 
@@ -398,6 +399,7 @@ pub(crate) fn answer_from_wire(
         | WireResult::Cleared(_)
         | WireResult::Imported(_)
         | WireResult::Followed(_)
+        | WireResult::Watched(_)
         | WireResult::Exception(_)) => Answer::Documents(document_answer_from(answer)?),
         WireResult::Refusal(refusal) => return Ok(Err(Refusal::try_from(refusal)?)),
     };

@@ -14,6 +14,7 @@
 //! * `document`: documents, items, updates.
 //! * [`namespace`]: descriptions of namespaces. [`export`] and
 //!   [`document_export`]: the order of an export's records. `more`: what is too large for one of them.
+//! * [`watch`]: watches, of clients and as managers pass them on.
 //! * [`cursor`]: page tokens of lists. `peer`: what managers pass to owners.
 
 pub mod answer;
@@ -28,6 +29,7 @@ mod namespace_request;
 pub(crate) mod peer;
 pub mod request;
 pub mod search;
+pub mod watch;
 
 pub use exception::{exception, in_call, status};
 pub use namespace::NamespaceState;

@@ -230,6 +230,7 @@ pub(crate) fn document_op(op: DocumentOp) -> peer_request::Op {
         DocumentOp::Import(op) => Wire::Import(op.document.to_bytes().into()),
         DocumentOp::Copy(op) => Wire::Copy((&op).into()),
         DocumentOp::Follow(op) => Wire::Follow((&op).into()),
+        DocumentOp::Watch(op) => Wire::Watch((&op).into()),
     }
 }
 
@@ -244,6 +245,7 @@ pub(crate) fn document_op_from(op: peer_request::Op) -> Result<DocumentOp, WireE
         Wire::Import(bytes) => DocumentOp::Import(ImportOp { document: document_of(&bytes)? }),
         Wire::Copy(op) => DocumentOp::Copy(op.try_into()?),
         Wire::Follow(op) => DocumentOp::Follow(op.try_into()?),
+        Wire::Watch(op) => DocumentOp::Watch(op.try_into()?),
         Wire::Open(_)
         | Wire::Close(_)
         | Wire::Get(_)
@@ -262,7 +264,7 @@ pub(crate) fn document_op_from(op: peer_request::Op) -> Result<DocumentOp, WireE
 
 /// An answer about documents.
 pub(crate) fn document_answer(answer: DocumentAnswer) -> peer_answer::Result {
-    use DocumentAnswer::{Cleared, Followed, Imported, Operated, Page, Synced};
+    use DocumentAnswer::{Cleared, Followed, Imported, Operated, Page, Synced, Watched};
     use peer_answer::Result as Wire;
     let documents = |it: Vec<Arc<Document>>| it.iter().map(|it| it.to_bytes().into()).collect();
     match answer {
@@ -279,6 +281,8 @@ pub(crate) fn document_answer(answer: DocumentAnswer) -> peer_answer::Result {
         }
         Imported(Ok(taken)) => Wire::Imported(peer_answer::Imported { taken }),
         Imported(Err(it)) => Wire::Exception(exception(Of::Import, &it)),
+        Watched(Ok(it)) => Wire::Watched((&it).into()),
+        Watched(Err(it)) => Wire::Exception(exception(Of::Watch, &it)),
         Followed { documents: it, held } => Wire::Followed(peer_answer::Followed {
             documents: documents(it),
             held: held.as_ref().map(Into::into),
@@ -304,6 +308,7 @@ pub(crate) fn document_answer_from(
             let documents = documents.collect::<Result<_, _>>()?;
             DocumentAnswer::Followed { documents, held: optional(it.held)? }
         }
+        Wire::Watched(it) => DocumentAnswer::Watched(Ok(it.try_into()?)),
         Wire::Exception(it) => it.try_into()?,
         Wire::Opened(_)
         | Wire::Closed(_)
@@ -387,6 +392,7 @@ impl TryFrom<v1::Exception> for DocumentAnswer {
             Of::Sync => DocumentAnswer::Synced(Err(exception)),
             Of::Import => DocumentAnswer::Imported(Err(exception)),
             Of::Search => return Err(WireError::new("Exception.of", "answers a search")),
+            Of::Watch => DocumentAnswer::Watched(Err(exception)),
             Of::Unspecified => unreachable!("it was required"),
         })
     }

@@ -143,12 +143,12 @@ impl Mistakes {
     }
 
     /// An id of a document: the rules are those of a whole name.
-    fn docid(&mut self, field: &str, docid: &str) -> Option<String> {
+    pub(super) fn docid(&mut self, field: &str, docid: &str) -> Option<String> {
         let named = DocName::new(&Namespace::default_space(), "C", docid);
         self.note_in(field, named).map(|_| docid.to_owned())
     }
 
-    fn class(&mut self, field: &str, class: &str) -> Option<String> {
+    pub(super) fn class(&mut self, field: &str, class: &str) -> Option<String> {
         let named = DocName::new(&Namespace::default_space(), class, "d");
         self.note_in(field, named).map(|_| class.to_owned())
     }

@@ -5,12 +5,13 @@ use proptest::prelude::*;
 use prost::Message;
 use rota_docstore::request::SYNCS_MAX;
 use rota_docstore::{DocName, Document, Effect, Exception, Item, Phase, TABLE, Update, codes};
+use rota_messages::api::{DocumentChange, DocumentEvent};
 use rota_model::{FieldError, Namespace, Retry, Stamp};
 use rota_proto::documents::answer::{self, Head, Told};
 use rota_proto::documents::export::{Order, Part};
 use rota_proto::documents::{
     ANSWER_BYTES_MAX, DocumentCursor, NamespaceState, UPDATES_BYTES_MAX, cursor, document_export,
-    exception, request, status,
+    exception, request, status, watch,
 };
 use rota_proto::{refusal, v1};
 use std::sync::Arc;
@@ -55,6 +56,21 @@ proptest! {
         prop_assert_eq!(request::create(sent(&(&create).into())), Ok(create));
         prop_assert_eq!(request::set(sent(&(&set).into())), Ok(set));
         prop_assert_eq!(request::switch(sent(&(&switch).into())), Ok(switch));
+    }
+
+    #[test]
+    fn every_watch_is_read_as_it_was_written(given in some::watch_of_documents()) {
+        let wire = sent(&v1::WatchDocumentsRequest::from(&given));
+        prop_assert_eq!(watch::watch_documents(wire), Ok(given));
+    }
+
+    #[test]
+    fn every_event_of_a_watch_comes_back(event in some::event()) {
+        prop_assert_eq!(sent(&v1::DocumentEvent::from(&event)).try_into(), Ok(event.clone()));
+        let is_large = v1::DocumentEvent::from(&event).encoded_len() > UPDATES_BYTES_MAX;
+        let change = if is_large { DocumentChange::TooLarge } else { event.change.clone() };
+        let told = DocumentEvent { change, ..event.clone() };
+        prop_assert_eq!(sent(&watch::told(&event)).try_into(), Ok(told));
     }
 
     #[test]
@@ -461,4 +477,33 @@ fn exports_that_are_cut_or_mixed_up_are_refused_with_what_came() {
     }
     assert_eq!(refused(vec![old]), "is 3; this build reads 1 to 2");
     assert_eq!(DocumentCursor::default().after, None);
+}
+
+#[test]
+fn a_watch_names_all_of_its_mistakes() {
+    let request = v1::WatchDocumentsRequest {
+        namespace: "a/b".into(),
+        reader: "/".into(),
+        docid: "\u{7}".into(),
+        item: "Line".into(),
+        position: vec![1, 2, 3].into(),
+        ..Default::default()
+    };
+    let refused = watch::watch_documents(request).unwrap_err();
+    let expected = ["namespace", "reader", "docid", "class", "class", "position"];
+    assert_eq!(fields(&refused), expected, "{refused}");
+    assert_eq!((refused.code(), refused.phase()), (&codes::INVALID, Phase::Before));
+    let one = v1::WatchDocumentsRequest { docid: "a".into(), ..Default::default() };
+    let refused = watch::watch_documents(one).unwrap_err();
+    assert!(refused.to_string().contains("docid needs the class"), "{refused}");
+}
+
+#[test]
+fn a_document_that_takes_more_than_an_answer_is_told_by_its_version() {
+    let (name, Update::Full(document)) = large("a", 4) else { panic!("it is whole") };
+    let (ctime, version) = (document.ctime(), document.version());
+    let event = DocumentEvent { name, ctime, version, change: DocumentChange::Is(document) };
+    let told = DocumentEvent::try_from(sent(&watch::told(&event))).unwrap();
+    assert_eq!(told, DocumentEvent { change: DocumentChange::TooLarge, ..event });
+    assert!(watch::told(&told).encoded_len() < 1_000);
 }

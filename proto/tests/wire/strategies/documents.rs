@@ -2,6 +2,7 @@
 
 use super::Any;
 use super::names::{namespace, request_id, stamp, text};
+use super::requests::position;
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option::of;
 use proptest::prelude::*;
@@ -12,12 +13,16 @@ use rota_docstore::{
     ItemName, JsonText, Limits, Phase, Request, Suspended, SyncRequest, Update, Usage, Volumes,
     codes,
 };
+use rota_messages::api::{
+    DocumentChange, DocumentEvent, ItemFilter, Reader, Service, WatchedDocuments,
+};
 use rota_model::{FieldError, Namespace, SlotId, Stamp};
 use rota_proto::documents::answer::Head;
 use rota_proto::documents::export::Part;
 use rota_proto::documents::request::{
     Create, ExportDocument, GetBody, List, Operate, PAGE_SIZE_MAX, PutBody, Set, Switch, Sync,
 };
+use rota_proto::documents::watch::WatchDocuments;
 use rota_proto::documents::{DocumentCursor, NamespaceState, document_export};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -221,6 +226,43 @@ pub fn document_cursor() -> Any<DocumentCursor> {
 pub fn document_list() -> Any<List> {
     (space(), of(class()), 1..=PAGE_SIZE_MAX, document_cursor(), caller())
         .prop_map(|(space, class, limit, from, caller)| List { space, class, limit, from, caller })
+        .boxed()
+}
+
+/// A watch, and where it goes on.
+pub fn watch_of_documents() -> Any<WatchDocuments> {
+    let item = of(class()).prop_map(|item| (String::new(), item));
+    let text = ("[a-z=<> ]{1,20}", of(class()));
+    let filter = prop_oneof![item, text].prop_map(|(text, item)| {
+        // Without a text and an item there is no filter.
+        (item.is_some() || !text.is_empty()).then_some(ItemFilter { text, item })
+    });
+    let within = (class(), of(docid()), filter)
+        .prop_map(|(class, docid, filter)| (Some(class), docid, filter));
+    let which = prop_oneof![Just((None, None, None)), within];
+    let reader = (space(), caller()).prop_map(|(space, caller)| Reader {
+        space,
+        service: Service::Watch,
+        caller,
+    });
+    (reader, space(), which, any::<bool>(), of(position()))
+        .prop_map(|(reader, space, (class, docid, filter), names_only, position)| {
+            let of = WatchedDocuments { space, class, docid, filter, names_only };
+            WatchDocuments { reader, of, position }
+        })
+        .boxed()
+}
+
+pub fn event() -> Any<DocumentEvent> {
+    let whole = document().prop_map(|it| DocumentChange::Is(Arc::new(it)));
+    let other = select(vec![
+        DocumentChange::Named,
+        DocumentChange::TooLarge,
+        DocumentChange::Ended,
+        DocumentChange::Left,
+    ]);
+    (doc_name(), stamp(), stamp(), prop_oneof![whole, other])
+        .prop_map(|(name, ctime, version, change)| DocumentEvent { name, ctime, version, change })
         .boxed()
 }
 

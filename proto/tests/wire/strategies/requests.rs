@@ -9,9 +9,10 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use rota_docstore::Usage;
 use rota_messages::api::{
-    ClearOp, FollowOp, Holdings, ImportOp, OperateOp, PageOp, Reader, Service, SyncOp,
+    ClearOp, DocumentEvent, FollowOp, Holdings, ImportOp, OperateOp, PageOp, Reader, Service,
+    SyncOp, WatchOp,
 };
-use rota_messages::{Answer, DocumentAnswer, DocumentOp, DocumentPage, Op};
+use rota_messages::{Answer, DocumentAnswer, DocumentCursor, DocumentOp, DocumentPage, Op};
 use rota_model::node_msg::{ReportEvent, ReportItem};
 use rota_model::*;
 use rota_proto::{Position, SendEvent, Watch, v1};
@@ -156,7 +157,26 @@ fn document_op() -> Any<DocumentOp> {
     let follow = (any::<u64>(), any::<u64>(), of(holdings())).prop_map(|(ms, wait_ms, held)| {
         DocumentOp::Follow(FollowOp { since: Stamp::from_epoch_ms(ms), wait_ms, held })
     });
-    prop_oneof![operate, sync, page, clear, import, follow].boxed()
+    prop_oneof![operate, sync, page, clear, import, follow, watch_op()].boxed()
+}
+
+fn watch_op() -> Any<DocumentOp> {
+    let place = (any::<u32>(), of(at()), of(documents::document_cursor()));
+    let how = (any::<bool>(), any::<u32>(), any::<u64>());
+    (documents::watch_of_documents(), place, how)
+        .prop_map(|(watch, (slot, from, snapshot_after), (tells_absent, limit, wait_ms))| {
+            DocumentOp::Watch(WatchOp {
+                reader: Arc::new(watch.reader),
+                of: Arc::new(watch.of),
+                slot: SlotId(slot),
+                from,
+                snapshot_after,
+                tells_absent,
+                limit,
+                wait_ms,
+            })
+        })
+        .boxed()
 }
 
 fn usage() -> Any<Usage> {
@@ -193,8 +213,23 @@ fn document_answer() -> Any<DocumentAnswer> {
             .prop_map(DocumentAnswer::Imported),
         (vec(documents::document().prop_map(Arc::new), 0..4), of(holdings()))
             .prop_map(|(documents, held)| DocumentAnswer::Followed { documents, held }),
+        prop_oneof![watched().prop_map(Ok), documents::exception().prop_map(Err)]
+            .prop_map(DocumentAnswer::Watched),
     ]
     .boxed()
+}
+
+fn watched() -> Any<Pulled<DocumentEvent, DocumentCursor>> {
+    let told = (number(), vec(documents::event(), 0..4), any::<bool>());
+    (told, at(), of(documents::document_cursor()))
+        .prop_map(|((part, events, snapshot), upto, snapshot_next)| Pulled {
+            part,
+            events,
+            snapshot,
+            upto,
+            snapshot_next,
+        })
+        .boxed()
 }
 
 pub fn view_of_session() -> Any<SessionView> {
