@@ -21,7 +21,7 @@ use crate::peer::PeerLinks;
 use crate::provisioner::{Provisioner, provisioners};
 use crate::rpc::Shared;
 use crate::rpc::names::FreshNames;
-use crate::rpc::watch::WATCHES_MAX;
+use crate::rpc::watch::{WATCHES_MAX, unread_room};
 use crate::server::{self, Services};
 use crate::start::{CONFIG_STORE_PATIENCE, again, begun, claim_of, founded, listen};
 use crate::store_wait::StoreWait;
@@ -461,6 +461,7 @@ fn serve(
         trouble: config.trouble(),
         names: FreshNames::new(),
         watches: Arc::new(Semaphore::new(WATCHES_MAX)),
+        unread: unread_room(),
         admin_key: options.documents.admin_key.clone(),
         bodies,
         operations,

@@ -16,6 +16,7 @@ mod search;
 mod sought;
 pub mod tasks;
 pub mod watch;
+pub mod watched;
 
 use crate::bodies::Bodies;
 use crate::driver_state::DriverState;
@@ -28,16 +29,14 @@ use rota_membership::Trouble;
 use rota_model::{ClusterName, NodeId, Refusal, RefusalKind, Retry};
 use rota_proto::documents::{ADMIN_KEY_METADATA, in_call, status as documents_status};
 use rota_proto::keep_alive::{keep_alive, keep_alive_response};
-use rota_proto::{refusal, request, session, session_search, v1};
+use rota_proto::{Watch, refusal, request, session, session_search, v1};
 use rota_protocol::operate::AdminKey;
 use rota_protocol::{Op, OpKind, Searchable};
 use std::collections::BTreeMap;
-use std::pin::Pin;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tokio::sync::watch::Receiver;
 use tokio::time::Instant;
-use tokio_stream::Stream;
 use tokio_util::sync::CancellationToken;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
@@ -73,6 +72,8 @@ pub struct Shared {
     pub provisioners: Vec<String>,
     /// Places for watches.
     pub watches: Arc<Semaphore>,
+    /// Room for what watches have for clients that have not read it.
+    pub unread: Arc<Semaphore>,
     /// Ends streams when the process stops.
     pub stopping: CancellationToken,
 }
@@ -136,11 +137,9 @@ pub struct SessionsService {
     pub shared: Arc<Shared>,
 }
 
-type Changes = Pin<Box<dyn Stream<Item = Result<v1::WatchResponse, Status>> + Send>>;
-
 #[tonic::async_trait]
 impl v1::sessions_server::Sessions for SessionsService {
-    type WatchStream = Changes;
+    type WatchStream = watch::Changes<watched::Sessions>;
 
     async fn open(
         &self,
@@ -216,9 +215,17 @@ impl v1::sessions_server::Sessions for SessionsService {
         Ok(Response::new(response))
     }
 
-    async fn watch(&self, request: Request<v1::WatchRequest>) -> Result<Response<Changes>, Status> {
-        let watch = request::watch(request.get_ref()).map_err(|it| wrong(OpKind::Pull, it))?;
-        let changes = watch::start(self.shared.clone(), watch).map_err(status)?;
-        Ok(Response::new(Box::pin(changes)))
+    async fn watch(
+        &self,
+        request: Request<v1::WatchRequest>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
+        let Watch { filter, selected, position } =
+            request::watch(request.get_ref()).map_err(|it| wrong(OpKind::Pull, it))?;
+        if let Some(position) = &position {
+            position.check_cluster(&self.shared.cluster).map_err(|it| status(it.into()))?;
+        }
+        let watched = watched::Sessions { filter, selected };
+        let changes = watch::start(self.shared.clone(), watched, position);
+        Ok(Response::new(changes.map_err(status)?))
     }
 }

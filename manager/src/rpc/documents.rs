@@ -1,13 +1,15 @@
 //! Operations on documents, copies, and lists of names.
 
-use super::{Shared, bodies, export_document, no_view, status};
+use super::{Shared, bodies, export_document, no_view, status, watch, watched};
 use crate::rpc::deadline::deadline_of;
 use crate::rpc::search::{Question, gather};
 use metrics::counter;
 use rota_docstore::space::{WEB_BODY_CLASS, WEB_CLASS, WebHead};
 use rota_docstore::{Content, DocName, Exception, Namespace, Phase, SyncRequest, Update, codes};
 use rota_model::{ManagerNumber, Refusal, RefusalKind, Retry, SlotId};
-use rota_proto::documents::{answer, in_call, request, search as wire, status as exception_status};
+use rota_proto::documents::{
+    answer, in_call, request, search as wire, status as exception_status, watch as proto_watch,
+};
 use rota_proto::v1;
 use rota_protocol::api::{OperateOp, PageOp, Reader, Service, SyncOp};
 use rota_protocol::operate::{self, slot_of};
@@ -253,6 +255,7 @@ impl DocumentsService {
 impl v1::documents_server::Documents for DocumentsService {
     type GetBodyStream = bodies::Bodies;
     type ExportDocumentStream = export_document::Exporting;
+    type WatchDocumentsStream = watch::Changes<watched::Documents>;
 
     async fn operate(
         &self,
@@ -334,6 +337,25 @@ impl v1::documents_server::Documents for DocumentsService {
             Ok::<_, Status>(Response::new(wire::search_response(&search, &gathered.page)))
         };
         asked.await.map_err(|it| in_call(Service::Search.as_str(), it))
+    }
+
+    async fn watch_documents(
+        &self,
+        request: Request<v1::WatchDocumentsRequest>,
+    ) -> Result<Response<Self::WatchDocumentsStream>, Status> {
+        let begun = || {
+            let asked = proto_watch::watch_documents(request.into_inner());
+            let asked = asked.map_err(|it| exception_status(&it))?;
+            if let Some(position) = &asked.position {
+                let checked = proto_watch::check_cluster(position, &self.shared.cluster);
+                checked.map_err(|it| exception_status(&it))?;
+            }
+            let (reader, of) = (Arc::new(asked.reader), Arc::new(asked.of));
+            let watched = watched::Documents { reader, of };
+            Ok(watch::start(self.shared.clone(), watched, asked.position).map_err(status)?)
+        };
+        let begun = begun().map_err(|it| in_call(Service::Watch.as_str(), it))?;
+        Ok(Response::new(begun))
     }
 
     async fn put_body(

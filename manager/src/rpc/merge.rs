@@ -4,15 +4,15 @@
 //! complete, the place in its log up to which everything was delivered; so what a resumed watch
 //! delivers twice is at most one answer of each partition, and it misses nothing.
 
-use rota_model::{ListCursor, LogPos, ManagerNumber, Pulled, SessionView};
+use rota_model::{LogPos, ManagerNumber, Pulled};
 use rota_proto::Position;
 use std::collections::BTreeMap;
 
 /// One message of the stream.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Item {
-    /// A changed session; `None` only moves the position or tells `caught_up`.
-    pub session: Option<SessionView>,
+pub struct Item<Event> {
+    /// What changed; `None` only moves the position or tells `caught_up`.
+    pub event: Option<Event>,
     /// Everything up to here was delivered.
     pub position: Position,
     /// Part of a partition's snapshot.
@@ -21,19 +21,37 @@ pub struct Item {
     pub caught_up: bool,
 }
 
+/// Where to ask a new partition first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Start {
+    /// Changes after this; `None` asks for a snapshot.
+    pub from: Option<LogPos>,
+    /// The client may have been told of what is there.
+    pub knows: bool,
+}
+
 /// Where to ask a partition next.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Ask {
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ask<Cursor> {
     /// Changes after this; `None` asks for a snapshot.
     pub from: Option<LogPos>,
     /// The snapshot goes on after this.
-    pub snapshot_after: Option<ListCursor>,
+    pub snapshot_after: Option<Cursor>,
+    /// The client may have been told of what is there when this snapshot began, or when the next one will.
+    pub knows: bool,
 }
 
-impl Ask {
+impl<Cursor: Clone> Ask<Cursor> {
+    /// The first time.
+    pub fn first(start: Start) -> Self {
+        Self { from: start.from, snapshot_after: None, knows: start.knows }
+    }
+
     /// Where to ask after an answer.
-    pub fn after(pulled: &Pulled) -> Self {
-        Self { from: Some(pulled.upto), snapshot_after: pulled.snapshot_next.clone() }
+    pub fn after<Event>(&self, pulled: &Pulled<Event, Cursor>) -> Self {
+        let snapshot_after = pulled.snapshot_next.clone();
+        let knows = self.knows || snapshot_after.is_none();
+        Self { from: Some(pulled.upto), snapshot_after, knows }
     }
 }
 
@@ -43,13 +61,15 @@ pub struct Merge {
     /// Partitions, and whether their first snapshot (or, when resumed, first answer) is complete.
     settled: BTreeMap<ManagerNumber, bool>,
     position: Position,
+    is_resumed: bool,
     told: bool,
 }
 
 impl Merge {
-    /// A watch over no partitions yet, which goes on from `position`.
-    pub fn new(position: Position) -> Self {
-        Self { settled: BTreeMap::new(), position, told: false }
+    /// A watch over no partitions yet, which goes on from `position`. `is_resumed`: it is one of an earlier
+    /// answer.
+    pub fn new(position: Position, is_resumed: bool) -> Self {
+        Self { settled: BTreeMap::new(), position, is_resumed, told: false }
     }
 
     /// Sets the partitions: gives those that are new, and where to ask them. Positions of
@@ -57,21 +77,24 @@ impl Merge {
     pub fn set_parts(
         &mut self,
         parts: impl IntoIterator<Item = ManagerNumber>,
-    ) -> Vec<(ManagerNumber, Ask)> {
+    ) -> Vec<(ManagerNumber, Start)> {
         let before = std::mem::take(&mut self.settled);
         for part in parts {
             self.settled.insert(part, before.get(&part).copied().unwrap_or(false));
         }
         self.position.parts.retain(|part, _| self.settled.contains_key(part));
         let new = self.settled.keys().filter(|part| !before.contains_key(part));
-        let ask = |part: &ManagerNumber| {
-            (*part, Ask { from: self.position.parts.get(part).copied(), snapshot_after: None })
+        // What a new partition has was another one's: the client was told of it there. Before it has caught
+        // up it may be, too, unless the first View has just come.
+        let knows = self.is_resumed || !before.is_empty();
+        let start = |part: &ManagerNumber| {
+            (*part, Start { from: self.position.parts.get(part).copied(), knows })
         };
-        new.map(ask).collect()
+        new.map(start).collect()
     }
 
     /// Takes a partition's answer; gives what to send, in order.
-    pub fn take(&mut self, pulled: Pulled) -> Vec<Item> {
+    pub fn take<Event, Cursor>(&mut self, pulled: Pulled<Event, Cursor>) -> Vec<Item<Event>> {
         let Some(settled) = self.settled.get_mut(&pulled.part) else { return Vec::new() };
         let complete = !pulled.snapshot || pulled.snapshot_next.is_none();
         let before = self.position.parts.get(&pulled.part).copied();
@@ -80,19 +103,19 @@ impl Merge {
             // Until this snapshot is complete, a break must begin it anew.
             self.position.parts.remove(&pulled.part);
         }
-        let session_item = |position: &Position, session| Item {
-            session: Some(session),
+        let event_item = |position: &Position, event| Item {
+            event: Some(event),
             position: position.clone(),
             snapshot: pulled.snapshot,
             caught_up: false,
         };
         let mut items = Vec::with_capacity(pulled.events.len() + 1);
         let mut events = pulled.events.into_iter().peekable();
-        while let Some(session) = events.next() {
+        while let Some(event) = events.next() {
             if complete && events.peek().is_none() {
                 self.position.parts.insert(pulled.part, pulled.upto);
             }
-            items.push(session_item(&self.position, session));
+            items.push(event_item(&self.position, event));
         }
         if complete {
             self.position.parts.insert(pulled.part, pulled.upto);
@@ -104,7 +127,7 @@ impl Merge {
             let position = self.position.clone();
             // Also a snapshot of nothing is told as one: what a client still holds is gone.
             let snapshot = pulled.snapshot;
-            items.push(Item { session: None, position, snapshot, caught_up });
+            items.push(Item { event: None, position, snapshot, caught_up });
         }
         items
     }
@@ -114,7 +137,7 @@ impl Merge {
 mod tests {
     use super::super::list::tests::session;
     use super::*;
-    use rota_model::{Epoch, Seq, SlotId};
+    use rota_model::{Epoch, ListCursor, Seq, SlotId};
 
     const A: ManagerNumber = ManagerNumber(100);
     const B: ManagerNumber = ManagerNumber(400);
@@ -135,9 +158,9 @@ mod tests {
     }
 
     fn started() -> Merge {
-        let mut merge = Merge::new(position(&[]));
+        let mut merge = Merge::new(position(&[]), false);
         let new = merge.set_parts([A, B]);
-        assert_eq!(new, [(A, Ask::default()), (B, Ask::default())]);
+        assert_eq!(new, [(A, Start::default()), (B, Start::default())]);
         merge
     }
 
@@ -154,7 +177,7 @@ mod tests {
         assert!(!merge.take(snapshot(A, &["b"], 5, false)).iter().any(|it| it.caught_up));
         let last = merge.take(snapshot(B, &[], 2, false));
         assert_eq!(last.len(), 1);
-        assert!(last[0].caught_up && last[0].session.is_none());
+        assert!(last[0].caught_up && last[0].event.is_none());
         assert_eq!(last[0].position, position(&[(A, 5), (B, 2)]));
         assert!(!merge.take(changes(A, &["c"], 6)).iter().any(|it| it.caught_up));
     }
@@ -192,10 +215,10 @@ mod tests {
 
     #[test]
     fn a_resumed_watch_asks_from_its_position_and_snapshots_what_is_new() {
-        let mut merge = Merge::new(position(&[(A, 5), (ManagerNumber(7), 1)]));
+        let mut merge = Merge::new(position(&[(A, 5), (ManagerNumber(7), 1)]), true);
         let new = merge.set_parts([A, B]);
-        assert_eq!(new[0], (A, Ask { from: Some(at(5)), snapshot_after: None }));
-        assert_eq!(new[1], (B, Ask::default()));
+        assert_eq!(new[0], (A, Start { from: Some(at(5)), knows: true }));
+        assert_eq!(new[1], (B, Start { from: None, knows: true }));
         merge.take(changes(A, &[], 5));
         let items = merge.take(snapshot(B, &["b"], 3, false));
         assert_eq!(items.last().unwrap().position, position(&[(A, 5), (B, 3)]));
@@ -205,8 +228,17 @@ mod tests {
     #[test]
     fn a_snapshot_goes_on_at_the_position_at_which_it_began() {
         let pulled = snapshot(A, &["a"], 5, true);
-        let ask = Ask::after(&pulled);
-        assert_eq!((ask.from, ask.snapshot_after), (Some(at(5)), pulled.snapshot_next));
+        let ask = Ask::first(Start::default()).after(&pulled);
+        assert_eq!((ask.from, &ask.snapshot_after), (Some(at(5)), &pulled.snapshot_next));
+        assert!(!ask.knows, "the client is told of it for the first time");
+        assert!(ask.after(&snapshot(A, &["b"], 5, false)).knows);
+    }
+
+    #[test]
+    fn what_a_new_partition_has_was_told_as_what_another_one_had() {
+        let mut merge = started();
+        let new = merge.set_parts([A, B, ManagerNumber(700)]);
+        assert_eq!(new, [(ManagerNumber(700), Start { from: None, knows: true })]);
     }
 
     #[test]

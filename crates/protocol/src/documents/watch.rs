@@ -154,10 +154,13 @@ impl Looking<'_> {
         (DocumentChange::Is(told), doc.bytes())
     }
 
-    /// The same in a snapshot, where what is not there is told only to who may think that it is.
+    /// The same in a snapshot, where what is not there is told only to who may think that it is, or asks for
+    /// just that document.
     fn shown(&self, name: &DocName, doc: &Doc) -> Option<(DocumentEvent, usize)> {
         self.event(name, doc).filter(|(event, _)| match &event.change {
-            DocumentChange::Ended | DocumentChange::Left => self.op.tells_absent,
+            DocumentChange::Ended | DocumentChange::Left => {
+                self.op.tells_absent || self.op.of.docid.is_some()
+            }
             DocumentChange::Is(_) | DocumentChange::Named | DocumentChange::TooLarge => true,
         })
     }
