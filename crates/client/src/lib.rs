@@ -4,9 +4,9 @@
 //!  Client ── Call (open, close, get, list) ──▶ attempt ──▶ Connections ──▶ any manager
 //!    │            ▲                              │              or, with routing, the owner
 //!    │            └── pause by advice ◀── retry ◀┘ refusal, break, silence
-//!    ├── Watch ── resumes from the last position after a break
+//!    ├── Watch, DocumentWatch ── resume from the last position after a break
 //!    ├── Documents, Namespaces, Pools, Tasks ── the same for operations, copies, bodies, exports
-//!    └── CachedSession ── a Watch that wakes, a Sync that brings a session's document up to date
+//!    └── CachedDocument ── a DocumentWatch that wakes, a Sync that brings the document up to date
 //! ```
 //!
 //! * [`Client`]: several endpoints, one deadline per call. Any manager takes any call, so a break
@@ -14,13 +14,15 @@
 //!   request id, which makes that safe.
 //!   One that nobody heard for a while is asked for its health first, and the next one after 300 ms, so a
 //!   process that hangs holds nobody up.
-//! * [`Watch`]: changes at least once and without gaps, over breaks.
+//! * [`Watch`]: changes at least once and without gaps, over breaks. [`DocumentWatch`]: those of one document,
+//!   a class or a namespace, with a filter.
 //! * [`Logs`]: what a program prints, every byte once, over breaks.
 //! * [`Options::route_by_view`]: go to the owner directly and save the forward hop.
 //! * [`Documents`]: operations on documents, updates of copies, bodies of attachments in pieces. An
 //!   operation without an operation time is not sent twice when its outcome is unknown. An update that is too large for an
 //!   answer comes as an export.
-//! * [`CachedSession`]: a session's document that keeps itself in step, over restarts with a file.
+//! * [`CachedDocument`]: a document that keeps itself in step, over restarts with a file. [`CachedSession`]:
+//!   that of a session, with its state and address.
 //! * [`CallError`]: the typed refusal or exception with its advice, or what broke.
 
 mod attempt;
@@ -39,7 +41,10 @@ mod session;
 pub mod tasks;
 mod watch;
 
-pub use cached::{CachedSession, CachedSessionOptions, SessionCopy};
+pub use cached::{
+    CachedDocument, CachedDocumentOptions, CachedSession, CachedSessionOptions, DocumentCopy,
+    SessionCopy,
+};
 pub use connections::{CONNECTIONS_DEFAULT, EndpointsError, parse_endpoints};
 pub use documents::Documents;
 pub use error::CallError;
@@ -47,7 +52,7 @@ pub use pools::Pools;
 pub use programs::{Logs, Printed};
 pub use session::{Client, Entry, OnWait, Options};
 pub use tasks::Tasks;
-pub use watch::{Watch, WatchOptions};
+pub use watch::{DocumentWatch, Watch, WatchOptions, Watchable};
 
 pub use rota_docstore as docstore;
 pub use rota_proto::v1;

@@ -7,7 +7,7 @@ use crate::error::CallError;
 use crate::hung::Known;
 use crate::retry::Attempts;
 use crate::routing::RouteCache;
-use crate::watch::{Watch, WatchOptions};
+use crate::watch::{DocumentWatch, Watch, WatchOptions};
 use rota_model::Changed;
 use rota_proto::v1;
 use rota_proto::v1::machines_client::MachinesClient;
@@ -247,6 +247,15 @@ impl Client {
     /// Changes from `request.position` on; an empty position begins with a snapshot. Nothing is
     /// sent before the first [`Watch::next`].
     pub fn watch(&self, request: v1::WatchRequest, options: WatchOptions) -> Watch {
+        Watch::new(self.clone(), request, options)
+    }
+
+    /// The same of documents.
+    pub fn watch_documents(
+        &self,
+        request: v1::WatchDocumentsRequest,
+        options: WatchOptions,
+    ) -> DocumentWatch {
         Watch::new(self.clone(), request, options)
     }
 

@@ -13,11 +13,11 @@ use crate::wire::{WireError, convert, each, optional, required};
 use prost::Message;
 use rota_docstore::{Caller, Credentials, Document, Exception, FieldError};
 use rota_messages::DocumentCursor;
-use rota_messages::api::{
-    DocumentChange, DocumentEvent, ItemFilter, Reader, Service, WatchOp, WatchedDocuments,
-};
+use rota_messages::api::{ItemFilter, Reader, Service, WatchOp, WatchedDocuments};
 use rota_model::{ManagerNumber, Namespace, Pulled, SlotId};
 use std::sync::Arc;
+
+pub use rota_messages::api::{DocumentChange, DocumentEvent};
 
 /// A watch as a client asks for it.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,20 +1,19 @@
-//! A copy of a session's document, and the rule that it never goes back.
+//! A copy of a document, and the rule that it never goes back.
 
 use rota_docstore::{ApplyError, DocName, Document, Held, Singleton, Stamp, Update, apply};
-use rota_model::items::{Machine, SESSION_CLASS, Standing};
-use rota_model::{FieldError, SessionKey, SessionSpec, SessionState};
+use rota_model::FieldError;
 use std::sync::Arc;
 
-/// What is known of a session: its document, or that there is none. Cheap to clone.
+/// What is known of a document: itself, or that there is none. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SessionCopy {
+pub struct DocumentCopy {
     name: DocName,
     document: Option<Arc<Document>>,
     /// The latest version that was known, also of a document that is gone since.
     through: Option<Stamp>,
 }
 
-impl SessionCopy {
+impl DocumentCopy {
     /// Nothing is known.
     pub(super) fn new(name: DocName) -> Self {
         Self { name, document: None, through: None }
@@ -34,7 +33,7 @@ impl SessionCopy {
         &self.name
     }
 
-    /// The document itself; `None` when nothing is known, or the session is gone without trace.
+    /// The document itself; `None` when nothing is known, or it is gone without trace.
     /// One whose life has ended ([`Document::is_deleted`]) has no items.
     pub fn document(&self) -> Option<&Arc<Document>> {
         self.document.as_ref()
@@ -60,39 +59,12 @@ impl SessionCopy {
         self.document().map_or(Ok(None), |it| it.one())
     }
 
-    /// What it runs.
-    pub fn spec(&self) -> Result<Option<SessionSpec>, FieldError> {
-        self.one()
-    }
-
-    /// How it stands, why, and where.
-    pub fn standing(&self) -> Result<Option<Standing>, FieldError> {
-        self.one()
-    }
-
-    /// Its state.
-    pub fn state(&self) -> Result<Option<SessionState>, FieldError> {
-        Ok(self.standing()?.map(|it| it.state))
-    }
-
-    /// Where it answers, `host:port`: only while it is READY.
-    pub fn address(&self) -> Result<Option<String>, FieldError> {
-        let ready = self.standing()?.filter(|it| it.state == SessionState::Ready);
-        let address = ready.and_then(|it| it.placement).map(|it| it.address);
-        Ok(address.filter(|it| !it.is_empty()))
-    }
-
-    /// The state of its machine, as its node last reported; `None` for programs.
-    pub fn machine_state(&self) -> Result<Option<String>, FieldError> {
-        Ok(self.one::<Machine>()?.map(|it| it.state))
-    }
-
     /// What to tell a source.
     pub(super) fn held(&self) -> Option<Held> {
         self.document().map(|it| Held::of(it))
     }
 
-    /// Whether a session of that life and version is newer than this.
+    /// Whether a document of that life and version is newer than this.
     pub(super) fn is_behind(&self, life: u64, version: u64) -> bool {
         let held = self.document().map(|it| (it.ctime().as_u64(), it.version().as_u64()));
         match held {
@@ -133,14 +105,9 @@ fn check_not_behind(through: Option<Stamp>, update: &Update) -> Result<(), Apply
     }
 }
 
-/// Name of a session's document.
-pub(super) fn document_of(key: &SessionKey) -> DocName {
-    DocName::new(&key.namespace, SESSION_CLASS, key.id.as_str())
-        .expect("ids of sessions follow the rules of ids of documents")
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::session::document_of;
     use super::*;
     use proptest::collection::vec;
     use proptest::prelude::*;
@@ -148,7 +115,8 @@ mod tests {
     use rota_docstore::{
         DocumentEdit, Documents, Exception, Rules, Schema, Store, Transaction, update_for,
     };
-    use rota_model::{Namespace, SessionId};
+    use rota_model::items::Machine;
+    use rota_model::{Namespace, SessionId, SessionKey};
 
     fn key() -> SessionKey {
         SessionKey::new(Namespace::default_space(), SessionId::parse("s").unwrap())
@@ -194,7 +162,7 @@ mod tests {
         moments
     }
 
-    fn ask(copy: &SessionCopy, (document, as_of): &Moment) -> Result<SessionCopy, ApplyError> {
+    fn ask(copy: &DocumentCopy, (document, as_of): &Moment) -> Result<DocumentCopy, ApplyError> {
         copy.after(&update_for(document.as_ref(), copy.held().as_ref(), *as_of))
     }
 
@@ -205,7 +173,7 @@ mod tests {
             asked in vec(any::<Index>(), 0..12),
         ) {
             let moments = history(&kinds);
-            let mut copy = SessionCopy::new(document_of(&key()));
+            let mut copy = DocumentCopy::new(document_of(&key()));
             for index in asked {
                 let Ok(after) = ask(&copy, &moments[index.index(moments.len())]) else {
                     continue;
@@ -231,7 +199,7 @@ mod tests {
     #[test]
     fn a_life_that_was_known_to_be_gone_does_not_come_back() {
         let moments = history(&[0, 9, 0]);
-        let copy = SessionCopy::new(document_of(&key()));
+        let copy = DocumentCopy::new(document_of(&key()));
         let gone = ask(&copy, &moments[2]).unwrap();
         let late = ask(&gone, &moments[1]).unwrap_err();
         assert!(matches!(late, ApplyError::SourceBehind { .. }), "{late:?}");

@@ -1,4 +1,4 @@
-//! The file of a cached session.
+//! The file of a cached document.
 //!
 //! ```text
 //! "rota session copy" LF · format u8 · through u64 (0: none) · name u16 + text · document u32 + bytes
@@ -6,10 +6,10 @@
 //! ```
 //! Numbers are big-endian; the checksum is xxh3 over everything before it. A new state is written
 //! beside the file, made durable, and renamed over it: after a crash there is the old state or the
-//! new one. A file that is damaged, of another format or of another session is refused, never
+//! new one. A file that is damaged, of another format or of another document is refused, never
 //! guessed from; since the managers have everything, it may be deleted at any time.
 
-use super::copy::SessionCopy;
+use super::copy::DocumentCopy;
 use rota_docstore::{DocName, Document, Stamp};
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -18,9 +18,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
+/// A copy of any document begins so, not only one of a session.
 const MAGIC: &[u8] = b"rota session copy\n";
 const FORMAT: u8 = 1;
-/// Rights of the file: what stands in a session is its user's alone.
+/// Rights of the file: what stands in a document is its user's alone.
 const PRIVATE: u32 = 0o600;
 /// More than any document has: a larger file is none of ours.
 const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -37,7 +38,7 @@ pub enum CopyFileError {
         error: io::Error,
     },
     /// It is something else.
-    #[error("{}: is no copy of a session; name another file", .path.display())]
+    #[error("{}: is no copy of a document; name another file", .path.display())]
     NotACopy {
         /// The file.
         path: PathBuf,
@@ -59,9 +60,9 @@ pub enum CopyFileError {
         /// The file.
         path: PathBuf,
     },
-    /// It belongs to another session.
+    /// It belongs to another document.
     #[error("{}: is the copy of {found}, not of {wanted}; name another file", .path.display())]
-    OtherSession {
+    OtherDocument {
         /// The file.
         path: PathBuf,
         /// Whose copy it is.
@@ -72,12 +73,12 @@ pub enum CopyFileError {
 }
 
 /// Reads the copy; nothing is known when there is no file.
-pub(super) fn load(path: &Path, name: &DocName) -> Result<SessionCopy, CopyFileError> {
+pub(super) fn load(path: &Path, name: &DocName) -> Result<DocumentCopy, CopyFileError> {
     let failed = |error| CopyFileError::Io { path: path.to_owned(), error };
     let length = match fs::metadata(path) {
         Ok(metadata) => metadata.len(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Ok(SessionCopy::new(name.clone()));
+            return Ok(DocumentCopy::new(name.clone()));
         }
         Err(error) => return Err(failed(error)),
     };
@@ -97,12 +98,12 @@ pub(super) fn load(path: &Path, name: &DocName) -> Result<SessionCopy, CopyFileE
     let copy = decode(&bytes).ok_or_else(damaged)?;
     if copy.name() != name {
         let (found, wanted) = (copy.name().clone(), name.clone());
-        return Err(CopyFileError::OtherSession { path: path(), found, wanted });
+        return Err(CopyFileError::OtherDocument { path: path(), found, wanted });
     }
     Ok(copy)
 }
 
-fn decode(bytes: &[u8]) -> Option<SessionCopy> {
+fn decode(bytes: &[u8]) -> Option<DocumentCopy> {
     let (covered, checksum) = bytes.split_last_chunk::<8>()?;
     if u64::from_be_bytes(*checksum) != xxh3_64(covered) {
         return None;
@@ -127,10 +128,10 @@ fn decode(bytes: &[u8]) -> Option<SessionCopy> {
     if document.as_ref().is_some_and(|it| *it.name() != name) {
         return None;
     }
-    Some(SessionCopy::restored(name, document.map(Arc::new), through))
+    Some(DocumentCopy::restored(name, document.map(Arc::new), through))
 }
 
-fn encode(copy: &SessionCopy) -> Vec<u8> {
+fn encode(copy: &DocumentCopy) -> Vec<u8> {
     let name = copy.name().as_text().as_bytes();
     let document = copy.document().map(|it| it.to_bytes()).unwrap_or_default();
     let name_length = u16::try_from(name.len()).expect("names of documents are short");
@@ -151,7 +152,7 @@ fn encode(copy: &SessionCopy) -> Vec<u8> {
 }
 
 /// Replaces the file.
-pub(super) fn save(path: &Path, copy: &SessionCopy) -> Result<(), CopyFileError> {
+pub(super) fn save(path: &Path, copy: &DocumentCopy) -> Result<(), CopyFileError> {
     let write = || {
         let mut beside = path.as_os_str().to_owned();
         beside.push(".new");
@@ -169,7 +170,7 @@ pub(super) fn save(path: &Path, copy: &SessionCopy) -> Result<(), CopyFileError>
 
 #[cfg(test)]
 mod tests {
-    use super::super::copy::document_of;
+    use super::super::session::document_of;
     use super::*;
     use rota_docstore::{Content, DocumentParts, Item, ItemName, Update};
     use rota_model::{Namespace, SessionId, SessionKey};
@@ -178,7 +179,7 @@ mod tests {
         document_of(&SessionKey::new(Namespace::default_space(), SessionId::parse(id).unwrap()))
     }
 
-    fn copy() -> SessionCopy {
+    fn copy() -> DocumentCopy {
         let at = Stamp::MIN.plus_ms(7);
         let content = Content::json("{\"a\":1}").unwrap();
         let item = Item::existing(ItemName::singleton("spec").unwrap(), at, at, content).unwrap();
@@ -191,14 +192,14 @@ mod tests {
             items: vec![item],
         };
         let document = Arc::new(Document::from_parts(parts).unwrap());
-        SessionCopy::new(name("a")).after(&Update::Full(document)).unwrap()
+        DocumentCopy::new(name("a")).after(&Update::Full(document)).unwrap()
     }
 
     #[test]
     fn what_was_saved_is_loaded_and_nothing_stays_beside_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("copy");
-        assert_eq!(load(&path, &name("a")).unwrap(), SessionCopy::new(name("a")));
+        assert_eq!(load(&path, &name("a")).unwrap(), DocumentCopy::new(name("a")));
         save(&path, &copy()).unwrap();
         assert_eq!(load(&path, &name("a")).unwrap(), copy());
         let as_of = Stamp::MIN.plus_ms(9);
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_another_session_or_another_kind_is_refused_by_name() {
+    fn a_file_of_another_document_or_another_kind_is_refused_by_name() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("copy");
         save(&path, &copy()).unwrap();
@@ -237,7 +238,7 @@ mod tests {
         assert!(told.contains(expected), "{told}");
         fs::write(&path, "my letters").unwrap();
         let told = load(&path, &name("a")).unwrap_err().to_string();
-        assert!(told.contains("is no copy of a session; name another file"), "{told}");
+        assert!(told.contains("is no copy of a document; name another file"), "{told}");
         let mut other = encode(&copy());
         other[MAGIC.len()] = 9;
         fs::write(&path, other).unwrap();

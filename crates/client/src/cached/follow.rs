@@ -1,14 +1,14 @@
-//! The task behind a cached session.
+//! The task behind a cached document.
 
-use super::copy::SessionCopy;
+use super::copy::DocumentCopy;
 use super::file;
-use super::{CachedSessionOptions, PAUSE_MAX};
+use super::{CachedDocumentOptions, PAUSE_MAX};
 use crate::documents::Documents;
 use crate::error::CallError;
 use crate::session::Client;
-use crate::watch::{Watch, WatchOptions};
-use rota_docstore::{ApplyError, SyncRequest};
-use rota_model::{Retry, SessionKey};
+use crate::watch::{DocumentWatch, WatchOptions};
+use rota_docstore::{ApplyError, Caller, DocName, SyncRequest};
+use rota_model::{Namespace, Retry};
 use rota_proto::documents::request::Sync;
 use rota_proto::v1;
 use std::future::pending;
@@ -25,10 +25,10 @@ const WATCH_PAUSE: Duration = Duration::from_secs(1);
 /// The pause after the first failure is twice this; it doubles with every further one.
 const PAUSE_FIRST: Duration = Duration::from_millis(5);
 
-/// What users of a cached session see.
+/// What users of a cached document see.
 #[derive(Debug)]
 pub(super) struct Published {
-    pub(super) copy: SessionCopy,
+    pub(super) copy: DocumentCopy,
     /// The last request to refresh that a successful synchronisation began after; the first one
     /// counts as 0.
     pub(super) synced: u64,
@@ -37,7 +37,7 @@ pub(super) struct Published {
 }
 
 impl Published {
-    pub(super) fn new(copy: SessionCopy) -> Self {
+    pub(super) fn new(copy: DocumentCopy) -> Self {
         Self { copy, synced: 0, trouble: None, ended: None }
     }
 }
@@ -83,14 +83,16 @@ impl Trouble {
 enum Wake {
     Due,
     Wanted,
-    News(Box<Result<v1::WatchResponse, CallError>>),
+    News(Box<Result<v1::WatchDocumentsResponse, CallError>>),
 }
 
 pub(super) struct Follower {
     client: Client,
     documents: Documents,
-    key: SessionKey,
-    options: CachedSessionOptions,
+    name: DocName,
+    /// The namespace that reads.
+    space: Namespace,
+    options: CachedDocumentOptions,
     publish: watch::Sender<Published>,
     wanted: watch::Receiver<u64>,
     /// Held while the file is written, also when nobody waits for that any more.
@@ -100,26 +102,36 @@ pub(super) struct Follower {
 impl Follower {
     pub(super) fn new(
         client: Client,
-        key: SessionKey,
-        options: CachedSessionOptions,
+        name: DocName,
+        options: CachedDocumentOptions,
         publish: watch::Sender<Published>,
         wanted: watch::Receiver<u64>,
     ) -> Self {
         let (documents, saving) = (client.documents(), Arc::default());
-        Self { client, documents, key, options, publish, wanted, saving }
+        let own = || Namespace::parse(name.space()).expect("a part of a name");
+        let space = options.reader.clone().unwrap_or_else(own);
+        Self { client, documents, name, space, options, publish, wanted, saving }
     }
 
     pub(super) fn saving(&self) -> Arc<Mutex<()>> {
         Arc::clone(&self.saving)
     }
 
-    fn watch(&self) -> Watch {
-        let request = v1::WatchRequest {
-            id: self.key.id.as_str().into(),
-            namespace: self.key.namespace.as_str().into(),
+    fn watch(&self) -> DocumentWatch {
+        let Caller { build, who } = self.options.caller.clone();
+        let request = v1::WatchDocumentsRequest {
+            namespace: self.name.space().into(),
+            reader: self.space.as_str().into(),
+            class: self.name.class().into(),
+            docid: self.name.docid().into(),
+            names_only: true,
+            build: build.unwrap_or(0),
+            account: who.account,
+            key: who.key,
+            admin: who.admin,
             ..Default::default()
         };
-        self.client.watch(request, WatchOptions { patience: self.options.patience })
+        self.client.watch_documents(request, WatchOptions { patience: self.options.patience })
     }
 
     /// Keeps the copy in step until the managers refuse for good.
@@ -148,7 +160,7 @@ impl Follower {
                     Ok(_) => {}
                     Err(error) if error.retry().is_final() => return self.end(error),
                     Err(error) => {
-                        tracing::debug!(session = %self.key, "watch begins anew after: {error}");
+                        tracing::debug!(document = %self.name, "watch begins anew after: {error}");
                         watch = self.watch();
                         watch_from = Instant::now() + WATCH_PAUSE;
                     }
@@ -158,7 +170,7 @@ impl Follower {
                     Err(trouble) => {
                         failures += 1;
                         let text = trouble.text();
-                        tracing::debug!(session = %self.key, failures, "not in step: {text}");
+                        tracing::debug!(document = %self.name, failures, "not in step: {text}");
                         due = match (trouble.pause(failures), trouble) {
                             (Some(pause), _) => Some(Instant::now() + pause),
                             (None, Trouble::Call(error)) => return self.end(error),
@@ -178,9 +190,9 @@ impl Follower {
         });
     }
 
-    fn is_news(&self, answer: &v1::WatchResponse) -> bool {
-        let session = answer.session.as_ref();
-        session.is_some_and(|it| self.publish.borrow().copy.is_behind(it.life, it.version))
+    fn is_news(&self, answer: &v1::WatchDocumentsResponse) -> bool {
+        let event = answer.event.as_ref();
+        event.is_some_and(|it| self.publish.borrow().copy.is_behind(it.ctime, it.version))
     }
 
     async fn sync(&mut self) -> Result<(), Trouble> {
@@ -205,10 +217,10 @@ impl Follower {
         Ok(())
     }
 
-    async fn ask(&self, copy: &SessionCopy, says_held: bool) -> Result<SessionCopy, Trouble> {
+    async fn ask(&self, copy: &DocumentCopy, says_held: bool) -> Result<DocumentCopy, Trouble> {
         let held = copy.held().filter(|_| says_held);
         let documents = vec![SyncRequest { name: copy.name().clone(), held }];
-        let (space, caller) = (self.key.namespace.clone(), self.options.caller.clone());
+        let (space, caller) = (self.space.clone(), self.options.caller.clone());
         let sync = Sync { space, documents, stale_ok: false, caller };
         let updates = self.documents.sync(&sync, self.options.call_wait).await;
         let updates = updates.map_err(Trouble::Call)?;
@@ -217,7 +229,7 @@ impl Follower {
     }
 
     /// Makes a copy durable before anybody sees it. A disk that fails is no reason to know less.
-    async fn save(&self, copy: &SessionCopy) -> Option<String> {
+    async fn save(&self, copy: &DocumentCopy) -> Option<String> {
         let path = self.options.file.clone()?;
         let copy = copy.clone();
         let saving = self.saving().lock_owned().await;
@@ -231,7 +243,7 @@ impl Follower {
             Ok(saved) => saved.err()?.to_string(),
             Err(error) => error.to_string(),
         };
-        tracing::warn!(session = %self.key, "the copy is not kept over a restart: {trouble}");
+        tracing::warn!(document = %self.name, "the copy is not kept over a restart: {trouble}");
         Some(trouble)
     }
 }
@@ -243,7 +255,10 @@ async fn moment(at: Option<Instant>) {
     }
 }
 
-async fn news(watch: &mut Watch, from: Instant) -> Box<Result<v1::WatchResponse, CallError>> {
+async fn news(
+    watch: &mut DocumentWatch,
+    from: Instant,
+) -> Box<Result<v1::WatchDocumentsResponse, CallError>> {
     sleep_until(from).await;
     Box::new(watch.next().await)
 }

@@ -1,9 +1,9 @@
-//! A session's document that keeps itself in step.
+//! A document that keeps itself in step, of any class; a session is one.
 //!
 //! ```text
-//!   managers ── Watch (this session) ──▶ something changed ─┐
-//!   refresh() ──────────────────────────────────────────────┼─▶ Sync(held) ─▶ apply ─▶ file ─▶ copy()
-//!   a failure, after a pause ───────────────────────────────┘
+//!   managers ── WatchDocuments (this one) ──▶ something changed ─┐
+//!   refresh() ───────────────────────────────────────────────────┼─▶ Sync(held) ─▶ apply ─▶ file ─▶ copy()
+//!   a failure, after a pause ────────────────────────────────────┘
 //! ```
 //!
 //! The watch only wakes: what has changed, the synchronisation finds by comparing versions. So an
@@ -17,15 +17,17 @@
 mod copy;
 mod file;
 mod follow;
+mod session;
 
-pub use copy::SessionCopy;
+pub use copy::DocumentCopy;
 pub use file::CopyFileError;
+pub use session::{CachedSession, SessionCopy};
 
 use crate::error::CallError;
 use crate::session::Client;
 use follow::{Follower, Published};
-use rota_docstore::Caller;
-use rota_model::SessionKey;
+use rota_docstore::{Caller, DocName};
+use rota_model::Namespace;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,12 +35,12 @@ use tokio::sync::{Mutex, oneshot, watch};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, timeout_at};
 
-/// How a [`CachedSession`] works.
+/// How a [`CachedDocument`] works.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct CachedSessionOptions {
-    /// The file that keeps the copy over restarts; one for each session, and for one process at a
+pub struct CachedDocumentOptions {
+    /// The file that keeps the copy over restarts; one for each document, and for one process at a
     /// time. Its folder must exist; `FILE.new` is used beside it. Default: none, the copy lives as
-    /// long as the [`CachedSession`].
+    /// long as the [`CachedDocument`].
     pub file: Option<PathBuf>,
     /// How long one synchronisation is tried before it counts as failed. Default 10 s. After a
     /// failure there is a pause of at most [`PAUSE_MAX`], and another one.
@@ -47,16 +49,23 @@ pub struct CachedSessionOptions {
     pub patience: Duration,
     /// Who asks for the document, and with which build. Default: nobody in particular.
     pub caller: Caller,
+    /// The namespace that reads, where it is another than that of the document and that one allows it.
+    /// Default: that of the document.
+    pub reader: Option<Namespace>,
 }
+
+/// How a [`CachedSession`] works.
+pub type CachedSessionOptions = CachedDocumentOptions;
 
 /// Longest pause between two synchronisations that fail.
 pub const PAUSE_MAX: Duration = Duration::from_secs(30);
 
-impl Default for CachedSessionOptions {
+impl Default for CachedDocumentOptions {
     fn default() -> Self {
         let call_wait = Duration::from_secs(10);
         let patience = Duration::from_secs(30);
-        Self { file: None, call_wait, patience, caller: Caller::default() }
+        let caller = Caller::default();
+        Self { file: None, call_wait, patience, caller, reader: None }
     }
 }
 
@@ -79,31 +88,30 @@ pub enum CacheError {
     Stopped,
 }
 
-/// A copy of a session's document that is kept in step in the background, until this is dropped or
-/// closed. Dropping does not wait: the file may still be written once.
+/// A copy of a document that is kept in step in the background, until this is dropped or closed. Dropping
+/// does not wait: the file may still be written once.
 #[derive(Debug)]
-pub struct CachedSession {
+pub struct CachedDocument {
     published: watch::Receiver<Published>,
-    /// Counts what [`CachedSession::refresh`] asks for.
+    /// Counts what [`CachedDocument::refresh`] asks for.
     wanted: watch::Sender<u64>,
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
     saving: Arc<Mutex<()>>,
 }
 
-impl CachedSession {
-    /// Begins to keep a session's document in step, whether or not the session exists: it may come
-    /// into being later. Loads the file if there is one; then [`CachedSession::copy`] has what was
-    /// known, and [`CachedSession::refresh`] waits for what is. Needs a tokio runtime.
+impl CachedDocument {
+    /// Begins to keep a document in step, whether or not it exists: it may come into being later. Loads the file if there is one; then [`CachedDocument::copy`] has what was
+    /// known, and [`CachedDocument::refresh`] waits for what is. Needs a tokio runtime.
     pub async fn open(
         client: &Client,
-        key: &SessionKey,
-        options: CachedSessionOptions,
+        name: &DocName,
+        options: CachedDocumentOptions,
     ) -> Result<Self, CopyFileError> {
-        let name = copy::document_of(key);
         let copy = match options.file.clone() {
-            None => SessionCopy::new(name),
+            None => DocumentCopy::new(name.clone()),
             Some(path) => {
+                let name = name.clone();
                 let loaded = spawn_blocking(move || file::load(&path, &name)).await;
                 loaded.expect("loading does not panic, and nobody cancels it")?
             }
@@ -111,7 +119,7 @@ impl CachedSession {
         let (publish, published) = watch::channel(Published::new(copy));
         let (wanted, asked) = watch::channel(0);
         let (stop, stopped) = oneshot::channel();
-        let follower = Follower::new(client.clone(), key.clone(), options, publish, asked);
+        let follower = Follower::new(client.clone(), name.clone(), options, publish, asked);
         let saving = follower.saving();
         let task = tokio::spawn(async move {
             tokio::select! {
@@ -124,7 +132,7 @@ impl CachedSession {
     }
 
     /// What is known now.
-    pub fn copy(&self) -> SessionCopy {
+    pub fn copy(&self) -> DocumentCopy {
         self.published.borrow().copy.clone()
     }
 
@@ -135,7 +143,7 @@ impl CachedSession {
     }
 
     /// The copy after a synchronisation that began after this call.
-    pub async fn refresh(&mut self, wait: Duration) -> Result<SessionCopy, CacheError> {
+    pub async fn refresh(&mut self, wait: Duration) -> Result<DocumentCopy, CacheError> {
         let mut mine = 0;
         self.wanted.send_modify(|it| {
             *it += 1;
@@ -148,17 +156,17 @@ impl CachedSession {
     pub async fn wait_until(
         &mut self,
         wait: Duration,
-        mut holds: impl FnMut(&SessionCopy) -> bool + Send,
-    ) -> Result<SessionCopy, CacheError> {
+        mut holds: impl FnMut(&DocumentCopy) -> bool + Send,
+    ) -> Result<DocumentCopy, CacheError> {
         self.until(wait, |it| holds(&it.copy)).await
     }
 
     /// The copy as soon as it differs from `seen`: at once if it does.
     pub async fn changed_from(
         &mut self,
-        seen: &SessionCopy,
+        seen: &DocumentCopy,
         wait: Duration,
-    ) -> Result<SessionCopy, CacheError> {
+    ) -> Result<DocumentCopy, CacheError> {
         self.until(wait, |it| it.copy != *seen).await
     }
 
@@ -166,7 +174,7 @@ impl CachedSession {
         &mut self,
         wait: Duration,
         mut holds: impl FnMut(&Published) -> bool + Send,
-    ) -> Result<SessionCopy, CacheError> {
+    ) -> Result<DocumentCopy, CacheError> {
         let deadline = Instant::now() + wait;
         let over = self.published.wait_for(|it| it.ended.is_some() || holds(it));
         let found = match timeout_at(deadline, over).await {
@@ -186,7 +194,7 @@ impl CachedSession {
     }
 
     /// Ends it, and gives the last copy: after this nothing is asked for, and nothing written.
-    pub async fn close(mut self) -> SessionCopy {
+    pub async fn close(mut self) -> DocumentCopy {
         drop(self.stop.take());
         // A task that panicked has ended as well.
         let _ended = (&mut self.task).await;
@@ -195,7 +203,7 @@ impl CachedSession {
     }
 }
 
-impl Drop for CachedSession {
+impl Drop for CachedDocument {
     fn drop(&mut self) {
         self.task.abort();
     }

@@ -77,7 +77,7 @@ pub(super) fn slot(namespace: &str, docid: &str, m: u32) -> Option<SlotId> {
     Some(slot_of_document(&namespace, docid, m))
 }
 
-pub(super) fn documents(channel: Channel) -> DocumentsClient<Channel> {
+pub(crate) fn documents(channel: Channel) -> DocumentsClient<Channel> {
     DocumentsClient::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX)
 }
 

@@ -14,6 +14,7 @@ pub use rota_proto::documents::{
     answer::Head,
     document_export, export, request,
     search::{FoundHit, FoundPage},
+    watch,
 };
 
 use crate::error::CallError;

@@ -1,10 +1,13 @@
-//! A session's document that keeps itself in step.
+//! Documents that keep themselves in step: sessions, and others.
 
 use crate::WAIT;
 use crate::manager::{Running, start};
-use crate::ring::{Ring, session_key, session_name};
+use crate::ring::{Balance, Ring, account, session_key, session_name};
 use rota_client::cached::CacheError;
-use rota_client::{CachedSession, CachedSessionOptions, Client, SessionCopy};
+use rota_client::{
+    CachedDocument, CachedDocumentOptions, CachedSession, CachedSessionOptions, Client,
+    DocumentCopy, SessionCopy,
+};
 use rota_docstore::{Exception, Phase, Stamp, codes};
 use rota_model::SessionState;
 use rota_proto::documents::status;
@@ -214,4 +217,39 @@ async fn a_file_that_cannot_be_written_is_told_and_the_copy_goes_on() {
     let copy = cached.wait_until(WAIT, is(SessionState::Ready)).await.unwrap();
     assert!(cached.trouble().unwrap().contains("no folder"));
     assert!(copy.version() > Some(Stamp::MIN));
+}
+
+fn holds(cents: i64) -> impl FnMut(&DocumentCopy) -> bool {
+    move |copy| copy.one::<Balance>().unwrap() == Some(Balance { cents })
+}
+
+#[tokio::test]
+async fn a_document_of_any_class_is_kept_in_step_over_changes_an_end_and_a_restart() {
+    let ring = Ring::new();
+    let manager = start(&ring).await;
+    let client = Client::connect(&manager.address).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = Some(folder.path().join("account.copy"));
+    let options = CachedDocumentOptions { file, ..CachedDocumentOptions::default() };
+    let name = account("ann");
+    let open = || CachedDocument::open(&client, &name, options.clone());
+    let mut cached = open().await.unwrap();
+    assert_eq!(cached.refresh(WAIT).await.unwrap().document(), None);
+    let set = |cents| {
+        ring.change(&name, |edited| {
+            edited.ensure();
+            edited.put_one(&Balance { cents }).unwrap();
+        });
+    };
+    set(7);
+    let copy = cached.wait_until(WAIT, holds(7)).await.unwrap();
+    assert_eq!(copy.name(), &name);
+    assert_eq!(cached.close().await, copy);
+    set(8);
+    let mut cached = open().await.unwrap();
+    assert_eq!(cached.copy(), copy, "what the file has");
+    cached.wait_until(WAIT, holds(8)).await.unwrap();
+    ring.change(&name, |edited| assert!(edited.destroy()));
+    let ended = |it: &DocumentCopy| it.document().is_some_and(|it| it.is_deleted());
+    cached.wait_until(WAIT, ended).await.unwrap();
 }

@@ -1,11 +1,11 @@
 //! A manager of a test: serves documents from the ring's store, and breaks where a script says.
 
-use crate::ring::{Ring, State, digest, session_name};
+use crate::ring::{Ring, State, digest};
 use rota_client::v1;
-use rota_docstore::{Exception, FieldError, Phase, codes};
-use rota_model::{Namespace, SessionId, SessionKey};
+use rota_docstore::{Document, Exception, FieldError, Phase, codes};
 use rota_proto::documents::answer::{self, Head};
 use rota_proto::documents::document_export::Part;
+use rota_proto::documents::watch::{self, DocumentChange, DocumentEvent};
 use rota_proto::documents::{DocumentCursor, request, status};
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -179,6 +179,34 @@ impl Documents for Manager {
         Ok(Response::new(Box::pin(tokio_stream::iter(records.into_iter().map(Ok)))))
     }
 
+    type WatchDocumentsStream = Replies<v1::WatchDocumentsResponse>;
+
+    async fn watch_documents(
+        &self,
+        wire: Request<v1::WatchDocumentsRequest>,
+    ) -> Result<Response<Self::WatchDocumentsStream>, Status> {
+        let asked = watch::watch_documents(wire.into_inner()).map_err(raised)?;
+        let name = asked.of.one().ok_or_else(|| Status::unimplemented("watch of many"))?;
+        let events = BroadcastStream::new(self.ring.events.subscribe());
+        let first = self.ring.state().store.peek(&name).cloned();
+        let script = Arc::clone(&self.script);
+        let later = events
+            .filter_map(Result::ok)
+            .filter(move |it| *it.name() == name && !script.is_deaf.load(Ordering::SeqCst));
+        let answer = |it: Arc<Document>| {
+            let change = match it.is_deleted() {
+                true => DocumentChange::Ended,
+                false => DocumentChange::Named,
+            };
+            let (name, ctime, version) = (it.name().clone(), it.ctime(), it.version());
+            let event = Some(watch::told(&DocumentEvent { name, ctime, version, change }));
+            Ok(v1::WatchDocumentsResponse { event, ..Default::default() })
+        };
+        let caught_up = v1::WatchDocumentsResponse { caught_up: true, ..Default::default() };
+        let first = tokio_stream::iter(first).map(answer).chain(tokio_stream::once(Ok(caught_up)));
+        Ok(Response::new(Box::pin(first.chain(later.map(answer)))))
+    }
+
     type GetBodyStream = Replies<v1::GetBodyResponse>;
 
     async fn get_body(
@@ -245,26 +273,9 @@ impl Sessions for Manager {
 
     async fn watch(
         &self,
-        request: Request<v1::WatchRequest>,
+        _request: Request<v1::WatchRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
-        let request = request.into_inner();
-        let id = SessionId::parse(&request.id).map_err(wrong)?;
-        let key = SessionKey::new(Namespace::parse(&request.namespace).map_err(wrong)?, id);
-        let events = BroadcastStream::new(self.ring.events.subscribe());
-        let now = self.ring.state().store.peek(&session_name(&key)).cloned();
-        let first = now.map(|it| (key.clone(), it.ctime().as_u64(), it.version().as_u64()));
-        let script = Arc::clone(&self.script);
-        let later = events
-            .filter_map(Result::ok)
-            .filter(move |(it, ..)| *it == key && !script.is_deaf.load(Ordering::SeqCst));
-        let answer = |(key, life, version): (SessionKey, u64, u64)| {
-            let id = key.id.as_str().to_owned();
-            let session = v1::Session { id, life, version, ..Default::default() };
-            Ok(v1::WatchResponse { session: Some(session), ..Default::default() })
-        };
-        let caught_up = v1::WatchResponse { caught_up: true, ..Default::default() };
-        let first = tokio_stream::iter(first).map(answer).chain(tokio_stream::once(Ok(caught_up)));
-        Ok(Response::new(Box::pin(first.chain(later.map(answer)))))
+        Err(Status::unimplemented("watch"))
     }
 }
 

@@ -14,8 +14,8 @@ pub struct Ring {
     pub operations: Operations,
     pub rules: Rules,
     state: Mutex<State>,
-    /// Sessions that have changed: key, life, version.
-    pub events: broadcast::Sender<(SessionKey, u64, u64)>,
+    /// Documents that have changed.
+    pub events: broadcast::Sender<Arc<Document>>,
 }
 
 pub struct State {
@@ -101,19 +101,23 @@ impl Ring {
 
     /// Changes the document of a session, and tells watches.
     pub fn session(&self, key: &SessionKey, work: impl FnOnce(&mut DocumentEdit)) {
-        let version = {
+        self.change(&session_name(key), work);
+    }
+
+    /// Changes a document, and tells watches.
+    pub fn change(&self, name: &DocName, work: impl FnOnce(&mut DocumentEdit)) {
+        let document = {
             let State { store, now, .. } = &mut *self.state();
-            let name = session_name(key);
-            let changed = store.change(&self.rules, &key.namespace, *now, |transaction| {
-                work(transaction.current(&name)?);
+            let space = Namespace::parse(name.space()).unwrap();
+            let changed = store.change(&self.rules, &space, *now, |transaction| {
+                work(transaction.current(name)?);
                 Ok(())
             });
             changed.unwrap();
-            let document = store.peek(&name).unwrap();
-            (document.ctime().as_u64(), document.version().as_u64())
+            store.peek(name).unwrap().clone()
         };
         // Nobody may be watching.
-        drop(self.events.send((key.clone(), version.0, version.1)));
+        drop(self.events.send(document));
     }
 
     /// A session that is in a state.
