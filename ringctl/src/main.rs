@@ -40,6 +40,7 @@ mod namespace;
 mod node;
 mod output;
 mod pool;
+mod position;
 mod restore;
 #[cfg(test)]
 mod ring_example;

@@ -28,6 +28,8 @@ pub enum CallFor {
     LastPage(ManagerNumber, u64),
     /// A watcher's pull from a partition.
     Pull(ManagerNumber),
+    /// A poll of the watcher of documents.
+    Documents(ManagerNumber),
     /// A try of a writer's: writer, index in its book, when it was sent.
     Write(usize, usize, u64),
     /// The last reading of documents, by the observer: when it was sent.
@@ -196,6 +198,7 @@ impl World {
                 self.on_last_page(number, result);
             }
             Some(CallFor::Pull(part)) => self.on_pulled(part, Some(result)),
+            Some(CallFor::Documents(part)) => self.on_documents_told(part, Some(result)),
             Some(CallFor::Write(index, asked, sent_us)) => {
                 self.on_written(index, asked, sent_us, &result);
             }
@@ -268,6 +271,7 @@ impl World {
             Some(CallFor::Page(index, _, _)) => self.rest(index),
             Some(CallFor::LastPage(number, _)) => self.ask_last_page(number),
             Some(CallFor::Pull(part)) => self.on_pulled(part, None),
+            Some(CallFor::Documents(part)) => self.on_documents_told(part, None),
             Some(CallFor::Write(index, asked, _)) => self.write_again(index, asked, 0),
             Some(CallFor::LastSync(sent_us)) => self.on_last_sync(sent_us, None),
             Some(CallFor::LastCopies) => self.on_last_copies(None),

@@ -6,7 +6,7 @@
 //!
 //! * [`run`]: one seed from start to end.
 //! * [`world`]: the event loop; the hosts are in [`manager_host`], [`node_host`],
-//!   [`program_host`], [`client_host`], [`watcher`]; what lies between managers and nodes in [`link`].
+//!   [`program_host`], [`client_host`], [`watcher`], [`document_watcher`]; what lies between managers and nodes in [`link`].
 //! * [`fault`]: what goes wrong; [`orders`]: what operators want.
 //! * [`checker`] and [`invariant`]: what must hold; [`history`]: what clients saw, checked for real
 //!   processes too.
@@ -23,6 +23,7 @@ pub mod client_host;
 pub mod copying;
 pub mod counters;
 pub mod disk;
+pub mod document_watcher;
 pub mod fault;
 pub mod folders;
 pub mod history;

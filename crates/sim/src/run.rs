@@ -210,9 +210,9 @@ impl World {
         let disks = self.managers.iter().filter(|it| is_in(*it.0));
         let disks = disks.map(|(n, it)| (*n, it.disk.durable()));
         let mut managers: BTreeMap<_, _> = managers.collect();
-        // The watcher's long polls wait on purpose.
+        // The watchers' long polls wait on purpose.
         for stats in managers.values_mut() {
-            let polls = self.watcher.parts.len();
+            let polls = self.watcher.parts.len() + self.document_watcher.parts.len();
             stats.requests_waiting = stats.requests_waiting.saturating_sub(polls);
         }
         converged::check(&Moment {
@@ -294,7 +294,8 @@ impl World {
         let until_us = self.now_us() + 3_000_000;
         while self.checker.violations.is_empty() && self.now_us() < until_us {
             self.run_until(self.now_us() + 100_000);
-            let pulls = self.calls.values().filter(|it| matches!(it, CallFor::Pull(_))).count();
+            let is_poll = |it: &&CallFor| matches!(it, CallFor::Pull(_) | CallFor::Documents(_));
+            let pulls = self.calls.values().filter(is_poll).count();
             if pulls == self.calls.len() {
                 break;
             }
@@ -307,7 +308,8 @@ impl World {
         let until_us = self.now_us() + 3_000_000;
         while self.checker.violations.is_empty()
             && self.now_us() < until_us
-            && !self.watcher.has_caught_up(quiet_us)
+            && !(self.watcher.has_caught_up(quiet_us)
+                && self.document_watcher.has_caught_up(quiet_us))
         {
             self.run_until(self.now_us() + 10_000);
         }
@@ -317,6 +319,7 @@ impl World {
         let found = self.found(before)?;
         acknowledged_open::check(&self.checker.ledger, &found)?;
         self.check_lists(&found)?;
+        self.check_document_watcher()?;
         for (part, following) in &self.watcher.parts {
             let filter = crate::watcher::filter_of(*part);
             let records = found.values().flatten().filter(|record| filter.passes(record));

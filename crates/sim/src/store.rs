@@ -169,6 +169,7 @@ impl World {
             self.forget_told();
             for part in new_parts(&before, self.store.state()) {
                 self.queue.after(400_000, Event::Pull(part));
+                self.queue.after(400_000, Event::Documents(part));
             }
             for number in self.managers.keys().copied().collect::<Vec<_>>() {
                 let late = self.phase == Phase::Chaos && self.rng.permille(40);

@@ -14,6 +14,7 @@ use crate::admin_host::AdminHost;
 use crate::checker::Checker;
 use crate::client_host::ClientHost;
 use crate::counters::{Counters, Fault};
+use crate::document_watcher::DocumentWatcher;
 use crate::invariant::deadlines;
 use crate::link;
 use crate::manager_host::ManagerHost;
@@ -110,6 +111,8 @@ pub enum Event {
     ClientTimeout(u64),
     /// A watcher pulls from a partition.
     Pull(ManagerNumber),
+    /// The watcher of documents polls a partition.
+    Documents(ManagerNumber),
     /// Somebody describes the pool.
     Describe,
     /// The next disturbance.
@@ -185,6 +188,8 @@ pub struct World {
     pub admin: AdminHost,
     /// The watcher.
     pub watcher: Watcher,
+    /// The watcher of documents.
+    pub document_watcher: DocumentWatcher,
     /// The observer.
     pub checker: Checker,
     /// What happened, counted.
@@ -235,6 +240,7 @@ impl World {
             writers: Vec::new(),
             admin: AdminHost::new(seed),
             watcher: Watcher::default(),
+            document_watcher: DocumentWatcher::default(),
             checker,
             counters: Counters::default(),
             trace: Trace::new(keep_trace),
@@ -262,6 +268,7 @@ impl World {
             let delay_us = self.rng.within(0, 200_000);
             self.queue.after(delay_us, Event::StartManager(number));
             self.queue.after(400_000, Event::Pull(number));
+            self.queue.after(400_000, Event::Documents(number));
         }
         for index in 0..self.setup.nodes {
             let node = NodeId::parse(&format!("node-{index}")).expect("a short name");
@@ -346,6 +353,7 @@ impl World {
             Event::WriterNext(index) => self.on_writer_next(index),
             Event::ClientTimeout(call) => self.on_client_timeout(call),
             Event::Pull(part) => self.on_pull_due(part),
+            Event::Documents(part) => self.on_documents_due(part),
             Event::Describe => self.on_describe(),
             Event::Disturb => self.on_disturb(),
             Event::Calm(id) => self.on_calm(id),

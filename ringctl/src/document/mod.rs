@@ -6,6 +6,7 @@ mod operations;
 pub mod parameters;
 mod search;
 mod show;
+mod watch;
 
 use crate::connect;
 use crate::failure::{OutcomeUnknown, UsageMistake};
@@ -35,6 +36,8 @@ pub enum DocumentCommand {
     List(ListArguments),
     /// Find documents or items by declared fields, and by ids.
     Search(search::SearchArguments),
+    /// Follow changes, one line each; ends on Ctrl-C or SIGTERM, with exit code 0.
+    Watch(watch::WatchArguments),
     /// Run an operation: document.write, document.read, or one that the managers' program adds.
     #[command(after_help = OPERATE_EXAMPLES)]
     Operate(OperateArguments),
@@ -200,6 +203,9 @@ pub async fn run(command: &DocumentCommand, endpoint: &str, out: &mut Out) -> an
         }
         DocumentCommand::Search(it) => {
             Box::pin(connect::told(endpoint, search::search(&client, it, out))).await
+        }
+        DocumentCommand::Watch(it) => {
+            Box::pin(connect::told_when_gone(watch::watch(&client, it, out))).await
         }
         DocumentCommand::Operate(it) => {
             Box::pin(connect::told(endpoint, operate(&client, it, out))).await

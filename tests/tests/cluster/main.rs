@@ -28,6 +28,8 @@ mod containers;
 #[cfg(test)]
 mod dev;
 #[cfg(test)]
+mod document_watches;
+#[cfg(test)]
 mod documents;
 #[cfg(test)]
 mod drains;

@@ -40,6 +40,7 @@
 //! | converged | [`converged`] | after healing |
 //! | list | [`complete_list`] | after healing, while nothing moves |
 //! | watch | [`watch_gaps`] | after healing |
+//! | document watch | [`document_gaps`] | after healing |
 //!
 //! Which of them hold in every order of events, within which bounds, and in how many states: `MODEL.md` beside
 //! this crate's sources.
@@ -56,6 +57,7 @@ pub mod converged;
 pub mod copies_arrive;
 pub mod cordon_kept;
 pub mod deadlines;
+pub mod document_gaps;
 pub mod ends_told;
 pub mod enough_copies;
 pub mod fresh_run;

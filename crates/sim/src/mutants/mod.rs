@@ -296,6 +296,11 @@ fn spoil_reply(bug: Bug, call: u64, result: &mut OpResult) {
         Ok(Answer::Pulled(pulled)) if bug == Bug::WatchMisses && is_chosen => {
             pulled.events.pop();
         }
+        Ok(Answer::Documents(rota_protocol::DocumentAnswer::Watched(Ok(pulled))))
+            if bug == Bug::WatchMisses && is_chosen =>
+        {
+            pulled.events.pop();
+        }
         Err(refusal) if bug == Bug::ChangeDenied => refusal.changed = Changed::No,
         Ok(_) | Err(_) => {}
     }
