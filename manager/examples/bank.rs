@@ -129,7 +129,9 @@ impl Checker for Accounts {
         match operation {
             _ if space != "bank" => Ok(()),
             _ if !who.account.is_empty() && is_right() => Ok(()),
-            "document.sync" | "document.list" if who.account.is_empty() => Ok(()),
+            "document.sync" | "document.list" | "document.watch" if who.account.is_empty() => {
+                Ok(())
+            }
             _ => Err(format!("the key of account {:?} is wrong", who.account)),
         }
     }

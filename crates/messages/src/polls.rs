@@ -159,7 +159,8 @@ impl Op {
             | Op::Report(_)
             | Op::Mend(_)
             | Op::Numbers(_)
-            | Op::Tasks(_) => None,
+            | Op::Tasks(_)
+            | Op::Search(_) => None,
         }
     }
 
@@ -179,7 +180,8 @@ impl Op {
             | Op::Report(_)
             | Op::Mend(_)
             | Op::Numbers(_)
-            | Op::Tasks(_) => return,
+            | Op::Tasks(_)
+            | Op::Search(_) => return,
         };
         if let Some(from) = from {
             *from = upto.max(*from);

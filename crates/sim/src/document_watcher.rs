@@ -1,8 +1,8 @@
 //! A watcher of documents: it follows the writers' namespace in every partition by long polls.
 
 use crate::client_host::CallFor;
-use crate::invariant::Verdict;
 use crate::invariant::document_gaps::WatchedDocs;
+use crate::invariant::{Verdict, Violation};
 use crate::network::Place;
 use crate::world::{Event, World};
 use crate::writing::SPACE;
@@ -15,6 +15,9 @@ use std::sync::Arc;
 
 /// Place of the watcher: a client that no manager distinguishes.
 const WATCHER: Place = Place::Client(usize::MAX);
+
+/// How long it may take to catch up on a healed cluster, in microseconds.
+const FOLLOWED_US: u64 = 60_000_000;
 
 /// What it knows of each partition, and where it goes on.
 #[derive(Clone, Debug, Default)]
@@ -94,8 +97,22 @@ impl World {
         self.queue.after(pause_us, Event::Documents(part));
     }
 
+    /// Waits until the watcher has caught up with that moment, and checks what it knows. Pages that look at a
+    /// document or two take long to a snapshot's end.
+    pub fn documents_are_followed(&mut self, since_us: u64) -> Verdict {
+        let until_us = self.now_us() + FOLLOWED_US;
+        while self.checker.violations.is_empty() && !self.document_watcher.has_caught_up(since_us) {
+            if self.now_us() >= until_us {
+                let text = format!("a watch does not catch up within {FOLLOWED_US} us");
+                return Err(Violation::new("document watch", text));
+            }
+            self.run_until(self.now_us() + 50_000);
+        }
+        if self.checker.violations.is_empty() { self.check_document_watcher() } else { Ok(()) }
+    }
+
     /// Whether the watcher knows what the owners have.
-    pub fn check_document_watcher(&self) -> Verdict {
+    fn check_document_watcher(&self) -> Verdict {
         let Some(view) = self.store.state().view.as_ref() else { return Ok(()) };
         for (part, following) in &self.document_watcher.parts {
             let Some(owner) = view.parts.get(part).and_then(|it| self.managers.get(&it.owner))

@@ -308,8 +308,7 @@ impl World {
         let until_us = self.now_us() + 3_000_000;
         while self.checker.violations.is_empty()
             && self.now_us() < until_us
-            && !(self.watcher.has_caught_up(quiet_us)
-                && self.document_watcher.has_caught_up(quiet_us))
+            && !self.watcher.has_caught_up(quiet_us)
         {
             self.run_until(self.now_us() + 10_000);
         }
@@ -319,7 +318,6 @@ impl World {
         let found = self.found(before)?;
         acknowledged_open::check(&self.checker.ledger, &found)?;
         self.check_lists(&found)?;
-        self.check_document_watcher()?;
         for (part, following) in &self.watcher.parts {
             let filter = crate::watcher::filter_of(*part);
             let records = found.values().flatten().filter(|record| filter.passes(record));
@@ -332,7 +330,7 @@ impl World {
             });
             following.watched.check(&records.cloned().collect::<Vec<_>>())?;
         }
-        Ok(())
+        self.documents_are_followed(quiet_us)
     }
 
     /// Whether lost sessions wait for a node that has room: whoever reads them now may find another life later.

@@ -110,8 +110,8 @@ async fn a_watch_of_documents_prints_a_line_a_change_and_ends_well_on_each_signa
     let folder = TestFolder::new();
     let cluster = Cluster::start(&folder, &[]).await;
     let client = cluster.client();
-    for signal in [Signal::INT, Signal::TERM] {
-        let mine = format!("mine {signal:?}");
+    for (turn, signal) in (1..).zip([Signal::INT, Signal::TERM]) {
+        let mine = format!("mine {turn}");
         let target = format!("shop/Cart/{mine}");
         let one = ["document", "watch", &target, "-o", "json"];
         let mut one = Following::start(&cluster.endpoints(), &one);
@@ -123,7 +123,7 @@ async fn a_watch_of_documents_prints_a_line_a_change_and_ends_well_on_each_signa
             let before = caught_up(watch).await;
             assert!(before.iter().all(|it| it["event"].is_null()), "{before:?}");
         }
-        write(&client, "other", 1).await;
+        write(&client, "other", turn).await;
         let version = write(&client, &mine, 7).await;
         let event = next_event(&mut one).await;
         assert_eq!((&event["docid"], &event["news"]), (&json!(mine), &json!("is")));
@@ -140,7 +140,8 @@ async fn a_watch_of_documents_prints_a_line_a_change_and_ends_well_on_each_signa
         }
         assert!(told.contains(&(json!("other"), json!("left"))), "{told:?}");
         told.retain(|it| it.0 == json!(mine));
-        assert_eq!(told.map(|it| it.1), [json!("named"), json!("ended")]);
+        let news: Vec<Value> = told.into_iter().map(|it| it.1).collect();
+        assert_eq!(news, [json!("named"), json!("ended")]);
         for watch in [one, some] {
             let ended = watch.end(signal).await;
             assert_eq!((ended.code, ended.stderr.as_str()), (0, ""), "{signal:?}");
