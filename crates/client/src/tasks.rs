@@ -15,7 +15,7 @@ use rota_proto::documents::request::{Operate, Sync};
 pub use rota_proto::tasks::TASKS_PAGE_MAX;
 use rota_proto::v1;
 use rota_proto::v1::tasks_client::TasksClient;
-pub use rota_tasks::{Cron, Filter, Param, TASK_CLASS, Task, TaskState};
+pub use rota_tasks::{Cron, Filter, Param, Progress, TASK_CLASS, Task, TaskState};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use tonic::metadata::AsciiMetadataValue;

@@ -49,8 +49,15 @@ pub enum Service {
 
 impl Service {
     /// All of them.
-    pub const ALL: [Self; 7] =
-        [Self::Sync, Self::List, Self::Export, Self::PutBody, Self::GetBody, Self::Search, Self::Watch];
+    pub const ALL: [Self; 7] = [
+        Self::Sync,
+        Self::List,
+        Self::Export,
+        Self::PutBody,
+        Self::GetBody,
+        Self::Search,
+        Self::Watch,
+    ];
 
     /// Its name; no operation of a manager has it.
     pub fn as_str(self) -> &'static str {

@@ -48,6 +48,7 @@ struct Shown {
     report: Option<String>,
     cron: Option<String>,
     paused: bool,
+    progress: Option<Value>,
     next_run: Option<u64>,
     links: Value,
 }
@@ -126,6 +127,7 @@ impl Shown {
             retry: it.retry,
             queue: it.queue,
             paused: it.paused,
+            progress: it.progress.map(|it| json!({"done": it.done, "failed": it.failed})),
             links,
         }
     }

@@ -1,6 +1,7 @@
 //! Sessions: `ringctl session …`.
 
 mod change;
+mod close_many;
 mod keep_alive;
 mod logs;
 mod show;
@@ -34,7 +35,7 @@ pub enum SessionCommand {
     Open(OpenArguments),
     /// Read one session.
     Get(GetArguments),
-    /// End a session. Exit code 1 when it is closing and has not ended yet: its program uses its grace, or its
+    /// End a session, or many. Exit code 1 when it is closing and has not ended yet: its program uses its grace, or its
     /// node is silent. Both are told.
     Close(CloseArguments),
     /// Say that somebody uses a session, and tell for how long nobody had said so (`-`: that is not known).
@@ -98,7 +99,18 @@ pub struct GetArguments {
 #[derive(Args, Debug)]
 pub struct CloseArguments {
     /// Id of the session.
-    id: String,
+    #[arg(required_unless_present = "conditions", conflicts_with = "conditions")]
+    id: Option<String>,
+    /// Close all of the namespace that live and fulfil this, as `session list --where` shows them. A task closes them,
+    /// and this command follows it; Ctrl-C ends the command and not the task.
+    #[arg(long = "where", value_name = "CONDITIONS", conflicts_with_all = ["life", "although_off"])]
+    conditions: Option<String>,
+    /// Show which sessions would be closed.
+    #[arg(long, requires = "conditions")]
+    dry_run: bool,
+    /// Close them without asking.
+    #[arg(long, requires = "conditions")]
+    yes: bool,
     /// Close only this life (see `session get`); without it, whichever lives.
     #[arg(long, default_value_t = 0, hide_default_value = true)]
     life: u64,
@@ -258,9 +270,9 @@ pub async fn run(command: &SessionCommand, endpoint: &str, out: &mut Out) -> any
     let may_be_silent = match command {
         SessionCommand::Watch(_) => true,
         SessionCommand::Logs(it) => it.follows(),
+        SessionCommand::Close(it) => it.conditions.is_some(),
         SessionCommand::Open(_)
         | SessionCommand::Get(_)
-        | SessionCommand::Close(_)
         | SessionCommand::KeepAlive(_)
         | SessionCommand::List(_)
         | SessionCommand::Send(_) => false,
@@ -363,9 +375,12 @@ async fn get(client: &Client, it: &GetArguments, out: &mut Out) -> anyhow::Resul
 }
 
 async fn close(client: &Client, it: &CloseArguments, out: &mut Out) -> anyhow::Result<()> {
+    if let Some(conditions) = &it.conditions {
+        return close_many::run(client, it, conditions, out).await;
+    }
     let request = v1::CloseRequest {
         namespace: it.call.namespace.clone(),
-        id: it.id.clone(),
+        id: it.id.clone().unwrap_or_default(),
         life: it.life,
         request_id: request_id(client, &it.request_id),
         grace_ms: it.grace_ms(),

@@ -3,7 +3,7 @@
 use crate::output::plain_table;
 use comfy_table::Table;
 use rota_client::docstore::Stamp;
-use rota_client::tasks::{Param, Task, TaskState};
+use rota_client::tasks::{Param, Progress, Task, TaskState};
 use rota_client::v1;
 use serde::Serialize;
 use serde_json::Value;
@@ -45,6 +45,8 @@ pub struct Shown {
     pub report: Option<String>,
     pub cron: Option<String>,
     pub paused: bool,
+    /// None: it is no run that goes around the ring, or nothing is known yet.
+    pub progress: Option<Progress>,
     /// None: it does not wait for its start. The run after the present one is known when that ends.
     pub next_run: Option<u64>,
 }
@@ -123,6 +125,7 @@ impl Shown {
             report: task.report.clone(),
             cron: task.cron.map(|it| it.to_string()),
             paused: task.paused,
+            progress: task.progress,
             next_run: next_run(task).map(Stamp::as_u64),
         }
     }
@@ -150,6 +153,10 @@ impl Backlog {
             counts: answer.counts.into_iter().map(counts).collect(),
         }
     }
+}
+
+fn progress(it: &Progress) -> String {
+    format!("{} done, {} failed", it.done, it.failed)
 }
 
 fn or_dash<T: ToString>(value: Option<T>) -> String {
@@ -212,6 +219,7 @@ pub fn one(it: &Shown) -> Table {
         ("next_run", or_dash(it.next_run)),
         ("cron", or_dash(it.cron.as_ref())),
         ("paused", it.paused.to_string()),
+        ("progress", it.progress.as_ref().map_or_else(|| "-".to_owned(), progress)),
         ("info", or_dash(Some(&it.info).filter(|it| !it.is_empty()))),
         ("param", param),
         ("exception", or_dash(it.exception.as_ref())),

@@ -13,6 +13,7 @@ mod benches;
 mod bodies;
 #[cfg(test)]
 mod body_moves;
+mod bulk_close;
 #[cfg(test)]
 mod cached_sessions;
 #[cfg(test)]
