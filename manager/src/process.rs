@@ -356,16 +356,8 @@ fn begin(opened: Opened, application: Application) -> Result<Working> {
     let stop_driver = CancellationToken::new();
     let operations = application.abouts();
     let searchable = application.searchable();
-    let seed = uuid::Uuid::new_v4().as_u64_pair().0;
     let clock = Clock::start();
-    let mut manager = Manager::new(config, disk, seed, clock.now());
-    application.embed(&mut manager).context("what the application offers")?;
-    if let Some(JoinOrder { force_lost }) = said {
-        manager.may_join();
-        if force_lost {
-            manager.force_lost();
-        }
-    }
+    let manager = decisions((config, disk), &clock, application, said)?;
     let (driver, seen) = start_driver(manager, clock, lanes, outputs, stop_driver.clone());
     bodies.follow(seen.clone());
     tokio::spawn(fetcher.run(missing, stop_driver.clone()));
@@ -405,6 +397,25 @@ fn begin(opened: Opened, application: Application) -> Result<Working> {
         searchable,
     };
     Ok(Working { options, number, listeners: (grpc, http), server_parts, running })
+}
+
+/// Everything that decides, before it begins.
+fn decisions(
+    (config, disk): (ManagerConfig, Disk),
+    clock: &Clock,
+    application: Application,
+    said: Option<JoinOrder>,
+) -> Result<Manager> {
+    let seed = uuid::Uuid::new_v4().as_u64_pair().0;
+    let mut manager = Manager::new(config, disk, seed, clock.now());
+    application.embed(&mut manager).context("what the application offers")?;
+    if let Some(JoinOrder { force_lost }) = said {
+        manager.may_join();
+        if force_lost {
+            manager.force_lost();
+        }
+    }
+    Ok(manager)
 }
 
 fn start_driver(
