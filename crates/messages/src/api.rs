@@ -9,7 +9,6 @@ use crate::tasks::{TasksOp, TasksPage};
 use rota_docstore::{
     Caller, DocName, Document, Exception, Item, Request, SyncRequest, Update, Usage, Volumes,
 };
-use rota_model::items::SESSION_CLASS;
 use rota_model::items::SessionNumber;
 use rota_model::node_msg::ReportItem;
 use rota_model::{
@@ -498,11 +497,7 @@ impl Op {
                 key.or(pull.filter.namespace.as_ref())
             }
             Op::Report(_) | Op::Mend(_) | Op::Numbers(_) | Op::Tasks(_) => None,
-            // Who searches sessions has no account: their namespace is that of the search, as a list's is.
-            Op::Search(op) => match &op.reader {
-                Some(reader) => Some(&reader.space),
-                None => op.query.space.as_ref().filter(|_| op.query.class == SESSION_CLASS),
-            },
+            Op::Search(op) => op.clients_space(),
             Op::Documents(op) => match op {
                 DocumentOp::Operate(operate) => Some(&operate.request.space),
                 DocumentOp::Sync(sync) => sync.reader.as_ref().map(|it| &it.space),

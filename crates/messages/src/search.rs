@@ -1,7 +1,8 @@
 //! Searches of the documents of a partition, and what they find.
 
 use crate::api::Reader;
-use rota_model::{SessionView, SlotId, Stamp};
+use rota_model::items::SESSION_CLASS;
+use rota_model::{Namespace, SessionView, SlotId, Stamp};
 use rota_search::{Page, Position, Query};
 use std::sync::Arc;
 
@@ -20,6 +21,17 @@ pub struct SearchOp {
     pub now: Stamp,
     /// Most results.
     pub limit: u32,
+}
+
+impl SearchOp {
+    /// The namespace that its callers must not search when that is switched off. Who searches sessions has no account:
+    /// there it is that of the search, as a list's is.
+    pub(crate) fn clients_space(&self) -> Option<&Namespace> {
+        match &self.reader {
+            Some(reader) => Some(&reader.space),
+            None => self.query.space.as_ref().filter(|_| self.query.class == SESSION_CLASS),
+        }
+    }
 }
 
 /// The answer to a [`SearchOp`].
