@@ -352,7 +352,7 @@ impl v1::documents_server::Documents for DocumentsService {
             }
             let (reader, of) = (Arc::new(asked.reader), Arc::new(asked.of));
             let watched = watched::Documents { reader, of };
-            Ok(watch::start(self.shared.clone(), watched, asked.position).map_err(status)?)
+            watch::start(self.shared.clone(), watched, asked.position).map_err(status)
         };
         let begun = begun().map_err(|it| in_call(Service::Watch.as_str(), it))?;
         Ok(Response::new(begun))

@@ -40,10 +40,8 @@ impl Watched for Sessions {
     }
 
     fn pulled(answer: Answer) -> Result<Pulled, Unpulled> {
-        match answer {
-            Answer::Pulled(pulled) => Ok(pulled),
-            other => Err(mixed_up(&other)),
-        }
+        let Answer::Pulled(pulled) = answer else { return Err(mixed_up(&answer)) };
+        Ok(pulled)
     }
 
     fn bytes(event: &SessionView) -> usize {
@@ -105,14 +103,13 @@ impl Watched for Documents {
     }
 
     fn pulled(answer: Answer) -> Result<Pulled<DocumentEvent, DocumentCursor>, Unpulled> {
-        match answer {
-            Answer::Documents(DocumentAnswer::Watched(Ok(pulled))) => Ok(pulled),
-            Answer::Documents(DocumentAnswer::Watched(Err(exception))) => {
-                let told = in_call(Service::Watch.as_str(), exception_status(&exception));
-                Err(Unpulled::Ended(Box::new(told)))
-            }
-            other => Err(mixed_up(&other)),
-        }
+        let Answer::Documents(DocumentAnswer::Watched(watched)) = answer else {
+            return Err(mixed_up(&answer));
+        };
+        watched.map_err(|exception| {
+            let told = in_call(Service::Watch.as_str(), exception_status(&exception));
+            Unpulled::Ended(Box::new(told))
+        })
     }
 
     fn bytes(event: &DocumentEvent) -> usize {

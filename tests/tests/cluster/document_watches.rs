@@ -272,7 +272,10 @@ async fn watches_and_copies_of_documents_miss_nothing_when_the_owner_is_killed()
     match update {
         Update::Full(document) => assert!(copy.document().unwrap().says_the_same(&document)),
         Update::Deleted { .. } => assert!(copy.document().unwrap().is_deleted()),
-        other => panic!("{other:?}"),
+        other @ (Update::Unchanged { .. }
+        | Update::Changes(_)
+        | Update::Absent { .. }
+        | Update::SourceBehind { .. }) => panic!("{other:?}"),
     }
     let ended = printed.end(Signal::INT).await;
     assert_eq!((ended.code, ended.stderr.as_str()), (0, ""));
