@@ -6,18 +6,26 @@ use rota_docstore::{DocName, Document};
 use rota_model::{Pulled, Stamp};
 use rota_protocol::DocumentCursor;
 use rota_protocol::api::{DocumentChange, DocumentEvent};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// What a watcher of one partition knows: version, and whether the document lives.
 #[derive(Clone, Debug, Default)]
 pub struct WatchedDocs {
     known: BTreeMap<DocName, (Stamp, bool)>,
+    /// What the snapshot that is being told has not told yet. Where all disks were lost or went back, it tells
+    /// older versions.
+    untold: BTreeSet<DocName>,
+    in_snapshot: bool,
 }
 
 impl WatchedDocs {
     /// An answer to a poll. Only what is told counts: a later snapshot tells of ends, too.
     pub fn on_pulled(&mut self, pulled: &Pulled<DocumentEvent, DocumentCursor>) {
+        if pulled.snapshot && !self.in_snapshot {
+            self.untold = self.known.keys().cloned().collect();
+        }
+        self.in_snapshot = pulled.snapshot && pulled.snapshot_next.is_some();
         for event in &pulled.events {
             let lives = match &event.change {
                 DocumentChange::Is(_) | DocumentChange::Named | DocumentChange::TooLarge => true,
@@ -25,6 +33,9 @@ impl WatchedDocs {
             };
             let news = (event.version, lives);
             let known = self.known.entry(event.name.clone()).or_insert(news);
+            if pulled.snapshot && self.untold.remove(&event.name) {
+                *known = news;
+            }
             // At least once: an older change may come again.
             *known = news.max(*known);
         }
@@ -75,15 +86,14 @@ mod tests {
             version: document.version(),
             change,
         };
-        let pull = |watched: &mut WatchedDocs, event: DocumentEvent| {
-            watched.on_pulled(&Pulled {
-                part: ManagerNumber(10),
-                events: vec![event],
-                snapshot: false,
-                upto: LogPos::ZERO,
-                snapshot_next: None,
-            });
+        let pulled = |event: DocumentEvent, snapshot| Pulled {
+            part: ManagerNumber(10),
+            events: vec![event],
+            snapshot,
+            upto: LogPos::ZERO,
+            snapshot_next: None,
         };
+        let pull = |watched: &mut WatchedDocs, event| watched.on_pulled(&pulled(event, false));
         let (old, new, ended) =
             (document("a", one, false), document("a", two, false), document("a", two, true));
         pull(&mut watched, event(&old, DocumentChange::Named));
@@ -92,7 +102,10 @@ mod tests {
         assert_eq!(watched.check(std::slice::from_ref(&ended)).unwrap_err().rule, "document watch");
         pull(&mut watched, event(&new, DocumentChange::Named));
         pull(&mut watched, event(&old, DocumentChange::Named));
-        assert_eq!(watched.check(&[new]), Ok(()));
+        assert_eq!(watched.check(std::slice::from_ref(&new)), Ok(()));
+        watched.on_pulled(&pulled(event(&old, DocumentChange::Named), true));
+        assert_eq!(watched.check(&[old]), Ok(()), "all disks went back");
+        assert!(watched.check(&[new]).is_err());
         let never = document("b", one, true);
         assert_eq!(watched.check(&[never]), Ok(()), "it ended before anybody watched");
     }
