@@ -11,6 +11,7 @@
 pub mod api;
 pub mod disk;
 pub mod documents;
+mod kinds;
 pub mod message;
 pub mod orders;
 pub mod placements;

@@ -34,6 +34,7 @@ mod sessions;
 mod settings;
 mod tasks;
 
+pub use crate::contents::searchable::Searchable;
 pub use crate::manager::inputs::Manager;
 pub use crate::ports::bodies::{Bodies, NoBodies};
 pub use crate::ports::carry_out::EffectHandler;
@@ -42,7 +43,6 @@ pub use crate::ports::io::{CasOutcome, Effect, Input, Reply};
 pub use crate::ports::note::{Note, SessionEnd, Transition};
 pub use crate::ports::task_work::{TaskJob, TaskOutcome};
 pub use crate::ports::wait::Wait;
-pub use crate::searches::shapes::Searchable;
 pub use crate::settings::config::ManagerConfig;
 pub use crate::settings::documents::DocumentsConfig;
 pub use crate::settings::numbers::NumbersConfig;

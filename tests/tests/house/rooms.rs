@@ -17,6 +17,8 @@ const ROOMS: &[&str] = &[
     "pools",
     "sessions",
     "documents",
+    "searches",
+    "errands",
     "tasks",
     "partition",
     "router",
@@ -25,7 +27,8 @@ const ROOMS: &[&str] = &[
 ];
 
 /// What lives beside the log in a partition. None of these uses another one.
-const RESIDENTS: &[&str] = &["node_lease", "numbers", "pools", "sessions", "documents", "tasks"];
+const RESIDENTS: &[&str] =
+    &["node_lease", "numbers", "pools", "sessions", "documents", "searches", "tasks"];
 
 /// Arrows that point the wrong way and are still to go: from a room to a file of another one.
 const LEFT: &[(&str, &str)] = &[

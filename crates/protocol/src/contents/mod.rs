@@ -3,5 +3,6 @@
 pub(crate) mod counts;
 pub(crate) mod fills;
 pub(crate) mod memories;
+pub(crate) mod searchable;
 pub(crate) mod session_counts;
 pub(crate) mod tasks;

@@ -1,19 +1,18 @@
 //! What a manager needs to run operations, whatever the partition.
 
+use crate::contents::searchable::Searchable;
 use crate::documents::registry::{administers, check_schema, operations, schema};
 use crate::documents::tasks::keeper::Keeper;
 use crate::documents::usage::Counted;
 use crate::log::env::Env;
 use crate::log::origin::Origin;
 use crate::ports::slots::CONFIGURATION;
-use crate::searches::shapes::Searchable;
 use crate::settings::documents::{AdminKey, DocumentsConfig};
 use crate::settings::tasks::TasksConfig;
 use rota_docstore::{
     Cache, Checker, Credentials, FieldError, Operations, Rules, Schema, Spaces, Territory,
 };
 use rota_model::ManagerNumber;
-use rota_search::Shapes;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -39,8 +38,6 @@ impl Checker for Checkers {
 pub(crate) struct DocumentsEnv {
     pub operations: Operations,
     pub schema: Arc<Schema>,
-    /// Its declared fields.
-    pub shapes: Arc<Shapes>,
     checker: Arc<Checkers>,
     build: u64,
     destroyed_ms: u64,
@@ -72,7 +69,6 @@ impl DocumentsEnv {
             operations: operations(),
             cache: Cache::new(Arc::clone(&schema), config.cache_bytes),
             searchable: Searchable::of(&schema),
-            shapes: Arc::new(Shapes::of(&schema)),
             schema,
             checker: Arc::new(Checkers { admin: config.admin_key.clone(), application: None }),
             build: config.client_build_min,
@@ -94,7 +90,6 @@ impl DocumentsEnv {
         self.keeper = Arc::new(self.keeper.offering(&operations));
         self.operations = operations;
         self.searchable = Searchable::of(&schema);
-        self.shapes = Arc::new(Shapes::of(&schema));
         self.schema = Arc::new(schema);
         self.cache = Cache::new(Arc::clone(&self.schema), self.cache_bytes);
         Ok(())

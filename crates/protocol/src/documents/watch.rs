@@ -88,7 +88,7 @@ impl Documents {
         if let Err(exception) = check_space(led, op) {
             return self.reply(led, origin, watched(Err(exception)));
         }
-        let shapes = &*led.env.documents_env.shapes;
+        let shapes = led.env.documents_env.searchable.all();
         let looking = Looking { op, filter: filter.as_deref(), shapes };
         match pulled(led, poll, &looking, is_over(led, &origin)) {
             Some(pulled) => self.reply(led, origin, watched(Ok(pulled))),
@@ -111,7 +111,7 @@ fn check(led: &At<'_>, op: &WatchOp) -> Result<Option<Matcher>, Exception> {
         class.map_or(Ok(()), |it| env.schema.check_class(it))?;
         let Some(filter) = &op.of.filter else { return Ok(None) };
         let class = class.unwrap_or_default();
-        Matcher::parse(&env.shapes, class, filter.item.as_deref(), &filter.text).map(Some)
+        Matcher::parse(env.searchable.all(), class, filter.item.as_deref(), &filter.text).map(Some)
     };
     checked().map_err(|it| Exception::from(it).at(Phase::Before))
 }

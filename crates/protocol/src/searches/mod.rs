@@ -10,5 +10,4 @@
 
 pub(crate) mod built;
 pub(crate) mod page;
-pub(crate) mod shapes;
 pub(crate) mod state;

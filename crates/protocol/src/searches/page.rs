@@ -3,11 +3,12 @@
 use crate::log::at::At;
 use crate::ports::slots::{Slots, slot_of};
 use crate::searches::built::Built;
-use crate::sessions::read::view_of;
 use rota_docstore::{DocName, Exception, codes};
 use rota_messages::{DocKey, Found, SearchOp};
 use rota_model::items::SESSION_CLASS;
+use rota_model::{SessionRecord, SessionView};
 use rota_search::{HITS_MAX, Limits, Search};
+use std::sync::Arc;
 
 /// Refuses a client that must not search there.
 pub(crate) fn check_reader(led: &At<'_>, op: &SearchOp) -> Result<(), Exception> {
@@ -36,7 +37,11 @@ pub(crate) fn found(led: &At<'_>, op: &SearchOp, built: &Built) -> Result<Found,
         for hit in &page.hits {
             let name = hit.at.place.name.clone();
             let doc = led.log.replica.docs.get(&DocKey::new(slot_of(&name, m), name));
-            sessions.extend(doc.and_then(|it| it.session()).map(|it| view_of(led, it.clone())));
+            let view = |record: &Arc<SessionRecord>| {
+                let (record, owner) = (record.clone(), led.env.me.number);
+                SessionView { record, owner, epoch: led.env.epoch(), node: None }
+            };
+            sessions.extend(doc.and_then(|it| it.session()).map(view));
         }
     }
     let slots = led.log.range.intervals(m).to_vec();

@@ -1,7 +1,6 @@
 //! The workers of a partition's tasks.
 
 use crate::contents::tasks::task_of;
-use crate::documents::operate::slots_of;
 use crate::errands::state::Errand;
 use crate::log::at::At;
 use crate::log::env::{Env, NameOf};
@@ -10,7 +9,7 @@ use crate::log::lead::Phase;
 use crate::log::resident::{Resident, Turn};
 use crate::ports::io::Effect;
 use crate::ports::note::Transition;
-use crate::ports::slots::CONFIGURATION;
+use crate::ports::slots::{CONFIGURATION, Slots};
 use crate::ports::task_work::{
     END, Ending, FAIL, PROGRESS, Progressing, START, Started, Starting, TaskJob, TaskOutcome,
 };
@@ -426,7 +425,7 @@ impl Resident for Tasks {
 
     /// An arc may have been cut out: what its tasks wait for is another partition's now, and is lost here.
     fn serve(&mut self, led: &mut At<'_>) {
-        let slots = slots_of(led);
+        let slots = Slots { m: led.env.view().m, range: led.log.range };
         let is_gone = |key: &TaskKey| {
             let name = DocName::new(&key.ns, TASK_CLASS, &key.docid);
             name.is_ok_and(|it| !slots.holds(slots.slot_of(&it)))

@@ -18,6 +18,7 @@ pub(crate) mod syncs;
 use crate::checker::Run;
 use crate::mutants::contents::{alter_documents, forget_requests, reopen_closed, unless_memory};
 use crate::mutants::nodes::{alter_call, believe_verdicts};
+pub(crate) use crate::mutants::nodes::{head_mut, is_redrive, raise_epoch};
 use crate::mutants::peers::{empty_page, let_copies_fall};
 use crate::mutants::recoveries::lower_epoch;
 use crate::mutants::rules::{disturb_all, hide_cordons, hide_drains, take_for_next, take_for_ours};
@@ -213,7 +214,8 @@ bugs!(
     /// A link says of calls that it has sent that nothing of them was.
     UnsentAssumed = "unsent_assumed",
     /// A new owner takes back what its predecessor asked for, since nothing of its own calls was sent.
-    WithdrawnLater = "withdrawn_later",    /// A task's end is no part of the commit of its operation.
+    WithdrawnLater = "withdrawn_later",
+    /// A task's end is no part of the commit of its operation.
     TaskEndApart = "task_end_apart",
     /// Whoever runs the programs of tasks says that they ended, and runs none.
     TaskUnrun = "task_unrun",
@@ -565,30 +567,6 @@ impl World {
             }
         }
         Some(message)
-    }
-}
-
-pub(crate) fn head_mut(message: &mut ToNode) -> &mut rota_model::node_msg::NodeCall {
-    match message {
-        ToNode::Create { head, .. }
-        | ToNode::Destroy { head, .. }
-        | ToNode::Scan { head, .. }
-        | ToNode::Meet { head, .. } => head,
-    }
-}
-
-pub(crate) fn raise_epoch(message: &mut ToNode, fence: Epoch) {
-    let head = head_mut(message);
-    head.pe = head.pe.max(fence);
-}
-
-/// Whether a call is about a token that an earlier epoch's owner wrote.
-pub(crate) fn is_redrive(message: &ToNode) -> bool {
-    match message {
-        ToNode::Create { head, token, .. } | ToNode::Destroy { head, token, .. } => {
-            token.0.pe < head.pe
-        }
-        ToNode::Scan { .. } | ToNode::Meet { .. } => false,
     }
 }
 

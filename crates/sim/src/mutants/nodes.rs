@@ -115,3 +115,27 @@ pub(crate) fn alter_call(bug: Bug, agent: &Node, message: &mut ToNode) {
         (_, _) => {}
     }
 }
+
+pub(crate) fn head_mut(message: &mut ToNode) -> &mut rota_model::node_msg::NodeCall {
+    match message {
+        ToNode::Create { head, .. }
+        | ToNode::Destroy { head, .. }
+        | ToNode::Scan { head, .. }
+        | ToNode::Meet { head, .. } => head,
+    }
+}
+
+pub(crate) fn raise_epoch(message: &mut ToNode, fence: Epoch) {
+    let head = head_mut(message);
+    head.pe = head.pe.max(fence);
+}
+
+/// Whether a call is about a token that an earlier epoch's owner wrote.
+pub(crate) fn is_redrive(message: &ToNode) -> bool {
+    match message {
+        ToNode::Create { head, token, .. } | ToNode::Destroy { head, token, .. } => {
+            token.0.pe < head.pe
+        }
+        ToNode::Scan { .. } | ToNode::Meet { .. } => false,
+    }
+}

@@ -23,6 +23,11 @@ impl Searchable {
         Self { declared: Arc::new(with_session_fields(shapes)) }
     }
 
+    /// What is declared of all classes, and the fields of sessions.
+    pub(crate) fn all(&self) -> &Shapes {
+        &self.declared
+    }
+
     /// Classes of applications with declared fields.
     pub(crate) fn declared(&self) -> impl Iterator<Item = &str> {
         self.declared.classes().filter(|it| *it != SESSION_CLASS)
