@@ -47,8 +47,8 @@ impl Application {
     }
 
     /// Asks, beside the administrator's key, whether who asks may: accounts and their keys. It hears
-    /// the names of operations, and `document.sync`, `document.list`, `document.export`, `body.put`,
-    /// `body.get`. Where there is an administrator's key (`--admin-key-file`), it is not asked about
+    /// the names of operations, and `document.sync`, `document.list`, `document.search`, `document.watch`,
+    /// `document.export`, `body.put`, `body.get`. Where there is an administrator's key (`--admin-key-file`), it is not asked about
     /// `namespace.*` and `web.*` in the namespace for configuration: the key decides alone there, since
     /// operators have no account with it.
     #[must_use]

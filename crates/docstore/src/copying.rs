@@ -63,9 +63,15 @@ impl Schema {
         rules.flat_map(|(item, rule)| rule.to.iter().map(|class| (*class, *item)))
     }
 
-    /// Refuses the key of a copied item with the separator in it: field `key`.
-    pub(crate) fn check_copied(&self, class: &str, item: &ItemName) -> Result<(), FieldError> {
-        let Some(rule) = self.copies(class, item.class()) else { return Ok(()) };
+    /// Refuses the key of a copied item with the separator in it, or with which the key of its copies would be too long:
+    /// field `key`.
+    pub(crate) fn check_copied(&self, of: &DocName, item: &ItemName) -> Result<(), FieldError> {
+        let Some(rule) = self.copies(of.class(), item.class()) else { return Ok(()) };
+        let key = rule.key(item, of.docid());
+        if let Err(wrong) = ItemName::keyed(item.class(), &key) {
+            let problem = format!("is copied as {key:?}, which cannot be: {}", wrong.problem);
+            return Err(FieldError::new("key", problem));
+        }
         match item.key().filter(|it| it.contains(rule.separator)) {
             None => Ok(()),
             Some(key) => {
@@ -126,12 +132,18 @@ mod tests {
     }
 
     #[test]
-    fn a_key_with_the_separator_is_refused() {
+    fn a_key_with_the_separator_and_one_that_copies_cannot_have_are_refused() {
         let schema = schema();
         let key = |text: &str| ItemName::keyed("Member", text).expect("it is a name");
-        assert_eq!(schema.check_copied("Asso", &key("N7")), Ok(()));
-        let wrong = schema.check_copied("Asso", &key("N.7")).expect_err("it is ambiguous");
+        let space = rota_model::Namespace::default_space();
+        let name = |class: &str, docid: &str| DocName::new(&space, class, docid).expect("a name");
+        let (asso, group) = (name("Asso", "A1"), name("Group", "G1"));
+        assert_eq!(schema.check_copied(&asso, &key("N7")), Ok(()));
+        let wrong = schema.check_copied(&asso, &key("N.7")).expect_err("it is ambiguous");
         assert_eq!(wrong.field, "key");
-        assert_eq!(schema.check_copied("Group", &key("N.7")), Ok(()));
+        assert_eq!(schema.check_copied(&group, &key("N.7")), Ok(()));
+        let long = name("Asso", &"a".repeat(200));
+        let wrong = schema.check_copied(&long, &key(&"n".repeat(100))).expect_err("it is too long");
+        assert!(wrong.problem.contains("cannot be"), "{wrong}");
     }
 }

@@ -310,7 +310,7 @@ impl DocumentEdit {
         if let Change::Put { content, .. } = &change {
             self.schema.check_item(self.name.class(), &name, content)?;
             self.schema.check_fields(self.name.class(), &name, content)?;
-            self.schema.check_copied(self.name.class(), &name)?;
+            self.schema.check_copied(&self.name, &name)?;
         }
         match at {
             Ok(at) => self.changes[at].1 = change,

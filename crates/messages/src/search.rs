@@ -21,6 +21,8 @@ pub struct SearchOp {
     pub now: Stamp,
     /// Most results.
     pub limit: u32,
+    /// Of sessions: they themselves come with the page.
+    pub with_sessions: bool,
 }
 
 impl SearchOp {

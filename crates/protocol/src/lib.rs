@@ -66,7 +66,7 @@ pub mod outside {
 /// By which fields sessions are searched.
 pub mod session_search {
     pub use rota_messages::documents::{
-        SESSION_FIELDS, SessionValues, session_fields, session_name,
+        ATTRIBUTE, SESSION_FIELDS, SessionValues, session_fields, session_name,
     };
 }
 

@@ -139,6 +139,23 @@ fn changes_during_a_copying_and_a_change_of_owners_lose_nothing() {
 }
 
 #[test]
+fn a_source_lies_where_the_braces_in_its_id_say_and_an_id_that_no_task_can_have_is_refused() {
+    let mut table = table();
+    put(&mut table, "Group", "g1", &json!([{"class": "Adh", "key": "7.{r}A1", "json": 0}]));
+    put(&mut table, "Asso", "{r}A1", &json!([{"class": "Adh", "key": "7", "json": 5}]));
+    table.pass_until("it is copied", 10_000, |it| it.count(Transition::Copied) == 1);
+    assert_eq!(held(&mut table, "g1"), [("7.{r}A1".to_owned(), json!(5))]);
+    for docid in ["a}b".to_owned(), "x".repeat(240)] {
+        let items = json!([{"class": "Sta", "json": 1}]);
+        let change = json!({"class": "Asso", "docid": docid, "life": "ensure", "put": items});
+        let written = request("document.write", &json!({"changes": [change]}));
+        let call = table.ask(300, op(written, &docid));
+        let wrong = operated(table.wait_for(call, 5_000)).unwrap_err().to_string();
+        assert!(wrong.contains("must have no lone brace, and at most"), "{wrong}");
+    }
+}
+
+#[test]
 fn copies_of_copies_are_refused_with_the_schema() {
     let chained = associations().class("Far", |it| it.any());
     assert_eq!(check_schema(&chained), Ok(()));
@@ -146,4 +163,6 @@ fn copies_of_copies_are_refused_with_the_schema() {
         .class("One", |it| it.any().copied("I", &["Two"], '.'))
         .class("Two", |it| it.any().copied("I", &["One"], '.'));
     assert!(check_schema(&round).unwrap_err().to_string().contains("must be written"));
+    let twice = associations().class("Club", |it| it.any().copied("Sta", &["Group"], '.'));
+    assert!(check_schema(&twice).unwrap_err().to_string().contains("from two classes"));
 }

@@ -46,7 +46,7 @@ fn ask(
 ) -> Vec<Found> {
     let op = |slot| {
         let (query, after, now) = (search.query().clone(), after.cloned(), stamp(table));
-        Op::Search(SearchOp { reader: None, slot, query, after, now, limit })
+        Op::Search(SearchOp { reader: None, slot, query, after, now, limit, with_sessions: true })
     };
     let parts: Vec<SlotId> = table.view().parts.keys().map(|it| SlotId(it.0)).collect();
     let ops: Vec<Op> = parts.into_iter().map(op).collect();
@@ -169,7 +169,8 @@ fn who_reads_finds_documents_of_its_own_namespace_only() {
     let mut ask = |asks: &str, of: Option<&str>| {
         let query = Query { space: of.map(space), ..search.query().clone() };
         let reader = reader(asks);
-        let op = SearchOp { reader, slot: SlotId(0), query, after: None, now, limit: 5 };
+        let (slot, with_sessions) = (SlotId(0), false);
+        let op = SearchOp { reader, slot, query, after: None, now, limit: 5, with_sessions };
         table.call(300, Op::Search(op))
     };
     assert!(matches!(ask("shop", Some("shop")), Ok(Answer::Found(Ok(_)))));

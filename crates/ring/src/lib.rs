@@ -35,7 +35,7 @@ pub use claim::{Claim, ClaimRefused};
 pub use config::{Change, ConfigState, Dropped, NodeChange, NodeReg};
 pub use leave::{CancelRefused, LeaveRefused};
 pub use node_order::{DRAIN_MS_MAX, DrainTime, NodeOrder, NodeOrderRefused, NodeWish, Spares};
-pub use place::{slot_of_document, slot_of_node, slot_of_pool, slot_of_session};
+pub use place::{slot_of_document, slot_of_node, slot_of_pool, slot_of_session, together};
 pub use under_way::UnderWay;
 pub use view::{
     FoundAgain, IsrMember, Loss, ManagerEntry, PartitionEntry, PartitionState, Recovered,

@@ -33,6 +33,9 @@ pub struct CloseWork {
     /// Milliseconds that each program is given to end; that of its class when it is not given.
     #[serde(default)]
     pub grace_ms: Option<u64>,
+    /// What was opened later stays. Set when a task is registered that is not periodic.
+    #[serde(default)]
+    pub before: Option<Stamp>,
 }
 
 impl CloseWork {
@@ -113,7 +116,14 @@ pub fn copied(stored: Option<&Task>, changes: u64, now: Stamp) -> Change {
     }
     let from = work.next_from.unwrap_or(work.from);
     let param = CopyWork { from, next_from: None, ..work }.into_param();
-    let task = Task { param, retry: 0, start_at: Some(now), start_time: None, ..task.clone() };
+    let task = Task {
+        param,
+        retry: 0,
+        start_at: Some(now),
+        start_time: None,
+        progress: None,
+        ..task.clone()
+    };
     Change::Put { task: Box::new(task), gave_up: false }
 }
 

@@ -332,7 +332,8 @@ impl v1::documents_server::Documents for DocumentsService {
             let wire::Asked { search, after, limit, caller } = asked;
             let space = search.query().space.clone().unwrap_or_else(Namespace::default_space);
             let reader = Some(Reader { space, service: Service::Search, caller });
-            let question = Question { search: search.clone(), after, limit, reader };
+            let with_sessions = false;
+            let question = Question { search: search.clone(), after, limit, reader, with_sessions };
             let gathered = gather(&self.shared, question, deadline).await?;
             Ok::<_, Status>(Response::new(wire::search_response(&search, &gathered.page)))
         };

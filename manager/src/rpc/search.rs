@@ -26,6 +26,8 @@ pub struct Question {
     pub limit: u32,
     /// Who reads; `None`: an operator.
     pub reader: Option<Reader>,
+    /// Of sessions: they themselves are wanted.
+    pub with_sessions: bool,
 }
 
 /// A page of the whole ring.
@@ -42,7 +44,7 @@ pub async fn gather(
     question: Question,
     deadline: Instant,
 ) -> Result<Gathered, Failure> {
-    let Question { search, after, limit, reader } = question;
+    let Question { search, after, limit, reader, with_sessions } = question;
     let limits = Limits::new(usize::try_from(limit).unwrap_or(usize::MAX));
     let limits = limits.map_err(|it| Failure::from(Refusal::invalid(vec![it])))?;
     let now = now();
@@ -57,6 +59,7 @@ pub async fn gather(
                 after: after.clone(),
                 now,
                 limit,
+                with_sessions,
             };
             shared.mailbox.begin(Op::Search(op), deadline)
         };

@@ -22,6 +22,7 @@ pub async fn sought(
         after: asked.after.clone(),
         limit: asked.limit.min(STEP_MAX),
         reader: None,
+        with_sessions: true,
     };
     let gathered = gather(shared, question, deadline).await.map_err(refusal)?;
     let (sessions, next) = fitting(gathered, &asked.filter);

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
@@ -34,6 +34,9 @@ const PULL_WAIT: Duration = Duration::from_secs(15);
 
 /// How long a poll may take beyond its wait: redirects, a change of owner.
 const PULL_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a client may read nothing while something waits for it: then its watch ends, and it goes on from its position.
+const UNREAD_MAX: Duration = Duration::from_secs(60);
 
 /// Pause after a refusal that advises none, and the longest that is kept.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
@@ -82,8 +85,8 @@ pub trait Watched: Send + Sync + 'static {
     /// About how many bytes an event holds.
     fn bytes(event: &Self::Event) -> usize;
 
-    /// Whether the client is told of an event at all; its position moves either way.
-    fn passes(&self, _: &Self::Event) -> bool {
+    /// Whether the client is told of an event at all, of a snapshot or a change; its position moves either way.
+    fn passes(&self, _: &Self::Event, _is_snapshot: bool) -> bool {
         true
     }
 
@@ -247,10 +250,13 @@ async fn join<W: Watched>(
                         return;
                     }
                 };
-                pulled.events.retain(|it| watched.passes(it));
+                let is_snapshot = pulled.snapshot;
+                pulled.events.retain(|it| watched.passes(it, is_snapshot));
                 for item in merge.take(pulled) {
                     let told = watched.response(&shared, item);
-                    if items.send((Ok(told), Some(held.clone()))).await.is_err() {
+                    // Who reads nothing holds room that others need.
+                    let sent = items.send((Ok(told), Some(held.clone())));
+                    if !matches!(timeout(UNREAD_MAX, sent).await, Ok(Ok(()))) {
                         return;
                     }
                 }

@@ -11,9 +11,10 @@ use rota_protocol::api::{
     DocumentChange, DocumentEvent, Reader, Service, WatchOp, WatchedDocuments,
 };
 use rota_protocol::operate::slot_of;
-use rota_protocol::session_search::SessionValues;
+use rota_protocol::session_search::{ATTRIBUTE, SessionValues};
 use rota_protocol::{Answer, DocumentAnswer, DocumentCursor, DocumentOp, Op};
 use rota_ring::{View, slot_of_session};
+use rota_search::Condition;
 use std::sync::Arc;
 use tonic::Status;
 
@@ -48,9 +49,14 @@ impl Watched for Sessions {
         event.record.bytes()
     }
 
-    fn passes(&self, event: &SessionView) -> bool {
-        let conditions = &self.selected.conditions;
-        conditions.is_empty() || self.selected.matches(&SessionValues(&event.record), now())
+    /// One that has ended has no attributes any more: its end is told whatever they were, since a follower must hear of
+    /// it.
+    fn passes(&self, event: &SessionView, is_snapshot: bool) -> bool {
+        let is_end = !is_snapshot && event.record.state.is_ended();
+        let counts = |it: &&Condition| !is_end || !it.field.starts_with(ATTRIBUTE);
+        let counted = self.selected.conditions.iter().filter(counts).cloned().collect();
+        let selected = rota_search::Filter { conditions: counted };
+        selected.matches(&SessionValues(&event.record), now())
     }
 
     fn response(&self, shared: &Shared, item: Item<SessionView>) -> v1::WatchResponse {

@@ -272,6 +272,7 @@ impl From<&SearchOp> for v1::SearchOp {
             after: op.after.as_ref().map(Into::into),
             now: op.now.as_u64(),
             limit: op.limit,
+            with_sessions: op.with_sessions,
         }
     }
 }
@@ -286,6 +287,7 @@ impl TryFrom<v1::SearchOp> for SearchOp {
             after: optional(op.after)?,
             now: named("SearchOp.now", Stamp::parse(op.now))?,
             limit: op.limit,
+            with_sessions: op.with_sessions,
         })
     }
 }
@@ -392,6 +394,7 @@ mod tests {
             after: Some(at.clone()),
             now: Stamp::MIN,
             limit: 5,
+            with_sessions: true,
         };
         assert_eq!(SearchOp::try_from(v1::SearchOp::from(&op)), Ok(op));
         let hit = Hit { at: at.clone(), version: Stamp::MIN, content: None };

@@ -4,7 +4,7 @@ use super::show::{self, Shown};
 use super::{CloseArguments, OutcomeUnknown, UsageMistake};
 use crate::document::request_id as parsed_request_id;
 use crate::failure::Reported;
-use crate::output::{Format, Out, counted};
+use crate::output::{Format, Out, counted, for_terminals};
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 use rota_client::docstore::{JsonText, Namespace, Stamp, codes};
@@ -14,13 +14,15 @@ use rota_daemon::Stop;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::io::{BufRead, IsTerminal, Write};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The operation of the task.
 const OPERATION: &str = "session.close";
 /// Sessions asked for at once.
 const PAGE_SIZE: u32 = 500;
+/// How long nobody may say how far the task is.
+const UNHEARD_MAX: Duration = Duration::from_secs(60);
 /// Between two looks at the task.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
 
@@ -33,7 +35,7 @@ struct Planned {
 }
 
 /// What became of it.
-#[derive(Serialize, PartialEq, Eq, Debug)]
+#[derive(Serialize, PartialEq, Eq, Debug, Default)]
 struct Done {
     /// Sessions that matched before the first was closed.
     matching: usize,
@@ -41,8 +43,10 @@ struct Done {
     task: Option<String>,
     /// Whether it has come to its end.
     finished: bool,
-    /// Sessions that match and lived before, and live still.
-    left: usize,
+    /// Of them, those that are closing and have not ended.
+    closing: usize,
+    /// Of them, those that nobody asked to end: the task was deleted before.
+    untouched: usize,
 }
 
 /// What `task.create` answers.
@@ -63,6 +67,11 @@ pub async fn run(
         let text = "this is to close many sessions; say so with --yes, or see which with --dry-run";
         anyhow::bail!(UsageMistake(text.to_owned()));
     }
+    if conditions.trim().is_empty() {
+        let text = "--where is empty, and would select all; say 'age >= 0s' if that is meant";
+        anyhow::bail!(UsageMistake(text.to_owned()));
+    }
+    let key = it.admin_key.get()?;
     let space = Namespace::parse(&it.call.namespace)
         .map_err(|wrong| UsageMistake(format!("--namespace: {wrong}")))?;
     let found = live(client, it, conditions).await?;
@@ -71,19 +80,22 @@ pub async fn run(
     }
     let matching = found.len();
     if matching == 0 {
-        return finish(&Done { matching, task: None, finished: true, left: 0 }, out);
+        return finish(&Done { matching, ..Done::default() }, out);
     }
     if !it.yes && !is_wanted(matching, space.as_str())? {
         anyhow::bail!("nothing was closed");
     }
-    let tasks = client.tasks().with_admin_key(&it.admin_key.get()?);
+    let tasks = client.tasks().with_admin_key(&key);
     let tasks = tasks.map_err(|mistake| UsageMistake(mistake.to_string()))?;
     let docid = register(client, &tasks, &space, it, conditions).await?;
     let is_over = follow(&tasks, (&space, &docid), matching, it.call.timeout).await?;
     let left = if is_over { live(client, it, conditions).await? } else { Vec::new() };
     let were = |one: &&v1::Session| found.iter().any(|it| it.id == one.id && it.life == one.life);
-    let left = left.iter().filter(were).count();
-    finish(&Done { matching, task: Some(docid), finished: is_over, left }, out)
+    let left: Vec<&v1::Session> = left.iter().filter(were).collect();
+    let is_closing = |it: &&&v1::Session| it.state() == v1::SessionState::Closing;
+    let closing = left.iter().filter(is_closing).count();
+    let untouched = left.len() - closing;
+    finish(&Done { matching, task: Some(docid), finished: is_over, closing, untouched }, out)
 }
 
 /// Sessions that match and have not ended.
@@ -194,14 +206,27 @@ async fn follow(
     let length = u64::try_from(matching).unwrap_or(u64::MAX);
     let bar = ProgressBar::new(length).with_style(style.expect("the template is valid"));
     let cancel = format!("ringctl task delete '{}/{docid}'", space.as_str());
+    eprintln!("task {}/{docid} closes them; cancel it with: {cancel}", space.as_str());
+    let (mut heard, mut retry) = (Instant::now(), 0);
     loop {
         match tasks.get(space, docid, timeout).await {
-            Ok(task) => tell(&bar, &task, &cancel)?,
+            Ok(task) => {
+                heard = Instant::now();
+                if task.retry > retry {
+                    let why = for_terminals(task.report.as_deref().unwrap_or_default()).to_string();
+                    bar.suspend(|| eprintln!("a run failed, and is repeated: {why}"));
+                    retry = task.retry;
+                }
+                tell(&bar, &task, &cancel)?;
+            }
             Err(error) if error.reason() == codes::TASK.as_str() => break,
-            Err(error) => {
-                eprintln!("the task goes on; cancel it with: {cancel}");
+            // Its owner may have died: the next one goes on.
+            Err(error) if heard.elapsed() > UNHEARD_MAX => {
+                bar.finish_and_clear();
+                eprintln!("the task goes on, and nobody says how far it is");
                 return Err(error.into());
             }
+            Err(_) => {}
         }
         tokio::select! {
             () = tokio::time::sleep(LOOK_EVERY) => {}
@@ -239,24 +264,28 @@ fn finish(done: &Done, out: &mut Out) -> anyhow::Result<()> {
         Format::Json => out.json(done)?,
         Format::Table => out.text(&told(done))?,
     }
-    if done.left > 0 {
+    if done.closing + done.untouched > 0 {
         anyhow::bail!(Reported("some sessions have not ended"));
     }
     Ok(())
 }
 
 fn told(done: &Done) -> String {
-    match done {
-        Done { matching: 0, .. } => "no session matches\n".to_owned(),
-        Done { matching, finished: false, .. } => {
-            format!("{} are being closed\n", sessions_of(*matching))
-        }
-        Done { matching, left: 0, .. } => format!("closed {}\n", sessions_of(*matching)),
-        Done { matching, left, .. } => {
-            let closed = sessions_of(matching.saturating_sub(*left));
-            format!("closed {closed}; {left} are closing and have not ended\n")
-        }
+    let Done { matching, finished, closing, untouched, task } = done;
+    if task.is_none() {
+        return "no session matches\n".to_owned();
     }
+    if !finished {
+        return format!("{} are being closed\n", sessions_of(*matching));
+    }
+    let mut text = format!("closed {}", sessions_of(matching.saturating_sub(closing + untouched)));
+    if *closing > 0 {
+        text.push_str(&format!("; {closing} are closing and have not ended"));
+    }
+    if *untouched > 0 {
+        text.push_str(&format!("; {untouched} were left alone, since the task was deleted"));
+    }
+    text + "\n"
 }
 
 #[cfg(test)]
@@ -265,12 +294,16 @@ mod tests {
 
     #[test]
     fn what_became_of_many_is_told_in_one_line() {
-        let done = |matching, finished, left| {
-            told(&Done { matching, task: Some("{a}b".to_owned()), finished, left })
+        let done = |finished, closing, untouched| {
+            let task = Some("{a}b".to_owned());
+            told(&Done { matching: 9, task, finished, closing, untouched })
         };
-        assert_eq!(done(0, true, 0), "no session matches\n");
-        assert_eq!(done(1, true, 0), "closed 1 session\n");
-        assert_eq!(done(9, true, 2), "closed 7 sessions; 2 are closing and have not ended\n");
-        assert_eq!(done(9, false, 0), "9 sessions are being closed\n");
+        assert_eq!(told(&Done::default()), "no session matches\n");
+        assert_eq!(done(true, 0, 0), "closed 9 sessions\n");
+        assert_eq!(
+            done(true, 2, 3),
+            "closed 4 sessions; 2 are closing and have not ended; 3 were left alone, since the task was deleted\n"
+        );
+        assert_eq!(done(false, 0, 0), "9 sessions are being closed\n");
     }
 }

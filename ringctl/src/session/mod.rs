@@ -378,6 +378,11 @@ async fn close(client: &Client, it: &CloseArguments, out: &mut Out) -> anyhow::R
     if let Some(conditions) = &it.conditions {
         return close_many::run(client, it, conditions, out).await;
     }
+    // What requires --where is not looked at where something conflicts with that.
+    if it.dry_run || it.yes {
+        let told = "--dry-run and --yes go with --where, and not with one session";
+        anyhow::bail!(UsageMistake(told.to_owned()));
+    }
     let request = v1::CloseRequest {
         namespace: it.call.namespace.clone(),
         id: it.id.clone().unwrap_or_default(),

@@ -114,6 +114,11 @@ pub async fn run(
             "a filter goes with --all-matching, and not with one task; leave one of them out";
         anyhow::bail!(UsageMistake(told.to_owned()));
     }
+    // What requires --all-matching is not looked at where something conflicts with that.
+    if it.dry_run || it.yes {
+        let told = "--dry-run and --yes go with --all-matching, and not with one task";
+        anyhow::bail!(UsageMistake(told.to_owned()));
+    }
     let order = order_of(manager, (verb, verb.at(now())), task, Some(&it.name))?;
     let answer = manager.order(&order, it.call.timeout).await?;
     let Answered { docid, task: left } = read(&answer)?;

@@ -36,12 +36,18 @@ async fn many_sessions_are_closed_by_a_task_that_outlives_the_owner_that_began_i
     let wrong = ["session", "close", "--where", "user = bob", "--yes", "-o", "json"];
     let wrong = cluster.ringctl(&wrong).await.error();
     assert!(wrong["message"].as_str().unwrap().contains("column 1"), "{wrong}");
+    for refused in [
+        &["session", "close", "s01", "--dry-run"][..],
+        &["session", "close", "--where", "", "--yes"],
+    ] {
+        assert_eq!(cluster.ringctl(refused).await.code, 2, "{refused:?}");
+    }
     let both = cluster.ringctl(&["session", "close", "s01", "--where", "docid = s01"]).await;
     assert_eq!(both.code, 2);
     let closed = cluster.ringctl(&[&close[..], &["--yes", "-o", "json"]].concat()).await.json();
     let shown = |part: &str| closed[part].clone();
     assert_eq!(
-        [shown("matching"), shown("finished"), shown("left")],
+        [shown("matching"), shown("finished"), shown("closing")],
         [json!(18), json!(true), json!(0)]
     );
     let left: Vec<String> = (0..24).filter(|n| n % 4 == 0).map(|n| format!("s{n:02}")).collect();

@@ -32,7 +32,9 @@ pub use number::{number_name, read_number, read_session_numbers, session_numbers
 pub use orders::orders_name;
 pub use pool::{Texts, pool_name, read_pool};
 pub use session::{request_name, session_name};
-pub use session_fields::{SESSION_FIELDS, SessionValues, session_fields, with_session_fields};
+pub use session_fields::{
+    ATTRIBUTE, SESSION_FIELDS, SessionValues, session_fields, with_session_fields,
+};
 
 /// The classes that managers themselves write.
 static SCHEMA: LazyLock<Arc<Schema>> = LazyLock::new(|| Arc::new(Schema::new().with_sessions()));

@@ -17,7 +17,8 @@ const POOL: &str = "pool";
 const NODE: &str = "node";
 const NAMESPACE: &str = "namespace";
 const AGE: &str = "age";
-const ATTRIBUTE: &str = "attr.";
+/// How the names of attributes begin.
+pub const ATTRIBUTE: &str = "attr.";
 
 static STATES: LazyLock<Vec<&'static str>> =
     LazyLock::new(|| SessionState::ALL.iter().map(|it| it.as_str()).collect());

@@ -27,8 +27,8 @@ impl Documents {
         let here = led.log.replica.get(&key).map(|it| it.document().clone());
         let here = here.filter(|it| !it.is_deleted());
         let changed = here.map(|it| self.with_copies(led, &it, op)).transpose();
-        let document = match changed.map(Option::flatten) {
-            Ok(Some(document)) => document,
+        let (document, failure) = match changed.map(Option::flatten) {
+            Ok(Some(written)) => written,
             Ok(None) if !sure => return led.confirm_then(origin),
             Ok(None) => return self.answer_read(led, origin, answer(Ok(false))),
             Err(exception) => {
@@ -44,16 +44,16 @@ impl Documents {
         }
         led.env.note(Transition::Copied, Some(led.log.number));
         let at = led.write(writes, None);
-        led.promise(at, origin, answer(Ok(true)));
+        led.promise(at, origin, answer(failure.map_or(Ok(true), |it| Err(it.at(Phase::Work)))));
     }
 
-    /// The document with what is newer. `None`: nothing is.
+    /// The document with what is newer, and why an item was left out, if one does not fit into it. `None`: nothing is newer.
     fn with_copies(
         &self,
         led: &At<'_>,
         here: &Arc<Document>,
         op: &CopyOp,
-    ) -> Result<Option<Arc<Document>>, Exception> {
+    ) -> Result<Option<(Arc<Document>, Option<Exception>)>, Exception> {
         debug_assert!(
             slots_of(led).holds(slots_of(led).slot_of(&op.name)),
             "the router knows slots"
@@ -61,25 +61,29 @@ impl Documents {
         let schema = Arc::clone(&led.env.documents_env.schema);
         let mut edited = DocumentEdit::new(op.name.clone(), Some(Arc::clone(here)), schema);
         let mut latest = Stamp::MIN;
-        let mut is_changed = false;
+        let (mut is_changed, mut failure) = (false, None);
         for item in op.items.iter() {
             let (name, version) = (item.name(), item.version());
             let Some(content) = item.content() else { continue };
             if edited.content(name.class(), name.key()).is_none() {
                 continue;
             }
-            if edited.put_copy(name, content.clone(), version)? {
-                is_changed = true;
-                latest = latest.max(version);
+            match edited.put_copy(name, content.clone(), version) {
+                Ok(true) => {
+                    is_changed = true;
+                    latest = latest.max(version);
+                }
+                Ok(false) => {}
+                Err(exception) => failure = failure.or(Some(exception)),
             }
         }
         if !is_changed {
-            return Ok(None);
+            return failure.map_or(Ok(None), Err);
         }
         let now = Stamp::from_epoch_ms(led.env.now.wall_ms);
         let floor = self.floor(led, op.name.space());
         let version = now.max(floor).max(latest).max(here.version().next());
         let document = edited.settle_at(here.ctime(), version, Stamp::MIN)?;
-        Ok(Some(Arc::new(document)))
+        Ok(Some((Arc::new(document), failure)))
     }
 }

@@ -25,6 +25,7 @@ use rota_model::items::{
     SESSION_NUMBERS_CLASS,
 };
 use rota_tasks::{CLOSE, EXEC, GRPC, HTTP, PARAM_CLASS, TASK_CLASS};
+use std::collections::BTreeSet;
 
 /// All classes of documents: those with a meaning of their own, and beside them every other one.
 pub fn schema() -> Schema {
@@ -82,7 +83,13 @@ pub fn check_schema(schema: &Schema) -> Result<(), FieldError> {
             return wrong(class, "declare, as read only,");
         }
     }
+    let mut targets = BTreeSet::new();
     for (class, item) in schema.copy_targets() {
+        if !targets.insert((class, item)) {
+            let problem =
+                format!("copies {item:?} to {class:?} from two classes, and may from one");
+            return Err(FieldError::new("schema", problem));
+        }
         if schema.copies(class, item).is_some() || schema.is_read_only(class) {
             let problem = format!(
                 "copies {item:?} to {class:?}, which must be written, and not be copied on"

@@ -1,7 +1,7 @@
 //! Closing the sessions that a filter selects.
 
 use crate::errands::look::{Look, Round};
-use crate::errands::state::{Of, Order};
+use crate::errands::state::{Asking, Of, Order};
 use crate::log::at::At;
 use rota_docstore::{Exception, Namespace};
 use rota_messages::documents::{SESSION_FIELDS, session_fields};
@@ -39,10 +39,11 @@ impl Closing {
             wanted: Wanted::Documents,
         };
         let shapes = led.env.documents_env.searchable.shapes(SESSION_CLASS);
-        let look = Look::new(Search::new(query, &shapes)?, run.start_time);
+        let before = work.before.unwrap_or(run.start_time);
+        let look = Look::of_sessions(Search::new(query, &shapes)?, before);
         Ok(Self {
             task: key.docid.clone(),
-            before: run.start_time,
+            before,
             grace_ms: work.grace_ms,
             look: Some(look),
             is_asked: false,
@@ -74,13 +75,14 @@ impl Closing {
     }
 
     /// A partition answered the search.
-    pub fn on_found(&mut self, led: &At<'_>, found: Found) -> Result<Vec<Order>, FieldError> {
+    pub fn on_found(&mut self, led: &At<'_>, found: Found) -> Result<Asking, FieldError> {
         let view = led.env.view();
-        let Some(look) = &mut self.look else { return Ok(Vec::new()) };
+        let Some(look) = &mut self.look else { return Ok(Asking::Nothing) };
         match look.take(found, view.m)? {
             Round::Waiting => {}
             Round::Again => {
-                return Ok(look.ask(view).into_iter().map(|op| (Of::Look(0), op)).collect());
+                let asked = look.ask(view).into_iter().map(|op| (Of::Look(0), op));
+                return Ok(Asking::Later(asked.collect()));
             }
             Round::Page(page, sessions) => {
                 self.is_asked = false;
@@ -97,7 +99,7 @@ impl Closing {
                 self.found.extend(inside.map(|it| (it.key.clone(), it.life)));
             }
         }
-        Ok(Vec::new())
+        Ok(Asking::Nothing)
     }
 
     /// Whether nothing is left to ask.

@@ -1,7 +1,7 @@
 //! Copying what changed in a document to all that hold it.
 
 use crate::errands::look::{Look, Round};
-use crate::errands::state::{Of, Order};
+use crate::errands::state::{Asking, Of, Order};
 use crate::log::at::At;
 use crate::ports::slots::slot_of;
 use rota_docstore::{Content, DocName, Exception, Item, Namespace, codes};
@@ -39,6 +39,8 @@ pub(crate) struct Copying {
     questions: Vec<Question>,
     next: usize,
     looks: BTreeMap<usize, Look>,
+    /// Looks that go on when what was found is written.
+    paused: Vec<usize>,
     /// Documents that hold something, each with the questions that found it.
     targets: BTreeMap<DocName, Vec<usize>>,
 }
@@ -73,6 +75,7 @@ impl Copying {
             questions,
             next: 0,
             looks: BTreeMap::new(),
+            paused: Vec::new(),
             targets: BTreeMap::new(),
         })
     }
@@ -96,6 +99,13 @@ impl Copying {
     pub fn orders(&mut self, led: &At<'_>, room: usize) -> Result<Vec<Order>, FieldError> {
         let mut orders = Vec::new();
         let now = Stamp::from_epoch_ms(led.env.now.wall_ms);
+        if self.targets.is_empty() {
+            for number in std::mem::take(&mut self.paused) {
+                let Some(look) = self.looks.get_mut(&number) else { continue };
+                let asked = look.ask(led.env.view()).into_iter();
+                orders.extend(asked.map(|op| (Of::Look(number), op)));
+            }
+        }
         while self.looks.len() < LOOKS_MAX
             && orders.len() < room
             && self.targets.len() < TARGETS_MAX
@@ -108,7 +118,7 @@ impl Copying {
             self.next += 1;
         }
         let is_found = self.next == self.questions.len() || self.targets.len() >= TARGETS_MAX;
-        if self.looks.is_empty() && is_found {
+        if self.looks.len() == self.paused.len() && (is_found || !self.paused.is_empty()) {
             while orders.len() < room
                 && let Some((name, questions)) = self.targets.pop_first()
             {
@@ -145,24 +155,31 @@ impl Copying {
         led: &At<'_>,
         number: usize,
         found: Found,
-    ) -> Result<Vec<Order>, FieldError> {
+    ) -> Result<Asking, FieldError> {
         let view = led.env.view();
-        let Some(look) = self.looks.get_mut(&number) else { return Ok(Vec::new()) };
-        let goes_on = match look.take(found, view.m)? {
-            Round::Waiting => return Ok(Vec::new()),
-            Round::Again => true,
+        let Some(look) = self.looks.get_mut(&number) else { return Ok(Asking::Nothing) };
+        let order = |op| (Of::Look(number), op);
+        let next = match look.take(found, view.m)? {
+            Round::Waiting => return Ok(Asking::Nothing),
+            Round::Again => {
+                return Ok(Asking::Later(look.ask(view).into_iter().map(order).collect()));
+            }
             Round::Page(page, _) => {
                 for hit in page.hits {
                     self.targets.entry(hit.at.place.name).or_default().push(number);
                 }
-                page.next.is_some()
+                page.next
             }
         };
-        if goes_on {
-            return Ok(look.ask(view).into_iter().map(|op| (Of::Look(number), op)).collect());
+        if next.is_none() {
+            self.looks.remove(&number);
+            return Ok(Asking::Nothing);
         }
-        self.looks.remove(&number);
-        Ok(Vec::new())
+        if self.targets.len() >= TARGETS_MAX {
+            self.paused.push(number);
+            return Ok(Asking::Nothing);
+        }
+        Ok(Asking::Now(look.ask(view).into_iter().map(order).collect()))
     }
 
     /// Whether nothing is left to ask.

@@ -5,8 +5,8 @@ use rota_model::{FieldError, SessionView, SlotId, Stamp};
 use rota_ring::View;
 use rota_search::{HITS_MAX, Limits, Page, Position, Search, Slots, merge};
 
-/// Most results of a page.
-const PAGE_HITS: u32 = 500;
+/// Most results of a page: sessions may have 64 KiB of attributes each, and a page is one message.
+const PAGE_HITS: u32 = 250;
 const _: () = assert!(PAGE_HITS as usize <= HITS_MAX);
 
 /// A page that is being gathered, and where it goes on.
@@ -15,6 +15,7 @@ pub(crate) struct Look {
     search: Search,
     after: Option<Position>,
     now: Stamp,
+    with_sessions: bool,
     /// So many partitions have not answered.
     missing: usize,
     parts: Vec<(Slots, Page)>,
@@ -35,7 +36,12 @@ pub(crate) enum Round {
 impl Look {
     pub fn new(search: Search, now: Stamp) -> Self {
         let (parts, sessions) = (Vec::new(), Vec::new());
-        Self { search, after: None, now, missing: 0, parts, sessions }
+        Self { search, after: None, now, with_sessions: false, missing: 0, parts, sessions }
+    }
+
+    /// The same, with the sessions that are found.
+    pub fn of_sessions(search: Search, now: Stamp) -> Self {
+        Self { with_sessions: true, ..Self::new(search, now) }
     }
 
     /// The questions of a round, one for each partition.
@@ -51,6 +57,7 @@ impl Look {
                 after: self.after.clone(),
                 now: self.now,
                 limit: PAGE_HITS,
+                with_sessions: self.with_sessions,
             })
         };
         view.parts.keys().map(|it| ask(SlotId(it.0))).collect()

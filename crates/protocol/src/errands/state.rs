@@ -10,7 +10,6 @@ use rota_docstore::Exception;
 use rota_messages::{Answer, DocumentAnswer, Op, OpResult};
 use rota_model::{FieldError, Refusal, RefusalKind, Retry};
 use rota_tasks::{COPY, CloseWork, CopyWork, Progress, Run, TaskKey};
-use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Most that an errand asks at a time, searches aside. Fewer, and programs that take their time to end hold it up. More,
@@ -34,6 +33,17 @@ pub(crate) enum Of {
 
 /// Something to ask.
 pub(crate) type Order = (Of, Op);
+
+/// What an answer leads to.
+#[derive(Debug)]
+pub(crate) enum Asking {
+    /// Nothing further.
+    Nothing,
+    /// The next page, since this one brought something.
+    Now(Vec<Order>),
+    /// This page again, after a pause.
+    Later(Vec<Order>),
+}
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Asked {
@@ -61,6 +71,8 @@ pub(crate) struct Errand {
     told: Progress,
     /// Why something failed, first of all.
     why: Option<(String, String)>,
+    /// What was refused last, and asked again.
+    refused: Option<(String, String)>,
     /// Nothing came so long, and it has failed.
     until_ms: u64,
     quota_ms: u64,
@@ -81,14 +93,25 @@ impl Errand {
                 serde_json::from_value(started.param.clone()).map_err(|_| unread(COPY))?;
             Plan::Copy(Copying::new(led, &key.ns, &work)?)
         } else {
-            Plan::Close(Closing::new(led, &key, run, &close_work(&started.param)?)?)
+            Plan::Close(Closing::new(led, &key, run, &CloseWork::read(&started.param)?)?)
         };
         let quota_ms = led.env.config.tasks.quota_ms;
         let until_ms = led.env.now.mono_ms + quota_ms;
         // What an earlier run did is done; what failed there is tried again.
         let progress = Progress { failed: 0, ..started.progress };
         let (asked, told) = (BTreeMap::new(), started.progress);
-        Ok(Self { key, run, plan, asked, progress, told, why: None, until_ms, quota_ms })
+        Ok(Self {
+            key,
+            run,
+            plan,
+            asked,
+            progress,
+            told,
+            why: None,
+            refused: None,
+            until_ms,
+            quota_ms,
+        })
     }
 
     /// How far it has come, if nobody was told that.
@@ -135,7 +158,8 @@ impl Errand {
         let is_late = now >= self.until_ms;
         is_late.then(|| {
             let text = format!("nothing was answered for {} ms", self.quota_ms);
-            Err(self.why.take().unwrap_or_else(|| ("TIMEOUT".to_owned(), text)))
+            let refused = self.refused.take();
+            Err(self.why.take().or(refused).unwrap_or_else(|| ("TIMEOUT".to_owned(), text)))
         })
     }
 
@@ -160,10 +184,13 @@ impl Errand {
         let Asked { of, op, .. } = self.asked.remove(&rid)?;
         match result {
             Err(refusal) if is_to_come(&refusal) => {
-                self.why.get_or_insert_with(|| (refusal.kind.to_string(), refusal.message.clone()));
+                self.refused = Some((refusal.kind.to_string(), refusal.message));
                 let again_ms = Some(led.env.now.mono_ms + AGAIN_MS);
                 self.asked.insert(rid, Asked { of, op, again_ms });
                 return None;
+            }
+            Err(refusal) if matches!(of, Of::Look(_)) => {
+                return Some(Err((refusal.kind.to_string(), refusal.message)));
             }
             Err(refusal) => {
                 self.until_ms = led.env.now.mono_ms + self.quota_ms;
@@ -175,7 +202,6 @@ impl Errand {
                 }
             }
             Ok(answer) => {
-                self.until_ms = led.env.now.mono_ms + self.quota_ms;
                 if let Err(end) = self.take(led, work, of, answer) {
                     return Some(Err(end));
                 }
@@ -197,7 +223,14 @@ impl Errand {
                     Plan::Copy(copying) => copying.on_found(led, number, found),
                     Plan::Close(closing) => closing.on_found(led, found),
                 };
-                self.ask(led, work, orders.map_err(|it| told(&it))?);
+                match orders.map_err(|it| told(&it))? {
+                    Asking::Nothing => {}
+                    Asking::Now(orders) => {
+                        self.until_ms = led.env.now.mono_ms + self.quota_ms;
+                        self.ask(led, work, orders);
+                    }
+                    Asking::Later(orders) => self.ask_later(led, orders),
+                }
             }
             (Of::Look(_), Answer::Found(Err(exception))) => {
                 return Err((exception.code().to_string(), exception.to_string()));
@@ -205,7 +238,10 @@ impl Errand {
             (Of::Act, Answer::Documents(DocumentAnswer::Imported(Err(exception)))) => {
                 self.note_failure(exception.code().to_string(), exception.to_string());
             }
-            (Of::Act, _) => self.progress.done += 1,
+            (Of::Act, _) => {
+                self.until_ms = led.env.now.mono_ms + self.quota_ms;
+                self.progress.done += 1;
+            }
             (Of::Look(_), _) => {
                 return Err(("B-MISUSE".to_owned(), "the answer is none of a search".to_owned()));
             }
@@ -213,10 +249,16 @@ impl Errand {
         Ok(())
     }
 
-    fn note_failure(&mut self, code: String, text: String) {
-        if self.progress.failed == 0 {
-            self.why = None;
+    /// Slots change owners: it is asked again after a pause.
+    fn ask_later(&mut self, led: &mut At<'_>, orders: Vec<Order>) {
+        let again_ms = Some(led.env.now.mono_ms + AGAIN_MS);
+        for (of, op) in orders {
+            let rid = led.env.next_id(NameOf::Task);
+            self.asked.insert(rid, Asked { of, op, again_ms });
         }
+    }
+
+    fn note_failure(&mut self, code: String, text: String) {
         self.progress.failed += 1;
         self.why.get_or_insert((code, text));
     }
@@ -232,8 +274,4 @@ fn is_to_come(refusal: &Refusal) -> bool {
 
 fn told(mistake: &FieldError) -> (String, String) {
     ("A-INVALID".to_owned(), mistake.to_string())
-}
-
-fn close_work(param: &Value) -> Result<CloseWork, FieldError> {
-    CloseWork::read(param)
 }

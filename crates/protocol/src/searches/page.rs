@@ -33,7 +33,7 @@ pub(crate) fn found(led: &At<'_>, op: &SearchOp, built: &Built) -> Result<Found,
     let read = |name: &DocName| built.read(|it| slot_of(it, m), name);
     let page = built.index.page(&search, op.after.as_ref(), op.now, limits, &read);
     let mut sessions = Vec::new();
-    if op.query.class == SESSION_CLASS {
+    if op.with_sessions && op.query.class == SESSION_CLASS {
         for hit in &page.hits {
             let name = hit.at.place.name.clone();
             let doc = led.log.replica.docs.get(&DocKey::new(slot_of(&name, m), name));

@@ -14,7 +14,8 @@ use rota_model::{LogPos, Refusal, RefusalKind, Retry};
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 
-/// Most indexes of a partition. Each walks through all documents once, and holds what it found.
+/// Most indexes of a partition, those of declared classes aside. Each walks through all documents once, and holds what it
+/// found. Lower, and searches of many classes build them again and again. Higher, and they fill memory.
 const INDEXES_MAX: usize = 32;
 
 /// An index that nobody asked for so long goes, unless the fields of its class are declared.
@@ -104,26 +105,32 @@ impl Searches {
             return Some(Ok(Err(exception)));
         }
         let class = op.query.class.as_str();
-        if !self.indexes.0.contains_key(class) && self.indexes.0.len() >= INDEXES_MAX {
-            let text = format!("{INDEXES_MAX} classes of documents are searched here already");
-            let retry = Retry::AfterMs(led.env.config.timing.retry_ms);
-            return Some(Err(Refusal::new(RefusalKind::Overloaded, retry, text)));
-        }
         let until_ms = led.env.now.mono_ms + UNUSED_MS;
-        let kept = self.indexes.0.entry(class.to_owned()).or_insert_with(|| {
+        if !self.indexes.0.contains_key(class) {
+            self.make_room();
             let shapes = led.env.documents_env.searchable.shapes(class);
-            Kept { built: Built::new(class, shapes), until_ms }
-        });
-        kept.until_ms = kept.until_ms.max(until_ms);
-        if !kept.built.is_whole() {
+            let mut built = Built::new(class, shapes);
             // The first step is made at once: what is small is searched without a wait.
-            kept.built.step(&led.log.replica.docs);
+            built.step(&led.log.replica.docs);
+            self.indexes.0.insert(class.to_owned(), Kept { built, until_ms });
         }
+        let kept = self.indexes.0.get_mut(class)?;
+        kept.until_ms = kept.until_ms.max(until_ms);
         if !kept.built.is_whole() {
             return None;
         }
         led.env.note(Transition::Searched, Some(led.log.number));
         Some(Ok(found(led, op, &kept.built)))
+    }
+
+    /// The index that was asked for least recently goes, where there are too many. Declared ones stay.
+    fn make_room(&mut self) {
+        let undeclared = self.indexes.0.iter().filter(|(_, it)| it.until_ms < u64::MAX);
+        if undeclared.clone().count() < INDEXES_MAX {
+            return;
+        }
+        let oldest = undeclared.min_by_key(|(_, it)| it.until_ms).map(|it| it.0.clone());
+        oldest.and_then(|it| self.indexes.0.remove(&it));
     }
 
     /// Goes on with indexes that are not whole, and lets go of those that nobody uses.

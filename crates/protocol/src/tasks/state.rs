@@ -148,10 +148,12 @@ impl Tasks {
                 self.fail(led, key, work.run, why, false);
             }
             // It was deleted, or another run has it by now: nobody wants its end.
-            (Step::Told, Err(exception)) if *exception.code() == codes::TASK => {
-                self.stop(led, (key.ns.as_str(), &key.docid));
+            (Step::Told(run), Err(exception)) if *exception.code() == codes::TASK => {
+                if self.errands.values().any(|it| it.key == key && it.run == run) {
+                    self.stop(led, (key.ns.as_str(), &key.docid));
+                }
             }
-            (Step::Told, _) => {}
+            (Step::Told(_), _) => {}
             (Step::End, _) => self.free(led, &key),
             (Step::Outside(_), _) => self.free(led, &key),
         }
@@ -271,11 +273,12 @@ impl Tasks {
         let progress =
             self.errands.values_mut().filter_map(|it| Some((it.key.clone(), it.run, it.news()?)));
         let progress: Vec<_> = progress.collect();
-        for (key, Run { start_time, retry }, progress) in progress {
+        for (key, run, progress) in progress {
+            let Run { start_time, retry } = run;
             let docid = key.docid.clone();
             let parameters = text_of(&Progressing { docid, start_time, retry, progress });
             let bookkeeping = no_run(&key);
-            self.ask(led, key, Step::Told, (PROGRESS, parameters), bookkeeping, COMMIT_MS);
+            self.ask(led, key, Step::Told(run), (PROGRESS, parameters), bookkeeping, COMMIT_MS);
         }
     }
 

@@ -28,7 +28,7 @@ pub(crate) enum Step {
     /// A program or a call beside the decisions.
     Outside(Run),
     /// The commit that says how far work around the ring has come.
-    Told,
+    Told(Run),
     /// The commit of its end.
     End,
 }

@@ -73,6 +73,7 @@ pub fn succeed(stored: Option<&Task>, next_id: &str, now: Stamp) -> Change {
             start_time: None,
             exc: None,
             report: None,
+            progress: None,
             ..task.clone()
         };
         Box::new(next)

@@ -8,10 +8,11 @@ use rota_docstore::{
     Transaction, Wanted, codes,
 };
 use rota_messages::documents::session_fields;
+use rota_ring::together;
 use rota_search::{DOCID, Filter, Kind};
 use rota_tasks::{
-    CLOSE, COPY, Change, CloseWork, Config, EXEC, GRPC, HTTP, PARAM_CLASS, Param, Registered,
-    Registration, Run, TASK_CLASS, Task, copied, note_change, succeed,
+    CLOSE, COPY, Change, CloseWork, Config, DOCID_BYTES_MAX, EXEC, GRPC, HTTP, PARAM_CLASS, Param,
+    Registered, Registration, Run, TASK_CLASS, Task, copied, note_change, succeed,
 };
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -61,6 +62,10 @@ pub(crate) fn gone(docid: &str) -> Exception {
 /// Refuses sessions to close that nobody can select.
 fn check_close(param: &Value) -> Result<(), Exception> {
     let work = CloseWork::read(param)?;
+    if work.filter.trim().is_empty() {
+        let problem = "where: is empty, and would select all; say `age >= 0s` if that is meant";
+        return Err(FieldError::new("param", problem).into());
+    }
     let filter = Filter::parse(&work.filter, &session_fields().with(DOCID, Kind::Text));
     let in_param = |it: FieldError| FieldError::new("param", format!("where: {}", it.problem));
     filter.map(drop).map_err(|it| in_param(it).into())
@@ -168,8 +173,13 @@ impl TaskKeeper for Keeper {
         let name = name.map_err(|it| FieldError::new("place", it.problem))?;
         let slot = transaction.slot_of(&name);
         let slots = (slot, transaction.slot().unwrap_or(slot));
+        let mut registration = registration;
         if registration.op_name == CLOSE {
             check_close(&registration.param)?;
+            // What is opened later stays, however often the task runs. A periodic one means other sessions each time.
+            if registration.cron.is_none() {
+                registration.param["before"] = transaction.now().as_u64().into();
+            }
         }
         let checked = registration.check(&self.config, slots, transaction.now());
         let Registered { task, param_document } = checked.map_err(all_of)?;
@@ -186,9 +196,20 @@ impl TaskKeeper for Keeper {
     }
 
     fn copy(&self, transaction: &mut Transaction<'_>, of: &DocName) -> Result<(), Exception> {
-        let place = of.place().to_owned();
+        let place = together(of.docid()).to_owned();
         let taskid = format!("copy-{:016x}", xxh3_64(of.as_text().as_bytes()));
-        let name = transaction.name(TASK_CLASS, &format!("{{{place}}}{taskid}"))?;
+        let wrong = || {
+            let problem = format!(
+                "of {of}, which has copied items, must have no lone brace, and at most {} bytes",
+                DOCID_BYTES_MAX - taskid.len() - 2
+            );
+            Exception::of_field(codes::INVALID, FieldError::new("docid", problem))
+        };
+        let name = transaction.name(TASK_CLASS, &format!("{{{place}}}{taskid}"));
+        let name = name.map_err(|_| wrong())?;
+        if transaction.slot_of(&name) != transaction.slot_of(of) {
+            return Err(wrong());
+        }
         let stored = found(transaction, &name)?;
         let (ns, now) = (transaction.space().clone(), transaction.now());
         let qn = self.queue_of.get(COPY).copied().unwrap_or(0);
