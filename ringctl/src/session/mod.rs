@@ -376,7 +376,7 @@ async fn get(client: &Client, it: &GetArguments, out: &mut Out) -> anyhow::Resul
 
 async fn close(client: &Client, it: &CloseArguments, out: &mut Out) -> anyhow::Result<()> {
     if let Some(conditions) = &it.conditions {
-        return close_many::run(client, it, conditions, out).await;
+        return Box::pin(close_many::run(client, it, conditions, out)).await;
     }
     // What requires --where is not looked at where something conflicts with that.
     if it.dry_run || it.yes {

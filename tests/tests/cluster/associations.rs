@@ -20,7 +20,7 @@ async fn held(cluster: &Cluster, manager: usize, group: &str) -> Vec<(String, St
     let name = format!("default/Group/{group}");
     let shown = cluster.ringctl_at(manager, &["document", "get", &name, "-o", "json"]).await.json();
     let text = |it: &Value, part: &str| it[part].as_str().unwrap_or_default().to_owned();
-    let items = shown["items"].as_array().unwrap();
+    let items = shown["items"].as_array().expect("there are items");
     items.iter().map(|it| (text(it, "class"), text(it, "key"), it["json"].clone())).collect()
 }
 
@@ -94,5 +94,5 @@ async fn groups_hold_what_their_associations_say_though_an_owner_dies_half_way()
 /// Which of the managers, in their order, owns the slot of a document: that of the session of that id.
 async fn owner_of(cluster: &Cluster, docid: &str) -> usize {
     let owner = opened(&cluster.client(), docid, "counter").await.owner;
-    cluster.document.managers.iter().position(|it| it.number == owner).unwrap()
+    cluster.document.managers.iter().position(|it| it.number == owner).expect("it is one of them")
 }

@@ -12,8 +12,8 @@ async fn open(cluster: &Cluster, id: &str, user: &str) {
 async fn live(cluster: &Cluster, manager: usize) -> Vec<String> {
     let line = ["session", "list", "--where", "state = READY", "--sort", "docid", "-o", "json"];
     let listed = cluster.ringctl_at(manager, &line).await.json();
-    let sessions = listed["sessions"].as_array().unwrap().iter();
-    sessions.map(|it| it["id"].as_str().unwrap().to_owned()).collect()
+    let sessions = listed["sessions"].as_array().expect("there are sessions").iter();
+    sessions.map(|it| it["id"].as_str().expect("it is a text").to_owned()).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]

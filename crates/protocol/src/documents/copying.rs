@@ -16,6 +16,9 @@ use rota_messages::api::CopyOp;
 use rota_messages::{Answer, DocKey, DocumentAnswer, OpResult};
 use std::sync::Arc;
 
+/// The document after a copy, and why an item was left out, if one does not fit into it.
+type Changed = (Arc<Document>, Option<Exception>);
+
 fn answer(taken: Result<bool, Exception>) -> OpResult {
     Ok(Answer::Documents(DocumentAnswer::Imported(taken)))
 }
@@ -47,13 +50,13 @@ impl Documents {
         led.promise(at, origin, answer(failure.map_or(Ok(true), |it| Err(it.at(Phase::Work)))));
     }
 
-    /// The document with what is newer, and why an item was left out, if one does not fit into it. `None`: nothing is newer.
+    /// The document with what is newer. `None`: nothing is.
     fn with_copies(
         &self,
         led: &At<'_>,
         here: &Arc<Document>,
         op: &CopyOp,
-    ) -> Result<Option<(Arc<Document>, Option<Exception>)>, Exception> {
+    ) -> Result<Option<Changed>, Exception> {
         debug_assert!(
             slots_of(led).holds(slots_of(led).slot_of(&op.name)),
             "the router knows slots"

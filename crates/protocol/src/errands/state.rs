@@ -56,7 +56,7 @@ struct Asked {
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Plan {
     Copy(Copying),
-    Close(Closing),
+    Close(Box<Closing>),
 }
 
 /// The work of a task that goes around the ring.
@@ -93,7 +93,7 @@ impl Errand {
                 serde_json::from_value(started.param.clone()).map_err(|_| unread(COPY))?;
             Plan::Copy(Copying::new(led, &key.ns, &work)?)
         } else {
-            Plan::Close(Closing::new(led, &key, run, &CloseWork::read(&started.param)?)?)
+            Plan::Close(Box::new(Closing::new(led, &key, run, &CloseWork::read(&started.param)?)?))
         };
         let quota_ms = led.env.config.tasks.quota_ms;
         let until_ms = led.env.now.mono_ms + quota_ms;

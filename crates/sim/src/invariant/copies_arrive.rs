@@ -33,14 +33,14 @@ fn check_one(ledger: &Ledger, shown: &Held, source: &str) -> Verdict {
     };
     let is_before = |one: &Copied, two: &Copied| one.came_us.is_some_and(|came| came < two.sent_us);
     let count = shown.counts.get(source);
-    if let Some(part) = of(Act::Part).filter(|it| it.came_us.is_some()).next_back()
+    if let Some(part) = of(Act::Part).rfind(|it| it.came_us.is_some())
         && of(Act::Join).all(|join| is_before(join, part))
         && let Some(count) = count
     {
         let text = format!("{} parted from {source}, and holds {count} of it", shown.docid);
-        return Err(Violation::new("copies", text));
+        return Err(Violation::new("copied", text));
     }
-    let Some(join) = of(Act::Join).filter(|it| it.came_us.is_some()).next_back() else {
+    let Some(join) = of(Act::Join).rfind(|it| it.came_us.is_some()) else {
         return Ok(());
     };
     if !of(Act::Part).all(|part| is_before(part, join)) {
@@ -57,7 +57,7 @@ fn check_one(ledger: &Ledger, shown: &Held, source: &str) -> Verdict {
             "{} holds {count:?} of {source}, which counted up to {newest:?} since it joined",
             shown.docid
         );
-        return Err(Violation::new("copies", text));
+        return Err(Violation::new("copied", text));
     }
     Ok(())
 }

@@ -35,7 +35,7 @@
 //! | deadlines | [`deadlines`] | all the time |
 //! | documents | [`written_once`] | at the end, over the histories of documents |
 //! | tasks | [`tasks_ran`] | at the end, over the histories of tasks and documents |
-//! | copies | [`copies_arrive`] | at the end, over the histories of copies |
+//! | copied | [`copies_arrive`] | at the end, over the histories of copies |
 //! | bodies | [`bodies_beside`] | at every write to a disk |
 //! | converged | [`converged`] | after healing |
 //! | list | [`complete_list`] | after healing, while nothing moves |
