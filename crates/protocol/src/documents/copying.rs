@@ -10,10 +10,10 @@ use crate::log::at::At;
 use crate::log::origin::Origin;
 use crate::log::resident::RequestHandler;
 use crate::ports::note::Transition;
-use crate::ports::slots::slot_of;
 use rota_docstore::{Document, DocumentEdit, Exception, Phase, Stamp, Territory};
 use rota_messages::api::CopyOp;
 use rota_messages::{Answer, DocKey, DocumentAnswer, OpResult};
+use rota_model::{Refusal, RefusalKind, Retry};
 use std::sync::Arc;
 
 /// The document after a copy, and why an item was left out, if one does not fit into it.
@@ -26,7 +26,15 @@ fn answer(taken: Result<bool, Exception>) -> OpResult {
 impl Documents {
     /// Writes what is newer than what is here. `sure`: nobody else owned the partition when the request came.
     pub(crate) fn copy_in(&mut self, led: &mut At<'_>, origin: Origin, op: &CopyOp, sure: bool) {
-        let key = DocKey::new(slot_of(&op.name, led.env.view().m), op.name.clone());
+        let slots = slots_of(led);
+        let key = DocKey::new(slots.slot_of(&op.name), op.name.clone());
+        // What is not here holds nothing, and the copy would count as made.
+        if !slots.holds(key.slot) {
+            let text = format!("{} lies in slot {}, which is not here", op.name, key.slot);
+            let retry = Retry::AtOwner(led.env.epoch());
+            let refusal = Refusal::new(RefusalKind::NotOwner, retry, text);
+            return self.reply(led, origin, Err(refusal));
+        }
         let here = led.log.replica.get(&key).map(|it| it.document().clone());
         let here = here.filter(|it| !it.is_deleted());
         let changed = here.map(|it| self.with_copies(led, &it, op)).transpose();
@@ -41,7 +49,7 @@ impl Documents {
         if !led.may_begin() {
             return led.enqueue(origin);
         }
-        let writes = vec![write_of(document, led.env.view().m)];
+        let writes = vec![write_of(document, slots.m)];
         if let Err(exception) = take_room(led, &writes) {
             return self.reply(led, origin, answer(Err(exception.at(Phase::Validation))));
         }
@@ -57,10 +65,6 @@ impl Documents {
         here: &Arc<Document>,
         op: &CopyOp,
     ) -> Result<Option<Changed>, Exception> {
-        debug_assert!(
-            slots_of(led).holds(slots_of(led).slot_of(&op.name)),
-            "the router knows slots"
-        );
         let schema = Arc::clone(&led.env.documents_env.schema);
         let mut edited = DocumentEdit::new(op.name.clone(), Some(Arc::clone(here)), schema);
         let mut latest = Stamp::MIN;

@@ -87,22 +87,16 @@ impl Searches {
                 self.waiting.remove(&origin);
                 continue;
             };
-            match self.answer(led, &op) {
-                Some(Ok(result)) => self.reply(led, origin, Ok(Answer::Found(result))),
-                Some(Err(refusal)) => self.reply(led, origin, Err(refusal)),
-                None => {}
+            if let Some(result) = self.answer(led, &op) {
+                self.reply(led, origin, Ok(Answer::Found(result)));
             }
         }
     }
 
     /// `None`: the index is not whole yet.
-    fn answer(
-        &mut self,
-        led: &mut At<'_>,
-        op: &SearchOp,
-    ) -> Option<Result<Result<Found, Exception>, Refusal>> {
+    fn answer(&mut self, led: &mut At<'_>, op: &SearchOp) -> Option<Result<Found, Exception>> {
         if let Err(exception) = check_reader(led, op) {
-            return Some(Ok(Err(exception)));
+            return Some(Err(exception));
         }
         let class = op.query.class.as_str();
         let until_ms = led.env.now.mono_ms + UNUSED_MS;
@@ -120,7 +114,7 @@ impl Searches {
             return None;
         }
         led.env.note(Transition::Searched, Some(led.log.number));
-        Some(Ok(found(led, op, &kept.built)))
+        Some(found(led, op, &kept.built))
     }
 
     /// The index that was asked for least recently goes, where there are too many. Declared ones stay.
