@@ -15,7 +15,7 @@
 //! ([`rota_docstore::DocumentEdit::put_copy`]), so that a newer state overwrites it.
 
 use rota_docstore::{
-    About, Content, Exception, FieldError, ItemName, Operation, Place, Tolerance, Transaction,
+    About, Content, Exception, ItemName, Operation, Place, Tolerance, Transaction,
 };
 use rota_manager::Application;
 use rota_protocol::operate;
@@ -54,28 +54,32 @@ struct Member {
     active: bool,
 }
 
-/// `group.join`, at the group.
+/// `group.join` and `group.leave`, at the group: a member of an association.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Join {
+struct Part {
     association: String,
     number: String,
 }
 
-/// `group.leave`, at the group.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Leave {
-    association: String,
-    number: String,
+impl Part {
+    /// The key under which a group holds the member.
+    fn key(&self) -> String {
+        format!("{}{SEPARATOR}{}", self.number, self.association)
+    }
 }
 
-/// The id that the caller asks at: the only document that an operation changes.
-fn here(transaction: &Transaction<'_>, docid: &str) -> Result<rota_docstore::DocName, FieldError> {
-    transaction.name(GROUP, docid)
+/// What callers are told of these two.
+fn about_part(summary: &'static str) -> About {
+    About {
+        summary,
+        parameters: r#"{"type": "object", "required": ["id", "association", "number"],
+            "properties": {"id": {"type": "string"}, "association": {"type": "string"}, "number": {"type": "string"}}}"#,
+        example: r#"{"id": "G1", "association": "A1", "number": "N7"}"#,
+    }
 }
 
-/// Each operation is told the id of its document, so that it can be run at any docid of that slot.
+/// Each operation is told the id of its document, and runs there.
 #[derive(Deserialize)]
 struct At<T> {
     id: String,
@@ -148,28 +152,24 @@ impl Operation for SetMember {
     }
 }
 
-struct JoinGroup(At<Join>);
+struct JoinGroup(At<Part>);
 
 impl Operation for JoinGroup {
     const NAME: &'static str = "group.join";
     const PLACE: Place = Place::Inline;
-    type Parameters = At<Join>;
+    type Parameters = At<Part>;
 
     fn about() -> About {
-        About {
-            summary: "Lets a member of an association take part in a group. Runs at the group's id.",
-            parameters: r#"{"type": "object", "required": ["id", "association", "number"],
-                "properties": {"id": {"type": "string"}, "association": {"type": "string"}, "number": {"type": "string"}}}"#,
-            example: r#"{"id": "G1", "association": "A1", "number": "N7"}"#,
-        }
+        about_part("Lets a member of an association take part in a group. Runs at the group's id.")
     }
 
-    fn new(join: At<Join>) -> Result<Self, Exception> {
+    fn new(join: At<Part>) -> Result<Self, Exception> {
         Ok(Self(join))
     }
 
     fn work(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Exception> {
-        let At { id, rest: Join { association, number } } = &self.0;
+        let At { id, rest } = &self.0;
+        let Part { association, number } = rest;
         let name = transaction.name(ASSOCIATION, association)?;
         let source = transaction.recent(&name, Tolerance::seconds(READ_S))?;
         let read = |class: &str, key: Option<&str>| {
@@ -182,11 +182,8 @@ impl Operation for JoinGroup {
         };
         let (member, status) =
             (read(MEMBER, Some(number)).ok_or_else(unknown)?, read(STATUS, None));
-        let copies = [
-            (MEMBER, format!("{number}{SEPARATOR}{association}"), Some(member)),
-            (STATUS, association.clone(), status),
-        ];
-        let group = here(transaction, id)?;
+        let copies = [(MEMBER, rest.key(), Some(member)), (STATUS, association.clone(), status)];
+        let group = transaction.name(GROUP, id)?;
         let edited = transaction.current(&group)?;
         edited.ensure();
         for (class, key, copy) in copies {
@@ -198,31 +195,27 @@ impl Operation for JoinGroup {
     }
 }
 
-struct LeaveGroup(At<Leave>);
+struct LeaveGroup(At<Part>);
 
 impl Operation for LeaveGroup {
     const NAME: &'static str = "group.leave";
     const PLACE: Place = Place::Inline;
-    type Parameters = At<Leave>;
+    type Parameters = At<Part>;
 
     fn about() -> About {
-        About {
-            summary: "Takes a member of an association out of a group. Runs at the group's id.",
-            parameters: r#"{"type": "object", "required": ["id", "association", "number"],
-                "properties": {"id": {"type": "string"}, "association": {"type": "string"}, "number": {"type": "string"}}}"#,
-            example: r#"{"id": "G1", "association": "A1", "number": "N7"}"#,
-        }
+        about_part("Takes a member of an association out of a group. Runs at the group's id.")
     }
 
-    fn new(leave: At<Leave>) -> Result<Self, Exception> {
+    fn new(leave: At<Part>) -> Result<Self, Exception> {
         Ok(Self(leave))
     }
 
     fn work(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Exception> {
-        let At { id, rest: Leave { association, number } } = &self.0;
-        let group = here(transaction, id)?;
+        let At { id, rest } = &self.0;
+        let group = transaction.name(GROUP, id)?;
         let edited = transaction.current(&group)?;
-        edited.remove(MEMBER, Some(&format!("{number}{SEPARATOR}{association}")))?;
+        edited.remove(MEMBER, Some(&rest.key()))?;
+        let Part { association, .. } = rest;
         let end = format!("{SEPARATOR}{association}");
         let is_last = !edited.keys(MEMBER).any(|key| key.ends_with(&end));
         if is_last {

@@ -212,6 +212,21 @@ impl Write for Written {
     }
 }
 
+/// Whether a person can be asked.
+pub fn is_at_terminal() -> bool {
+    io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
+/// Asks a person, who may say yes.
+pub fn is_wanted(question: &str) -> anyhow::Result<bool> {
+    let mut stderr = io::stderr();
+    write!(stderr, "{question}? [y/N] ")?;
+    stderr.flush()?;
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

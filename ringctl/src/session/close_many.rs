@@ -4,17 +4,17 @@ use super::show::{self, Shown};
 use super::{CloseArguments, OutcomeUnknown, UsageMistake};
 use crate::document::request_id as parsed_request_id;
 use crate::failure::Reported;
-use crate::output::{Format, Out, counted, for_terminals};
-use anyhow::Context;
+use crate::output::{Format, Out, counted, for_terminals, is_at_terminal, is_wanted};
+use crate::task::at::now;
+use crate::task::read;
 use indicatif::{ProgressBar, ProgressStyle};
-use rota_client::docstore::{JsonText, Namespace, Stamp, codes};
+use rota_client::docstore::{JsonText, Namespace, codes};
 use rota_client::tasks::{Order, Task, TaskState};
 use rota_client::{Client, Tasks, v1};
 use rota_daemon::Stop;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use std::io::{BufRead, IsTerminal, Write};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The operation of the task.
@@ -62,8 +62,7 @@ pub async fn run(
     conditions: &str,
     out: &mut Out,
 ) -> anyhow::Result<()> {
-    let at_terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-    if !it.dry_run && !it.yes && !at_terminal {
+    if !it.dry_run && !it.yes && !is_at_terminal() {
         let text = "this is to close many sessions; say so with --yes, or see which with --dry-run";
         anyhow::bail!(UsageMistake(text.to_owned()));
     }
@@ -82,7 +81,8 @@ pub async fn run(
     if matching == 0 {
         return finish(&Done { matching, ..Done::default() }, out);
     }
-    if !it.yes && !is_wanted(matching, space.as_str())? {
+    let question = || format!("close {} of namespace {}", sessions_of(matching), space.as_str());
+    if !it.yes && !is_wanted(&question())? {
         anyhow::bail!("nothing was closed");
     }
     let tasks = client.tasks().with_admin_key(&key);
@@ -143,16 +143,6 @@ fn sessions_of(count: usize) -> String {
     counted(u64::try_from(count).unwrap_or(u64::MAX), "session")
 }
 
-/// Asks a person.
-fn is_wanted(count: usize, space: &str) -> anyhow::Result<bool> {
-    let mut stderr = std::io::stderr();
-    write!(stderr, "close {} of namespace {space}? [y/N] ", sessions_of(count))?;
-    stderr.flush()?;
-    let mut answer = String::new();
-    std::io::stdin().lock().read_line(&mut answer)?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
-}
-
 /// Registers the task; gives the id of its document.
 async fn register(
     client: &Client,
@@ -171,10 +161,8 @@ async fn register(
     }
     let info = conditions.chars().take(200).collect::<String>();
     let form = json!({"operation": OPERATION, "place": place, "param": param, "info": info});
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let now_ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
     // Managers judge it by their own clocks.
-    let operation_time = Stamp::from_epoch_ms(now_ms.saturating_sub(1_000));
+    let operation_time = now().minus_ms(1_000);
     let order = Order {
         space: space.clone(),
         docid: format!("{{{place}}}"),
@@ -186,11 +174,7 @@ async fn register(
     let answer = tasks.order(&order, it.call.timeout).await.map_err(|error| {
         OutcomeUnknown::Operation(Some((operation_time, request_id))).unless_refused(error)
     })?;
-    let text = match &answer.body {
-        rota_client::docstore::Body::Json(text) => Some(text.as_str()),
-        rota_client::docstore::Body::Nothing | rota_client::docstore::Body::Binary { .. } => None,
-    };
-    let created: Created = serde_json::from_str(text.context("the answer has no JSON")?)?;
+    let created: Created = read(&answer)?;
     Ok(created.docid)
 }
 

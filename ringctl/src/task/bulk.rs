@@ -6,13 +6,12 @@ use super::show::{self, Shown};
 use super::{Manager, TaskName, at};
 use crate::connect;
 use crate::failure::{Reported, UsageMistake};
-use crate::output::{Format, Out, counted};
+use crate::output::{Format, Out, counted, is_at_terminal, is_wanted};
 use indicatif::{ProgressBar, ProgressStyle};
 use rota_client::CallError;
 use rota_client::docstore::codes;
 use rota_daemon::Stop;
 use serde::Serialize;
-use std::io::{BufRead, IsTerminal, Write};
 use std::time::Duration;
 use tokio::task::JoinSet;
 
@@ -97,9 +96,8 @@ pub async fn run(
     it: &OrderArguments,
     out: &mut Out,
 ) -> anyhow::Result<()> {
-    let at_terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
     let (word, _) = verb.words();
-    if !it.dry_run && !it.yes && !at_terminal {
+    if !it.dry_run && !it.yes && !is_at_terminal() {
         anyhow::bail!(UsageMistake(format!(
             "this is to {word} many tasks; say so with --yes, or see which with --dry-run"
         )));
@@ -117,23 +115,14 @@ pub async fn run(
     }
     let mut names: Vec<TaskName> = tasks.iter().map(TaskName::of).collect();
     drop(tasks);
-    if !it.yes && !names.is_empty() && !is_wanted(word, names.len())? {
+    let question = || format!("{word} {}", counted(number(names.len()), "task"));
+    if !it.yes && !names.is_empty() && !is_wanted(&question())? {
         anyhow::bail!("nothing was changed");
     }
     // The first page begins at slot 0: spread them over all owners.
     names.sort_by_cached_key(|it| xxhash_rust::xxh3::xxh3_64(it.docid.as_bytes()));
     let done = change(manager, verb, it, &names).await?;
     finish(verb, &Done { more, ..done }, out)
-}
-
-/// Asks a person.
-fn is_wanted(word: &str, count: usize) -> anyhow::Result<bool> {
-    let mut stderr = std::io::stderr();
-    write!(stderr, "{word} {}? [y/N] ", counted(number(count), "task"))?;
-    stderr.flush()?;
-    let mut answer = String::new();
-    std::io::stdin().lock().read_line(&mut answer)?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
 fn planned(verb: Verb, it: Planned, out: &mut Out) -> anyhow::Result<()> {

@@ -5,7 +5,7 @@
 //!   create, orders, suspend, unsuspend ──▶ operations on documents, each with a name of its own
 //! ```
 
-mod at;
+pub mod at;
 mod bulk;
 mod create;
 mod filter;
@@ -199,7 +199,7 @@ impl Manager<'_> {
 }
 
 /// The result of an operation, which is JSON.
-fn read<'a, T: Deserialize<'a>>(answer: &'a Answer) -> anyhow::Result<T> {
+pub fn read<'a, T: Deserialize<'a>>(answer: &'a Answer) -> anyhow::Result<T> {
     let text = match &answer.body {
         Body::Json(text) => Some(text),
         Body::Nothing | Body::Binary { .. } => None,
