@@ -323,6 +323,7 @@ mod tests {
             class: ClassName::parse("builtin").unwrap(),
             pool: PoolName::default_pool(),
             attributes: Arc::new(attributes),
+            life: None,
         };
         let request = RequestId::parse("r").unwrap();
         Op::Open(OpenOp { key, spec, pool_named: true, request, remember: true })

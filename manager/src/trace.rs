@@ -85,6 +85,9 @@ pub fn asked(node: &NodeId, message: &ToNode) {
             let request = request.as_ref().map_or("", RequestId::as_str);
             debug!(%node, session = %key, %token, request, "destroy");
         }
+        ToNode::Act { key, token, action, .. } => {
+            debug!(%node, session = %key, %token, life_cycle = action.life_cycle, word = action.word, "act");
+        }
         ToNode::Scan { head, .. } => debug!(%node, pe = %head.pe, "scan"),
         ToNode::Meet { epoch, .. } => debug!(%node, %epoch, "meet: it has not renewed"),
     }

@@ -326,6 +326,10 @@ impl Agent {
                 let request = request.as_ref().map_or("", RequestId::as_str);
                 tracing::debug_span!("destroy", session = %key, %token, request)
             }
+            ToNode::Act { key, token, action, .. } => {
+                let (life_cycle, word) = (&action.life_cycle, &action.word);
+                tracing::debug_span!("act", session = %key, %token, life_cycle, word)
+            }
             ToNode::Scan { head, .. } => tracing::debug_span!("scan", pe = %head.pe),
             ToNode::Meet { epoch, .. } => tracing::debug_span!("meet", %epoch),
         };

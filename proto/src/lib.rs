@@ -34,6 +34,7 @@ pub mod disk;
 pub mod documents;
 pub mod encoded;
 pub mod keep_alive;
+mod life;
 pub mod mend;
 mod mistakes;
 pub mod node;

@@ -11,6 +11,11 @@ impl Mistakes {
         parsed.map_err(|mistake| self.0.push(mistake)).ok()
     }
 
+    /// Notes every mistake of something that has several.
+    pub(crate) fn note_all<T>(&mut self, parsed: Result<T, Vec<FieldError>>) -> Option<T> {
+        parsed.map_err(|mistakes| self.0.extend(mistakes)).ok()
+    }
+
     /// Like `note`, for a value whose type does not know the field's name.
     pub(crate) fn note_in<T>(&mut self, field: &str, parsed: Result<T, FieldError>) -> Option<T> {
         self.note(parsed.map_err(|mistake| FieldError::new(field, mistake.problem)))

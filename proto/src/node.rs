@@ -1,6 +1,7 @@
 //! Messages between managers and node-agents. Requests and batches of calls name the cluster; what is
 //! of another one is refused by its receiver.
 
+use crate::life::action;
 use crate::offers::{
     digests, digests_from, facts, facts_from, label_texts, labels_from, sandbox_from, sandbox_text,
 };
@@ -62,6 +63,20 @@ impl From<ToNode> for v1::NodeCall {
                 };
                 (head, What::Destroy(destroy))
             }
+            ToNode::Act { head, key, slot, token, action } => {
+                let act = v1::Act {
+                    key: Some((&key).into()),
+                    slot: slot.0,
+                    token: Some(token.into()),
+                    life: action.life.as_u64(),
+                    life_cycle: action.life_cycle,
+                    word: action.word,
+                    failures: action.failures,
+                    timeout_ms: action.timeout_ms,
+                    document: action.document,
+                };
+                (head, What::Act(act))
+            }
             ToNode::Scan { head, after, limit } => {
                 (head, What::Scan(v1::Scan { after: after.as_ref().map(Into::into), limit }))
             }
@@ -107,6 +122,13 @@ impl TryFrom<v1::NodeCall> for ToNode {
                 token: convert("Destroy.token", it.token)?,
                 grace_ms: it.grace_ms.map(|it| it.min(GRACE_MS_MAX)),
                 request: unless_empty("Destroy.request", &it.request, RequestId::parse)?,
+            },
+            What::Act(it) => ToNode::Act {
+                head,
+                action: Box::new(action(&it)?),
+                key: convert("Act.key", it.key)?,
+                slot: SlotId(it.slot),
+                token: convert("Act.token", it.token)?,
             },
             What::Scan(it) => ToNode::Scan { head, after: optional(it.after)?, limit: it.limit },
             What::Meet(it) => {
@@ -238,6 +260,7 @@ impl From<NodeAnswer> for v1::node_answer::Answer {
             NodeAnswer::Dead(dead) => Self::Dead(dead.into()),
             NodeAnswer::Full => Self::Full(Full {}),
             NodeAnswer::OtherLive { token } => Self::OtherLive(token.into()),
+            NodeAnswer::Acted { end } => Self::Acted(end.into()),
             NodeAnswer::Destroyed { exit, detail } => {
                 Self::Destroyed(Destroyed { exit: exit.map(Into::into), detail })
             }
@@ -263,6 +286,7 @@ impl TryFrom<v1::node_answer::Answer> for NodeAnswer {
             Answer::Dead(dead) => NodeAnswer::Dead(dead.try_into()?),
             Answer::Full(_) => NodeAnswer::Full,
             Answer::OtherLive(at) => NodeAnswer::OtherLive { token: Token::from(at) },
+            Answer::Acted(it) => NodeAnswer::Acted { end: it.try_into()? },
             Answer::Destroyed(it) => {
                 NodeAnswer::Destroyed { exit: optional(it.exit)?, detail: sentence(it.detail) }
             }

@@ -1,7 +1,7 @@
 //! What nodes offer: amounts, labels, classes and sandboxes.
 
 use crate::v1;
-use crate::wire::{WireError, named};
+use crate::wire::{WireError, named, optional};
 use rota_model::{
     ClassDigest, ClassFacts, ClassName, Disturb, FieldError, LABELS_MAX, LabelName, LabelValue,
     Labels, Needs, NodeLoad, PoolName, Resources, Sandbox,
@@ -64,6 +64,7 @@ impl From<&ClassFacts> for v1::ClassFacts {
             disturb: disturb_text(it.disturb),
             opens_on_demand: it.opens_on_demand,
             only_its_pool: it.only_its_pool,
+            life: (!it.life.is_default()).then(|| (&*it.life).into()),
         }
     }
 }
@@ -84,7 +85,8 @@ impl TryFrom<v1::ClassFacts> for ClassFacts {
         let (reopens, opens_on_demand) = (it.reopens, it.opens_on_demand);
         let only_its_pool = it.only_its_pool;
         let disturb = disturb_from(&it.disturb)?;
-        Ok(Self { pool, needs, reopens, disturb, opens_on_demand, only_its_pool })
+        let life = Box::new(optional(it.life)?.unwrap_or_default());
+        Ok(Self { pool, needs, reopens, disturb, opens_on_demand, only_its_pool, life })
     }
 }
 

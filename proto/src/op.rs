@@ -293,7 +293,7 @@ impl TryFrom<v1::SessionView> for SessionView {
         let attributes = Arc::new(it.attributes);
         let record = SessionRecord {
             key: it.key,
-            spec: SessionSpec { class: it.class, pool: it.pool, attributes },
+            spec: SessionSpec { class: it.class, pool: it.pool, attributes, life: None },
             life: it.life,
             version: it.version,
             state: it.state,
@@ -305,6 +305,7 @@ impl TryFrom<v1::SessionView> for SessionView {
             attributes_digest: it.attributes_digest,
             machine_state: it.machine_state,
             machine_change: view.machine_change,
+            lifetime: it.lifetime,
             requests: Vec::new(),
         };
         let (owner, epoch, node) = (it.owner, it.epoch, it.contact);

@@ -1,6 +1,7 @@
 //! Names, placements, writes and log entries: what managers copy to each other.
 
 use crate::encoded::{DocBytes, sum};
+use crate::life::options_from;
 use crate::v1;
 use crate::wire::{WireError, convert, named, required, short, unless_empty};
 use rota_messages::{Doc, DocKey, DocName, Entry, Write};
@@ -78,6 +79,7 @@ impl From<&SessionSpec> for v1::SessionSpec {
             class: spec.class.as_str().into(),
             pool: spec.pool.as_str().into(),
             attributes: (*spec.attributes).clone(),
+            life: spec.life.as_deref().map(Into::into),
         }
     }
 }
@@ -88,6 +90,7 @@ impl From<SessionSpec> for v1::SessionSpec {
             class: spec.class.as_str().into(),
             pool: spec.pool.as_str().into(),
             attributes: Arc::unwrap_or_clone(spec.attributes),
+            life: spec.life.as_deref().map(Into::into),
         }
     }
 }
@@ -100,6 +103,7 @@ impl TryFrom<v1::SessionSpec> for SessionSpec {
             class: named("SessionSpec.class", ClassName::parse(&spec.class))?,
             pool: named("SessionSpec.pool", PoolName::parse(&spec.pool))?,
             attributes: Arc::new(spec.attributes),
+            life: options_from(spec.life)?,
         })
     }
 }
@@ -146,8 +150,8 @@ impl From<Reason> for v1::Reason {
             Reason::Reopening => Self::Reopening,
             Reason::LeaseNotRenewed => Self::LeaseNotRenewed,
             Reason::Drained => Self::Drained,
-            Reason::Evicted => Self::Evicted,
-            Reason::Quota => Self::Quota,
+            Reason::Restarting => Self::Restarting,
+            Reason::Unhealthy => Self::Unhealthy,
             Reason::Internal => Self::Internal,
             Reason::NoCapacity => Self::NoCapacity,
         }
@@ -167,8 +171,8 @@ pub(crate) fn reason(field: &'static str, number: i32) -> Result<Option<Reason>,
         Ok(v1::Reason::Reopening) => Ok(Some(Reason::Reopening)),
         Ok(v1::Reason::LeaseNotRenewed) => Ok(Some(Reason::LeaseNotRenewed)),
         Ok(v1::Reason::Drained) => Ok(Some(Reason::Drained)),
-        Ok(v1::Reason::Evicted) => Ok(Some(Reason::Evicted)),
-        Ok(v1::Reason::Quota) => Ok(Some(Reason::Quota)),
+        Ok(v1::Reason::Restarting) => Ok(Some(Reason::Restarting)),
+        Ok(v1::Reason::Unhealthy) => Ok(Some(Reason::Unhealthy)),
         Ok(v1::Reason::Internal) => Ok(Some(Reason::Internal)),
         Ok(v1::Reason::NoCapacity) => Ok(Some(Reason::NoCapacity)),
         Err(_) => Err(WireError::new(field, format!("{number} is not a reason"))),

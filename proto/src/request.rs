@@ -1,5 +1,6 @@
 //! Requests of clients, checked. Every mistake of a request is listed in one refusal.
 
+use crate::life;
 use crate::mistakes::Mistakes;
 use crate::position::{Position, page_token, parse_page_token};
 use crate::record::{check_attributes, state};
@@ -131,12 +132,13 @@ pub fn open(
     let class = mistakes.note(ClassName::parse_new(&request.class));
     let pool = mistakes.given("pool", &request.pool, PoolName::parse_new);
     let attributes = mistakes.attributes(request.attributes);
+    let life = mistakes.note_all(life::options(request.life.unwrap_or_default()));
     let name = mistakes.request(&request.request_id, fresh);
     let op = (|| {
         let pool = pool?;
         let pool_named = pool.is_some();
         let pool = pool.unwrap_or_else(PoolName::default_pool);
-        let spec = SessionSpec { class: class?, pool, attributes: attributes? };
+        let spec = SessionSpec { class: class?, pool, attributes: attributes?, life: life? };
         let (request, remember) = name?;
         Some(OpenOp { key: key?, spec, pool_named, request, remember })
     })();
@@ -240,6 +242,7 @@ impl From<OpenOp> for v1::OpenRequest {
             namespace: op.key.namespace.as_str().into(),
             id: op.key.id.as_str().into(),
             class: op.spec.class.as_str().into(),
+            life: op.spec.life.as_deref().map(Into::into),
             attributes: Arc::unwrap_or_clone(op.spec.attributes),
             pool: if op.pool_named { op.spec.pool.as_str().into() } else { String::new() },
             request_id: if op.remember { op.request.as_str().into() } else { String::new() },

@@ -1,14 +1,15 @@
 //! What clients are shown of a session, and the responses that carry it.
 
+use crate::life::lifetime_from;
 use crate::position::page_token;
 use crate::record::{reason, reason_number, stamp, state};
 use crate::v1;
 use crate::wire::{WireError, named, optional, unless_empty};
 use rota_messages::Answer;
 use rota_model::{
-    Attributes, AttributesDigest, ClassName, Epoch, Exit, Filter, ManagerNumber, Namespace,
-    NodeContact, NodeId, NodeState, PoolName, Reason, Refusal, RefusalKind, Retry, SessionId,
-    SessionKey, SessionRecord, SessionState, SessionView, Stamp,
+    Attributes, AttributesDigest, ClassName, Epoch, Exit, Filter, Lifetime, ManagerNumber,
+    Namespace, NodeContact, NodeId, NodeState, PoolName, Reason, Refusal, RefusalKind, Retry,
+    SessionId, SessionKey, SessionRecord, SessionState, SessionView, Stamp,
 };
 use std::sync::Arc;
 
@@ -49,6 +50,8 @@ pub struct Session {
     pub version: Stamp,
     /// The machine's state, as its node last reported; empty for programs.
     pub machine_state: String,
+    /// What holds for its life, if anything does.
+    pub lifetime: Option<Arc<Lifetime>>,
     /// How the owner stands with that node.
     pub contact: Option<NodeContact>,
 }
@@ -60,6 +63,7 @@ pub(crate) fn unplaced(
     owner: ManagerNumber,
     epoch: Epoch,
 ) -> v1::Session {
+    let lifetime = record.lifetime.as_deref().cloned().unwrap_or_default();
     v1::Session {
         namespace: record.key.namespace.as_str().into(),
         id: record.key.id.as_str().into(),
@@ -81,6 +85,10 @@ pub(crate) fn unplaced(
         node_address: String::new(),
         node_state: String::new(),
         node_unheard_ms: None,
+        idle_ms: lifetime.idle_ms,
+        max_life_ms: lifetime.max_life_ms,
+        restarts: lifetime.restarts,
+        restart_at: lifetime.restart_at.map_or(0, Stamp::as_u64),
     }
 }
 
@@ -132,6 +140,7 @@ pub fn session(view: SessionView, node_address: String) -> v1::Session {
 impl TryFrom<v1::Session> for Session {
     type Error = WireError;
     fn try_from(session: v1::Session) -> Result<Self, WireError> {
+        let lifetime = lifetime_from(&session)?;
         let namespace = named("Session.namespace", Namespace::parse(&session.namespace))?;
         let id = named("Session.id", SessionId::parse(&session.id))?;
         Ok(Session {
@@ -152,6 +161,7 @@ impl TryFrom<v1::Session> for Session {
             life: stamp("Session.life", session.life)?,
             version: stamp("Session.version", session.version)?,
             machine_state: session.machine_state,
+            lifetime,
             contact: contact(&session.node_state, session.node_unheard_ms)?,
         })
     }

@@ -4,12 +4,12 @@
 
 use crate::schema::{Keyed, Schema, Singleton};
 use rota_model::items::{
-    CLASS_ITEM, MACHINE_ITEM, Machine, NUMBER_CLASS, NUMBER_ITEM, ORDERS_CLASS, ORDERS_ITEM,
-    Orders, POOL_CLASS, REQUEST_CLASS, REQUEST_ITEM, Remembered, SESSION_CLASS,
+    CLASS_ITEM, LIFETIME_ITEM, MACHINE_ITEM, Machine, NUMBER_CLASS, NUMBER_ITEM, ORDERS_CLASS,
+    ORDERS_ITEM, Orders, POOL_CLASS, REQUEST_CLASS, REQUEST_ITEM, Remembered, SESSION_CLASS,
     SESSION_NUMBERS_CLASS, SESSION_NUMBERS_ITEM, SETTINGS_ITEM, SPEC_ITEM, STANDING_ITEM,
     SessionNumbers, StableNumber, Standing,
 };
-use rota_model::{ClassText, PoolSettings, SessionSpec};
+use rota_model::{ClassText, Lifetime, PoolSettings, SessionSpec};
 
 impl Singleton for SessionSpec {
     const CLASS: &'static str = SPEC_ITEM;
@@ -21,6 +21,10 @@ impl Singleton for Standing {
 
 impl Singleton for Machine {
     const CLASS: &'static str = MACHINE_ITEM;
+}
+
+impl Singleton for Lifetime {
+    const CLASS: &'static str = LIFETIME_ITEM;
 }
 
 impl Keyed for Remembered {
@@ -56,6 +60,7 @@ impl Schema {
             it.singleton::<SessionSpec>()
                 .singleton::<Standing>()
                 .singleton::<Machine>()
+                .singleton::<Lifetime>()
                 .keyed::<Remembered>()
         })
         .class(REQUEST_CLASS, |it| it.keyed::<Remembered>())

@@ -196,6 +196,7 @@ mod tests {
                     disturb: rota_model::Disturb::Never,
                     opens_on_demand: true,
                     only_its_pool: true,
+                    life: Default::default(),
                 },
             )]),
             sandbox: Some(Sandbox::Basic),

@@ -2,6 +2,7 @@
 
 use crate::digest::ClassDigest;
 use crate::ids::PoolName;
+use crate::life::LifeFacts;
 use crate::resources::Needs;
 use serde::{Deserialize, Serialize};
 
@@ -66,6 +67,9 @@ pub struct ClassFacts {
     /// An open may name no other pool than `pool` (`other_pools = false`).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub only_its_pool: bool,
+    /// How its sessions live.
+    #[serde(skip_serializing_if = "LifeFacts::is_default")]
+    pub life: Box<LifeFacts>,
 }
 
 impl ClassFacts {

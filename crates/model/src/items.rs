@@ -9,6 +9,7 @@
 //! | [`SPEC_ITEM`] | [`crate::SessionSpec`] | always |
 //! | [`STANDING_ITEM`] | [`Standing`] | always |
 //! | [`MACHINE_ITEM`] | [`Machine`] | once a machine has reported a state |
+//! | [`LIFETIME_ITEM`] | [`crate::Lifetime`] | where something holds for the life |
 //! | [`REQUEST_ITEM`], by request id | [`Remembered`] | as long as the request is remembered |
 //!
 //! Beside it lie documents of class [`REQUEST_CLASS`], each with one more item [`REQUEST_ITEM`].
@@ -57,6 +58,8 @@ pub const SPEC_ITEM: &str = "spec";
 pub const STANDING_ITEM: &str = "state";
 /// The singleton that holds a [`Machine`].
 pub const MACHINE_ITEM: &str = "machine";
+/// The singleton that holds a [`crate::Lifetime`].
+pub const LIFETIME_ITEM: &str = "lifetime";
 /// The items that hold a [`Remembered`] each; their keys are request ids.
 pub const REQUEST_ITEM: &str = "request";
 /// The singleton that holds the [`crate::PoolSettings`] of a pool.

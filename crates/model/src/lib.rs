@@ -12,6 +12,7 @@
 //! * [`session`]: a session as managers decide about it; [`items`]: the same as items of documents.
 //! * [`refusal`]: every way to say no, with its advice on retrying.
 //! * [`api`]: validated requests of clients and their answers.
+//! * [`life`]: how long a session lives, and what comes after it.
 //! * [`mend`]: looks of an owner at what a node has of a session.
 //! * [`numbers`]: the stable numbers of a node's sessions.
 //! * [`pool`]: what operators say of a pool of nodes; [`pool_schedule`]: what it keeps by the time of day.
@@ -29,6 +30,7 @@ pub mod digest;
 pub mod epoch;
 pub mod ids;
 pub mod items;
+pub mod life;
 pub mod mend;
 pub mod node_msg;
 pub mod numbers;
@@ -49,6 +51,7 @@ pub use cron::*;
 pub use digest::*;
 pub use epoch::*;
 pub use ids::*;
+pub use life::*;
 pub use mend::*;
 pub use numbers::*;
 pub use pool::*;

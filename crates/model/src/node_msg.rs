@@ -109,6 +109,19 @@ pub enum ToNode {
         /// The request that caused it, for traces.
         request: Option<RequestId>,
     },
+    /// Run an action of a session that lives. Asked again until it is answered; it may run again then.
+    Act {
+        /// Common part.
+        head: NodeCall,
+        /// Which session.
+        key: SessionKey,
+        /// Its slot.
+        slot: SlotId,
+        /// The attempt that must live.
+        token: Token,
+        /// What to run.
+        action: Box<Action>,
+    },
     /// Raise the fence and tell what lives, in pages ordered by key.
     Scan {
         /// Common part.
@@ -136,10 +149,55 @@ impl ToNode {
         match self {
             ToNode::Create { head, .. }
             | ToNode::Destroy { head, .. }
+            | ToNode::Act { head, .. }
             | ToNode::Scan { head, .. }
             | ToNode::Meet { head, .. } => head,
         }
     }
+}
+
+/// An action of a session: the program that its class has for an event of a life cycle.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Action {
+    /// The life of the session, for the action's own orders.
+    pub life: Stamp,
+    /// The life cycle.
+    pub life_cycle: String,
+    /// The last word of the item: what fires.
+    pub word: String,
+    /// How often it failed.
+    pub failures: u32,
+    /// How long it may take, in milliseconds from its start.
+    pub timeout_ms: u64,
+    /// The session as JSON, for its standard input.
+    pub document: String,
+}
+
+impl Action {
+    /// The name of the event: the word without its time.
+    pub fn event(&self) -> &str {
+        self.word.split_once('@').map_or(&self.word, |(event, _)| event)
+    }
+}
+
+/// Longest text that an action may print as its answer, in bytes. What is longer has failed.
+pub const ACTION_OUTPUT_BYTES_MAX: usize = 128 * 1024;
+
+/// How an action came out.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum ActionEnd {
+    /// It ended with exit code 0.
+    Done {
+        /// What it printed on its standard output, at most [`ACTION_OUTPUT_BYTES_MAX`].
+        output: String,
+    },
+    /// It failed, or was not run.
+    Failed {
+        /// `EXIT-3`, `SIGNAL-9`, `TIMEOUT`, `NOT-STARTED`, `NOT-RUNNING`, `OUTPUT`.
+        code: String,
+        /// What it said last on its standard error, or why it was not run.
+        report: String,
+    },
 }
 
 /// Why a start came to nothing.
@@ -249,6 +307,11 @@ pub struct FromNode {
 /// What a node answers. All but `Starting` are definite: the same call gets the same answer.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum NodeAnswer {
+    /// An action came to its end.
+    Acted {
+        /// How.
+        end: ActionEnd,
+    },
     /// It runs; `ready` says whether it answers yet. A report follows when it does.
     Running {
         /// Where it answers.

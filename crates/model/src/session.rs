@@ -4,6 +4,7 @@
 use crate::digest::AttributesDigest;
 use crate::epoch::{BootId, Token};
 use crate::ids::{ClassName, NodeId, PoolName, RequestId, SessionKey};
+use crate::life::{LifeOptions, Lifetime};
 use crate::stamp::Stamp;
 use crate::state::{Exit, Reason, SessionState};
 use serde::{Deserialize, Serialize};
@@ -41,6 +42,9 @@ pub struct SessionSpec {
     /// Attributes.
     #[serde(default, skip_serializing_if = "is_empty")]
     pub attributes: Arc<Attributes>,
+    /// What its open asked for instead of what the class says of its life.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub life: Option<Arc<LifeOptions>>,
 }
 
 fn is_empty(attributes: &Arc<Attributes>) -> bool {
@@ -198,6 +202,8 @@ pub struct SessionRecord {
     pub machine_state: String,
     /// Number of the change that led to it, by the node's count; late news has a lower one.
     pub machine_change: u64,
+    /// What holds for this life, if anything does.
+    pub lifetime: Option<Arc<Lifetime>>,
     /// The newest remembered requests, in order of [`RequestEntry::order`]. Older ones lie beside it, in
     /// documents of class [`crate::items::REQUEST_CLASS`].
     pub requests: Vec<RequestEntry>,
@@ -209,9 +215,14 @@ impl SessionRecord {
         self.state == SessionState::Ready
     }
 
-    /// Whether it is lost, and is opened again when a node has room.
+    /// Whether another life follows when a node has room: it was lost, or ended badly.
     pub fn is_reopened(&self) -> bool {
         self.state.is_reopened(self.reason)
+    }
+
+    /// The first life of the chain that this one goes on with.
+    pub fn origin(&self) -> Stamp {
+        self.lifetime.as_ref().and_then(|it| it.origin).unwrap_or(self.life)
     }
 
     /// The token of the current placement.

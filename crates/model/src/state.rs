@@ -70,7 +70,11 @@ impl SessionState {
 
     /// Whether a session in this state for that reason is opened again when a node has room.
     pub fn is_reopened(self, reason: Option<Reason>) -> bool {
-        self == Self::Lost && reason == Some(Reason::Reopening)
+        match reason {
+            Some(Reason::Reopening) => self == Self::Lost,
+            Some(Reason::Restarting) => self == Self::Failed,
+            _ => false,
+        }
     }
 
     /// What a life of this state becomes when its node says that it ended, though no manager closed it.
@@ -83,18 +87,19 @@ impl SessionState {
         };
         match reason {
             Reason::Exited | Reason::Internal if well => Self::Closed,
-            Reason::Exited | Reason::Internal | Reason::StartTimeout | Reason::NoCapacity => {
-                Self::Failed
-            }
+            Reason::Exited
+            | Reason::Internal
+            | Reason::StartTimeout
+            | Reason::NoCapacity
+            | Reason::Unhealthy
+            | Reason::Restarting => Self::Failed,
             Reason::ClosedByClient
             | Reason::IdleTimeout
             | Reason::MaxLifetime
             | Reason::NodeLost
             | Reason::Reopening
             | Reason::LeaseNotRenewed
-            | Reason::Drained
-            | Reason::Evicted
-            | Reason::Quota => Self::Closed,
+            | Reason::Drained => Self::Closed,
         }
     }
 }
@@ -104,9 +109,9 @@ printed!(
     Reason {
         /// A client closed it.
         ClosedByClient = "CLOSED_BY_CLIENT",
-        /// Nothing was heard of it for its class's idle time.
+        /// Nobody used it for its idle time.
         IdleTimeout = "IDLE_TIMEOUT",
-        /// It reached its class's maximum life time.
+        /// It reached its longest life.
         MaxLifetime = "MAX_LIFETIME",
         /// Its program or machine ended on its own.
         Exited = "EXITED",
@@ -116,14 +121,14 @@ printed!(
         NodeLost = "NODE_LOST",
         /// The same, and its class has it opened again: a new life begins when a node has room.
         Reopening = "REOPENING",
+        /// It ended badly, and its class has it started again: a new life begins after a pause.
+        Restarting = "RESTARTING",
+        /// It failed the health check of its class too often, and its node ended it.
+        Unhealthy = "UNHEALTHY",
         /// No manager renewed its node's lease in time, so the node ended it. The node itself may be well.
         LeaseNotRenewed = "LEASE_NOT_RENEWED",
         /// Its node was drained.
         Drained = "DRAINED",
-        /// Its node made room.
-        Evicted = "EVICTED",
-        /// A limit of its namespace.
-        Quota = "QUOTA",
         /// Something in Rota or in its class went wrong; the detail says what.
         Internal = "INTERNAL",
         /// No node took it: each was full, or took nothing just then. Nothing of it ever ran.

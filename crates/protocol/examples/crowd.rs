@@ -106,6 +106,7 @@ fn open(index: u64) -> Result<Op, Box<dyn Error>> {
             class: ClassName::parse("builtin")?,
             pool: PoolName::default_pool(),
             attributes: Arc::default(),
+            life: None,
         },
         request: RequestId::parse("r")?,
         remember: true,

@@ -80,7 +80,7 @@ fn requests(entries: Vec<RequestEntry>, here: Option<&Placement>) -> Vec<Request
 fn record() -> Any<SessionRecord> {
     let spec = (btree_map("[a-z]{1,4}", ".{0,8}", 0..3), "[cd]").prop_map(|(attributes, class)| {
         let (class, pool) = (ClassName::parse(&class).unwrap(), PoolName::default_pool());
-        SessionSpec { class, pool, attributes: Arc::new(attributes) }
+        SessionSpec { class, pool, attributes: Arc::new(attributes), life: None }
     });
     let exit = prop_oneof![
         any::<i32>().prop_map(Exit::Code),
@@ -108,6 +108,7 @@ fn record() -> Any<SessionRecord> {
                 machine_state: machine.0,
                 machine_change: machine.1,
                 requests,
+                lifetime: None,
             }
         })
         .boxed()
@@ -210,6 +211,7 @@ fn simple(version: u64, requests: &[(&str, u64)]) -> SessionRecord {
         class: ClassName::parse("c").unwrap(),
         pool: PoolName::default_pool(),
         attributes: Arc::default(),
+        life: None,
     };
     let entry = |(id, ms): &(&str, u64)| RequestEntry {
         id: RequestId::parse(id).unwrap(),
@@ -232,6 +234,7 @@ fn simple(version: u64, requests: &[(&str, u64)]) -> SessionRecord {
         machine_state: String::new(),
         machine_change: 0,
         requests: requests.iter().map(entry).collect(),
+        lifetime: None,
     }
 }
 

@@ -18,7 +18,9 @@ fn destroys(table: &mut Table) -> Vec<(u32, Token, Option<u64>, u64)> {
     let calls = std::mem::take(&mut table.node_calls);
     let of = |(owner, call): (u32, ToNode)| match call {
         ToNode::Destroy { head, token, grace_ms, .. } => Some((owner, token, grace_ms, head.call)),
-        ToNode::Create { .. } | ToNode::Scan { .. } | ToNode::Meet { .. } => None,
+        ToNode::Create { .. } | ToNode::Act { .. } | ToNode::Scan { .. } | ToNode::Meet { .. } => {
+            None
+        }
     };
     calls.into_iter().filter_map(of).collect()
 }

@@ -46,7 +46,12 @@ fn record(id: u8, state: SessionState, at: Option<(u8, u64)>, version: Stamp) ->
     let class = ClassName::parse("c").unwrap();
     SessionRecord {
         key: SessionKey::new(Namespace::parse("shop").unwrap(), id),
-        spec: SessionSpec { class, pool: PoolName::default_pool(), attributes: Arc::default() },
+        spec: SessionSpec {
+            class,
+            pool: PoolName::default_pool(),
+            attributes: Arc::default(),
+            life: None,
+        },
         life: version,
         version,
         state,
@@ -64,6 +69,7 @@ fn record(id: u8, state: SessionState, at: Option<(u8, u64)>, version: Stamp) ->
         machine_state: String::new(),
         machine_change: 0,
         requests: Vec::new(),
+        lifetime: None,
     }
 }
 

@@ -18,7 +18,9 @@ fn creates(table: &mut Table) -> Vec<(u32, u64, Token)> {
     let calls = std::mem::take(&mut table.node_calls);
     let create = |(n, it): (u32, ToNode)| match it {
         ToNode::Create { head, token, .. } => Some((n, head.call, token)),
-        ToNode::Destroy { .. } | ToNode::Scan { .. } | ToNode::Meet { .. } => None,
+        ToNode::Destroy { .. } | ToNode::Act { .. } | ToNode::Scan { .. } | ToNode::Meet { .. } => {
+            None
+        }
     };
     calls.into_iter().filter_map(create).collect()
 }
@@ -28,7 +30,9 @@ fn destroys(table: &mut Table) -> Vec<Token> {
     let calls = std::mem::take(&mut table.node_calls);
     let destroy = |(_, it): (u32, ToNode)| match it {
         ToNode::Destroy { token, .. } => Some(token),
-        ToNode::Create { .. } | ToNode::Scan { .. } | ToNode::Meet { .. } => None,
+        ToNode::Create { .. } | ToNode::Act { .. } | ToNode::Scan { .. } | ToNode::Meet { .. } => {
+            None
+        }
     };
     calls.into_iter().filter_map(destroy).collect()
 }

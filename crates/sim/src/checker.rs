@@ -339,6 +339,7 @@ impl Checker {
                 (one(slot), Some((key, token)))
             }
             ToNode::Destroy { key, slot, token, .. } => (one(slot), Some((key.clone(), *token))),
+            ToNode::Act { slot, .. } => (one(slot), None),
             ToNode::Scan { after, .. } => {
                 page_after.clone_from(after);
                 (head.range, None)

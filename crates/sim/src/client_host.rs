@@ -375,6 +375,7 @@ fn op_of(request: &Asked, class: &str) -> Op {
                 class: ClassName::parse(class).expect("a short name"),
                 pool: PoolName::default_pool(),
                 attributes: Arc::default(),
+                life: None,
             },
             request: name,
             remember: !request.once,

@@ -118,6 +118,7 @@ impl Packet {
             Packet::Peer(envelope) => envelope.message.name(),
             Packet::ToNode { message: ToNode::Create { .. }, .. } => "create",
             Packet::ToNode { message: ToNode::Destroy { .. }, .. } => "destroy",
+            Packet::ToNode { message: ToNode::Act { .. }, .. } => "act",
             Packet::ToNode { message: ToNode::Scan { .. }, .. } => "scan",
             Packet::ToNode { message: ToNode::Meet { .. }, .. } => "meet",
             Packet::FromNode(_) => "from_node",

@@ -122,6 +122,7 @@ fn open() -> Op {
         class: ClassName::parse("builtin").unwrap(),
         pool: PoolName::default_pool(),
         attributes: Arc::default(),
+        life: None,
     };
     let request = RequestId::parse("r").unwrap();
     Op::Open(OpenOp { key: key(), spec, pool_named: true, request, remember: true })

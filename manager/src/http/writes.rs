@@ -82,6 +82,7 @@ async fn open(tree: &Tree, headers: &HeaderMap, mut call: Call, which: Which) ->
         attributes: call.field("attributes"),
         pool: call.field("pool"),
         request_id: request_id(headers, &mut call),
+        life: None,
     };
     let opened = tree.sessions.open(call.request(request)?).await?.into_inner();
     let (outcome, ended_since) = (outcome(opened.outcome()), opened.ended_since);

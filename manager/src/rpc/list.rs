@@ -103,6 +103,7 @@ pub(crate) mod tests {
             class: ClassName::parse("builtin").unwrap(),
             pool: PoolName::default_pool(),
             attributes: Arc::new(attributes),
+            life: None,
         };
         let record = SessionRecord {
             key,
@@ -119,6 +120,7 @@ pub(crate) mod tests {
             machine_state: String::new(),
             machine_change: 0,
             requests: Vec::new(),
+            lifetime: None,
         };
         SessionView {
             record: Arc::new(record),

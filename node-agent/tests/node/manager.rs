@@ -290,6 +290,7 @@ impl Line {
             class: ClassName::parse(class).unwrap(),
             pool: PoolName::default_pool(),
             attributes: Arc::new(attributes),
+            life: None,
         };
         ToNode::Create {
             head: self.head(),

@@ -93,6 +93,7 @@ fn an_open_with_nothing_right_lists_every_mistake() {
             attributes: [("big".into(), "x".repeat(64 * 1024)), ("a\0".into(), "".into())].into(),
             pool: "p\u{7}".into(),
             request_id: "r".repeat(300),
+            life: None,
         },
         fresh,
     )

@@ -319,6 +319,7 @@ async fn open(client: &Client, it: &OpenArguments, out: &mut Out) -> anyhow::Res
         attributes: attributes_once(&it.attributes)?,
         pool: it.pool.clone(),
         request_id: request_id(client, &it.request_id),
+        life: None,
     };
     let unknown = OutcomeUnknown::Request(request.request_id.clone());
     let answer = client.open(request.clone(), it.call.timeout).await;

@@ -126,7 +126,8 @@ impl Ring {
             edited.ensure();
             let class = ClassName::parse("http").unwrap();
             let attributes = Arc::default();
-            let spec = SessionSpec { class, pool: PoolName::default_pool(), attributes };
+            let spec =
+                SessionSpec { class, pool: PoolName::default_pool(), attributes, life: None };
             edited.put_one(&spec).unwrap();
             edited.put_one(&standing(state)).unwrap();
         });

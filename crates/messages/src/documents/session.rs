@@ -3,12 +3,12 @@
 use super::{Doc, SCHEMA};
 use rota_docstore::{DocName, Document, DocumentEdit, Exception};
 use rota_model::items::{
-    MACHINE_ITEM, Machine, REQUEST_CLASS, REQUEST_ITEM, Remembered, RememberedFate, SESSION_CLASS,
-    Standing,
+    LIFETIME_ITEM, MACHINE_ITEM, Machine, REQUEST_CLASS, REQUEST_ITEM, Remembered, RememberedFate,
+    SESSION_CLASS, Standing,
 };
 use rota_model::{
-    FieldError, Namespace, Placement, REQUEST_MEMORY_MS, RequestEntry, RequestFate, RequestId,
-    SessionId, SessionKey, SessionRecord, SessionSpec, Stamp,
+    FieldError, Lifetime, Namespace, Placement, REQUEST_MEMORY_MS, RequestEntry, RequestFate,
+    RequestId, SessionId, SessionKey, SessionRecord, SessionSpec, Stamp,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -90,6 +90,11 @@ fn put(
     match (old.and_then(machine), machine(record)) {
         (before, Some(now)) if before.as_ref() != Some(&now) => edited.put_one(&now)?,
         (Some(_), None) => drop(edited.remove(MACHINE_ITEM, None)?),
+        (_, _) => {}
+    }
+    match (old.and_then(|it| it.lifetime.as_deref()), record.lifetime.as_deref()) {
+        (before, Some(now)) if before != Some(now) => edited.put_one(now)?,
+        (Some(_), None) => drop(edited.remove(LIFETIME_ITEM, None)?),
         (_, _) => {}
     }
     put_requests(edited, old, record)
@@ -174,6 +179,7 @@ pub(super) fn decode(document: &Document) -> Result<SessionRecord, FieldError> {
     let (machine_state, machine_change) =
         machine.map_or((String::new(), 0), |it| (it.state, it.change));
     let requests = requests(document, placement.as_ref())?;
+    let lifetime: Option<Lifetime> = document.one()?;
     Ok(SessionRecord {
         key: key(document.name())?,
         spec,
@@ -188,6 +194,7 @@ pub(super) fn decode(document: &Document) -> Result<SessionRecord, FieldError> {
         attributes_digest: attributes,
         machine_state,
         machine_change,
+        lifetime: lifetime.map(Arc::new),
         requests,
     })
 }

@@ -150,7 +150,15 @@ fn read_facts(fields: &mut Fields, mistakes: &mut Mistakes) -> ClassFacts {
         mistakes.add("other_pools", "is false, and there is no pool: name the only one".to_owned());
     }
     let needs = read_needs(fields, mistakes);
-    ClassFacts { pool, needs, reopens, disturb, opens_on_demand, only_its_pool }
+    ClassFacts {
+        pool,
+        needs,
+        reopens,
+        disturb,
+        opens_on_demand,
+        only_its_pool,
+        life: Default::default(),
+    }
 }
 
 /// What a session needs of its node.

@@ -5,7 +5,9 @@ use crate::dead::Dead;
 use crate::io::{NodeEffect, StopHow};
 use crate::lease::LeaseState;
 use crate::live::{Live, Stage, StopCause, Waiter, Wants};
-use rota_model::node_msg::{Blame, DeadToken, FromNode, NodeAnswer, NodeCall, SlotRange, ToNode};
+use rota_model::node_msg::{
+    ActionEnd, Blame, DeadToken, FromNode, NodeAnswer, NodeCall, SlotRange, ToNode,
+};
 use rota_model::{Disturb, Epoch, SessionKey, SessionSpec, SlotId, Stamp, Token};
 use std::collections::VecDeque;
 
@@ -38,6 +40,10 @@ impl Node {
                 let attempt = Attempt { key, slot: *slot, token: *token };
                 let answer = self.on_destroy(now, &attempt, head.pe, *grace_ms);
                 answer.or_else(|| self.wait(&attempt, waiter(Wants::Destroy)))
+            }
+            ToNode::Act { .. } => {
+                let (code, report) = ("NOT-STARTED".to_owned(), "not yet".to_owned());
+                Some(NodeAnswer::Acted { end: ActionEnd::Failed { code, report } })
             }
             ToNode::Scan { after, limit, .. } => {
                 Some(self.page(head.range, after.as_ref(), *limit))
@@ -272,7 +278,9 @@ impl Node {
 
 fn slot_of(message: &ToNode) -> Option<SlotId> {
     match message {
-        ToNode::Create { slot, .. } | ToNode::Destroy { slot, .. } => Some(*slot),
+        ToNode::Create { slot, .. } | ToNode::Destroy { slot, .. } | ToNode::Act { slot, .. } => {
+            Some(*slot)
+        }
         ToNode::Scan { .. } | ToNode::Meet { .. } => None,
     }
 }
@@ -299,6 +307,7 @@ fn why_dead(refusal: &NodeAnswer) -> DeadToken {
             (Blame::Session, format!("another attempt, {token}, lived here"))
         }
         NodeAnswer::Running { .. }
+        | NodeAnswer::Acted { .. }
         | NodeAnswer::Destroyed { .. }
         | NodeAnswer::Scanned { .. }
         | NodeAnswer::Fenced { .. }

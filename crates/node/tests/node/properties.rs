@@ -86,6 +86,7 @@ impl Bug {
         let before = world.node.clone();
         let (ToNode::Create { head, .. }
         | ToNode::Destroy { head, .. }
+        | ToNode::Act { head, .. }
         | ToNode::Scan { head, .. }
         | ToNode::Meet { head, .. }) = &mut message;
         match self {
@@ -169,6 +170,7 @@ impl Witness {
                 assert_eq!(self.running.get(&key), Some(other));
                 self.refused.insert((key, token));
             }
+            NodeAnswer::Acted { .. } => {}
             NodeAnswer::Running { .. } => assert_eq!(self.running.get(&key), Some(&token)),
             NodeAnswer::Scanned { .. } | NodeAnswer::Fenced { .. } | NodeAnswer::WrongBoot => {}
         }

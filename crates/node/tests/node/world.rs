@@ -49,6 +49,7 @@ pub fn spec(class: &str) -> SessionSpec {
         class: ClassName::parse(class).expect("a valid name"),
         pool: PoolName::default_pool(),
         attributes: Arc::default(),
+        life: None,
     }
 }
 

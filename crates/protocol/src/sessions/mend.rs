@@ -198,6 +198,7 @@ impl Sessions {
                 | NodeAnswer::Running { .. }
                 | NodeAnswer::Dead(_)
                 | NodeAnswer::Full
+                | NodeAnswer::Acted { .. }
                 | NodeAnswer::OtherLive { .. },
                 _,
             ) => {}

@@ -134,6 +134,7 @@ impl Sessions {
                     machine_state: String::new(),
                     machine_change: 0,
                     requests: Vec::new(),
+                    lifetime: None,
                 };
                 let session = view_at_node(led, answered);
                 Ok(Answer::Opened { outcome: *outcome, session, ended_since: !is_live })

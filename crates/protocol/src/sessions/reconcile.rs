@@ -160,6 +160,7 @@ impl Sessions {
             | NodeAnswer::Running { .. }
             | NodeAnswer::Dead(_)
             | NodeAnswer::Full
+            | NodeAnswer::Acted { .. }
             | NodeAnswer::Destroyed { .. }
             | NodeAnswer::Scanned { .. } => {}
         }

@@ -180,6 +180,7 @@ fn found_again(
         machine_state: alive.machine_state.clone(),
         machine_change: alive.machine_change,
         requests: Vec::new(),
+        lifetime: None,
     };
     match before {
         Some(before) if before.life == alive.life => {

@@ -51,7 +51,7 @@ pub(crate) fn kept(record: Arc<SessionRecord>) -> Arc<SessionRecord> {
 
 /// Whether a life runs that, or ran it.
 fn runs(record: &SessionRecord, spec: &SessionSpec) -> bool {
-    let SessionSpec { class, pool, attributes } = &record.spec;
+    let SessionSpec { class, pool, attributes, .. } = &record.spec;
     let is_same = match record.attributes_digest {
         Some(known) => Some(known) == digest(&spec.attributes),
         None => *attributes == spec.attributes,
@@ -84,9 +84,12 @@ pub(crate) fn spec_answered(
 pub(crate) fn spec_then(record: &SessionRecord, entry: &RequestEntry) -> SessionSpec {
     match entry.ran.as_deref() {
         None => record.spec.clone(),
-        Some(EarlierSpec { class, pool }) => {
-            SessionSpec { class: class.clone(), pool: pool.clone(), attributes: Arc::default() }
-        }
+        Some(EarlierSpec { class, pool }) => SessionSpec {
+            class: class.clone(),
+            pool: pool.clone(),
+            attributes: Arc::default(),
+            life: None,
+        },
     }
 }
 
@@ -185,6 +188,7 @@ pub(crate) fn life_of(
         machine_state: String::new(),
         machine_change: 0,
         requests: earlier_requests(old, spec),
+        lifetime: None,
     }
 }
 

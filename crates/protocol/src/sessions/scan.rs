@@ -114,6 +114,7 @@ impl Scanning {
             | NodeAnswer::Running { .. }
             | NodeAnswer::Dead(_)
             | NodeAnswer::Full
+            | NodeAnswer::Acted { .. }
             | NodeAnswer::OtherLive { .. }
             | NodeAnswer::Destroyed { .. } => led.env.store.refresh = true,
         }

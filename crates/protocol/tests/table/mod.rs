@@ -149,6 +149,7 @@ pub fn open(id: &str, request: &str) -> Op {
             class: ClassName::parse("builtin").unwrap(),
             pool: PoolName::default_pool(),
             attributes: Arc::default(),
+            life: None,
         },
         request: RequestId::parse(request).unwrap(),
         remember: true,

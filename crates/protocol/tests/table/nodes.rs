@@ -2,8 +2,8 @@
 
 use super::Table;
 use rota_model::node_msg::{
-    Alive, FromNode, Grant, NodeAnswer, NodeLoad, Register, Renew, Renewed, ScanFate, ScanItem,
-    SlotRange, ToNode,
+    ActionEnd, Alive, FromNode, Grant, NodeAnswer, NodeLoad, Register, Renew, Renewed, ScanFate,
+    ScanItem, SlotRange, ToNode,
 };
 use rota_model::{
     ClassDigest, ClassFacts, ClassName, Disturb, LogPos, NodeId, Resources, SessionKey, Token,
@@ -72,6 +72,9 @@ impl Table {
             ToNode::Destroy { key, .. } => {
                 self.live.remove(key);
                 NodeAnswer::Destroyed { exit: None, detail: String::new() }
+            }
+            ToNode::Act { .. } => {
+                NodeAnswer::Acted { end: ActionEnd::Done { output: String::new() } }
             }
             ToNode::Scan { .. } => self.scanned(node, message.head().range),
             ToNode::Meet { .. } => return,

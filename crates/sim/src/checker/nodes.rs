@@ -66,7 +66,7 @@ impl Checker {
         let Some(asked) = self.calls.get(&(run, answer.call)).cloned() else { return };
         let definite = match &answer.answer {
             NodeAnswer::Fenced { .. } | NodeAnswer::WrongBoot => return,
-            NodeAnswer::Running { .. } => false,
+            NodeAnswer::Running { .. } | NodeAnswer::Acted { .. } => false,
             NodeAnswer::Scanned { items, more, .. } => {
                 self.obeys.raise(boot, asked.slots, self.m, asked.head.pe);
                 let page = Page { after: asked.after.as_ref(), items, more: *more };

@@ -37,6 +37,7 @@ fn of_one(record: &SessionRecord) -> Verdict {
     let (Some(reason), true) = (record.reason, record.state.is_ended()) else { return Ok(()) };
     let failed = record.state == SessionState::Failed;
     let fits = match (reason, &record.exit) {
+        (Reason::Restarting | Reason::Unhealthy, _) => failed,
         (Reason::Exited, Some(Exit::Code(0)) | None) | (Reason::Internal, _) => true,
         (Reason::Exited, Some(Exit::FinalState(_))) => !failed,
         (Reason::Exited, Some(Exit::Code(_) | Exit::Signal(_)))
@@ -48,9 +49,7 @@ fn of_one(record: &SessionRecord) -> Verdict {
             | Reason::NodeLost
             | Reason::Reopening
             | Reason::LeaseNotRenewed
-            | Reason::Drained
-            | Reason::Evicted
-            | Reason::Quota,
+            | Reason::Drained,
             _,
         ) => !failed,
     };

@@ -62,6 +62,7 @@ pub fn record(id: &str, life: Stamp, state: SessionState) -> SessionRecord {
         class: ClassName::parse("builtin").unwrap(),
         pool: PoolName::default_pool(),
         attributes: Arc::default(),
+        life: None,
     };
     let placement = Placement {
         node: node("n0"),
@@ -84,6 +85,7 @@ pub fn record(id: &str, life: Stamp, state: SessionState) -> SessionRecord {
         machine_state: String::new(),
         machine_change: 0,
         requests: Vec::new(),
+        lifetime: None,
     }
 }
 

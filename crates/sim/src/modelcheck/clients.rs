@@ -284,6 +284,7 @@ pub fn op_of(asked: &Asked, key: &SessionKey) -> Op {
                 class: ClassName::parse(CLASS).expect("a short name"),
                 pool: PoolName::default_pool(),
                 attributes: Arc::default(),
+                life: None,
             },
             request,
             remember: true,

@@ -194,7 +194,9 @@ pub fn renewed(bug: Option<Bug>, bounds: &Bounds, renewed: Renewed) -> Renewed {
 pub fn call(bug: Option<Bug>, bounds: &Bounds, host: &NodeHost, mut message: ToNode) -> ToNode {
     if bug == Some(Bug::NoFence) {
         let slot = match &message {
-            ToNode::Create { slot, .. } | ToNode::Destroy { slot, .. } => *slot,
+            ToNode::Create { slot, .. }
+            | ToNode::Destroy { slot, .. }
+            | ToNode::Act { slot, .. } => *slot,
             ToNode::Scan { .. } | ToNode::Meet { .. } => return message,
         };
         raise_epoch(&mut message, host.agent.fence(slot));

@@ -167,7 +167,9 @@ impl NodeHost {
     ) {
         let (head, first) = (sent.head(), out.len());
         let slot = match sent {
-            ToNode::Create { slot, .. } | ToNode::Destroy { slot, .. } => *slot,
+            ToNode::Create { slot, .. }
+            | ToNode::Destroy { slot, .. }
+            | ToNode::Act { slot, .. } => *slot,
             ToNode::Scan { head, .. } | ToNode::Meet { head, .. } => head.range.last,
         };
         let forgotten = self.forgotten.get(&slot).copied().unwrap_or_default();

@@ -81,6 +81,7 @@ pub fn message(flying: &Flying) -> String {
             let what = match message {
                 ToNode::Create { token, .. } => format!("create {token}"),
                 ToNode::Destroy { token, .. } => format!("destroy {token}"),
+                ToNode::Act { action, .. } => format!("act {}", action.word),
                 ToNode::Scan { .. } => "scan".into(),
                 ToNode::Meet { epoch, .. } => format!("who runs the ring of epoch {epoch}"),
             };

@@ -549,7 +549,9 @@ impl World {
         }
         if plant.bug == Bug::NoFence {
             let slot = match &message {
-                ToNode::Create { slot, .. } | ToNode::Destroy { slot, .. } => *slot,
+                ToNode::Create { slot, .. }
+                | ToNode::Destroy { slot, .. }
+                | ToNode::Act { slot, .. } => *slot,
                 ToNode::Scan { .. } | ToNode::Meet { .. } => return Some(message),
             };
             let fence = agent.fence(slot);

@@ -120,6 +120,7 @@ pub(crate) fn head_mut(message: &mut ToNode) -> &mut rota_model::node_msg::NodeC
     match message {
         ToNode::Create { head, .. }
         | ToNode::Destroy { head, .. }
+        | ToNode::Act { head, .. }
         | ToNode::Scan { head, .. }
         | ToNode::Meet { head, .. } => head,
     }
@@ -136,6 +137,6 @@ pub(crate) fn is_redrive(message: &ToNode) -> bool {
         ToNode::Create { head, token, .. } | ToNode::Destroy { head, token, .. } => {
             token.0.pe < head.pe
         }
-        ToNode::Scan { .. } | ToNode::Meet { .. } => false,
+        ToNode::Act { .. } | ToNode::Scan { .. } | ToNode::Meet { .. } => false,
     }
 }

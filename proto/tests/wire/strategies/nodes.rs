@@ -144,8 +144,15 @@ pub fn register() -> Any<Register> {
                 let (pool, needs) = (Some(pool.clone()), needs.clone());
                 let opens_on_demand = needs.weight.is_multiple_of(3);
                 let only_its_pool = needs.weight.is_multiple_of(5);
-                let facts =
-                    ClassFacts { pool, needs, reopens, disturb, opens_on_demand, only_its_pool };
+                let facts = ClassFacts {
+                    pool,
+                    needs,
+                    reopens,
+                    disturb,
+                    opens_on_demand,
+                    only_its_pool,
+                    life: Default::default(),
+                };
                 (it.clone(), facts)
             });
             let facts = facts.collect();

@@ -23,7 +23,7 @@ pub fn spec() -> Any<SessionSpec> {
     (name(ClassName::parse), pool, attributes())
         .prop_map(|(class, pool, attributes)| {
             let attributes = Arc::new(attributes);
-            SessionSpec { class, pool, attributes }
+            SessionSpec { class, pool, attributes, life: None }
         })
         .boxed()
 }
@@ -86,6 +86,7 @@ pub fn record() -> Any<SessionRecord> {
                 machine_state,
                 machine_change,
                 requests,
+                lifetime: None,
             }
         })
         .boxed()
