@@ -198,6 +198,8 @@ fn is_news(step: Transition) -> bool {
         | Transition::Ended
         | Transition::SessionLost
         | Transition::SessionReopened
+        | Transition::SessionRestarted
+        | Transition::SessionExpired
         | Transition::SessionDrained
         | Transition::Fenced
         | Transition::Forwarded

@@ -20,8 +20,8 @@ use rota_model::items::{
     ORDERS_CLASS, Orders, REQUEST_CLASS, SESSION_CLASS, SessionNumbers, StableNumber, Standing,
 };
 use rota_model::{
-    BootId, ClassName, FieldError, Namespace, NodeId, Placement, PoolName, Reason, RequestEntry,
-    SessionKey, SessionRecord, SessionState, SlotId, Stamp,
+    BootId, ClassName, FieldError, Lifetime, Namespace, NodeId, Placement, PoolName, Reason,
+    RequestEntry, SessionKey, SessionRecord, SessionState, SlotId, Stamp,
 };
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -139,6 +139,8 @@ pub struct Brief {
     pub at: Option<(NodeId, BootId)>,
     /// Why it ended, or is being closed.
     pub reason: Option<Reason>,
+    /// It ends when nobody uses it, or after a time.
+    pub is_timed: bool,
 }
 
 impl Doc {
@@ -150,7 +152,7 @@ impl Doc {
         let kind = match name.class() {
             SESSION_CLASS => {
                 let record = session::decode(&document).map_err(named)?;
-                let brief = Brief::of(record.state, record.reason, record.placement.as_ref());
+                let brief = Brief::of_record(&record);
                 Kind::Session { brief, record: OnceLock::new() }
             }
             ORDERS_CLASS if orders::is_orders(name) => {
@@ -174,7 +176,7 @@ impl Doc {
     pub fn session_after(before: Option<&Doc>, record: impl Into<Arc<SessionRecord>>) -> Self {
         let record = record.into();
         let document = Arc::new(session::next(before, &record));
-        let brief = Brief::of(record.state, record.reason, record.placement.as_ref());
+        let brief = Brief::of_record(&record);
         Self::whole(document, Kind::Session { brief, record: OnceLock::from(record) })
     }
 
@@ -249,7 +251,9 @@ impl Doc {
         let named = |it: FieldError| FieldError::new("document", format!("{name}: {it}"));
         let standing: Option<Standing> = glance.one().map_err(named)?;
         let standing = standing.ok_or_else(|| named(FieldError::new("state", "is missing")))?;
-        let brief = Brief::of(standing.state, standing.reason, standing.placement.as_ref());
+        let lifetime: Option<Lifetime> = glance.one().map_err(named)?;
+        let Standing { state, reason, placement, .. } = &standing;
+        let brief = Brief::of((*state, *reason), placement.as_ref(), lifetime.as_ref());
         Ok(Self {
             name: name.clone(),
             stamps: glance.stamps(),
@@ -377,8 +381,19 @@ impl Doc {
 }
 
 impl Brief {
-    fn of(state: SessionState, reason: Option<Reason>, placement: Option<&Placement>) -> Self {
-        Self { state, at: placement.map(|it| (it.node.clone(), it.boot)), reason }
+    fn of(
+        (state, reason): (SessionState, Option<Reason>),
+        placement: Option<&Placement>,
+        lifetime: Option<&Lifetime>,
+    ) -> Self {
+        let at = placement.map(|it| (it.node.clone(), it.boot));
+        let is_timed = lifetime.is_some_and(|it| it.idle_ms.is_some() || it.max_life_ms.is_some());
+        Self { state, at, reason, is_timed }
+    }
+
+    fn of_record(record: &SessionRecord) -> Self {
+        let standing = (record.state, record.reason);
+        Self::of(standing, record.placement.as_ref(), record.lifetime.as_deref())
     }
 
     /// Where a session that has not ended runs, or is to run.

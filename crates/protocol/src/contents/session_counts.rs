@@ -15,6 +15,8 @@ pub struct SessionCounts {
     under_way: BTreeSet<DocKey>,
     /// Lost ones that are to be opened again.
     reopening: BTreeSet<DocKey>,
+    /// Those that end by themselves: when nobody uses them, or after a time.
+    timed: BTreeSet<DocKey>,
 }
 
 impl SessionCounts {
@@ -27,6 +29,11 @@ impl SessionCounts {
         match [before, after].map(|it| it.is_some_and(is_reopening)) {
             [false, true] => drop(self.reopening.insert(key.clone())),
             [true, false] => drop(self.reopening.remove(key)),
+            [true, true] | [false, false] => {}
+        }
+        match [before, after].map(|it| it.is_some_and(|it| it.is_timed && !it.state.is_ended())) {
+            [false, true] => drop(self.timed.insert(key.clone())),
+            [true, false] => drop(self.timed.remove(key)),
             [true, true] | [false, false] => {}
         }
         let [from, to] = [before, after].map(|it| it.and_then(Brief::runs_at));
@@ -91,6 +98,11 @@ impl SessionCounts {
     /// Those of which a node is still to answer, in order.
     pub fn under_way(&self) -> impl Iterator<Item = &DocKey> {
         self.under_way.iter()
+    }
+
+    /// Those that end by themselves, in order.
+    pub fn timed(&self) -> impl Iterator<Item = &DocKey> {
+        self.timed.iter()
     }
 
     /// Lost ones that are to be opened again, in order.

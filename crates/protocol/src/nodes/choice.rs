@@ -151,11 +151,7 @@ impl Nodes {
     }
 
     /// What the text of a class says that counts in a pool, or that of a node.
-    pub(super) fn facts<'a>(
-        &'a self,
-        pool: &'a PoolName,
-        class: &ClassName,
-    ) -> Option<&'a ClassFacts> {
+    pub fn facts<'a>(&'a self, pool: &'a PoolName, class: &ClassName) -> Option<&'a ClassFacts> {
         let kept = self.pools.get(pool).and_then(|it| it.texts.get(class)).map(|it| &it.facts);
         let told = || self.of_pool(pool).find_map(|it| it.facts.get(class));
         kept.or_else(told)

@@ -154,6 +154,10 @@ transitions!(
     SessionLost = "session_lost",
     /// A lost session is opened again.
     SessionReopened = "session_reopened",
+    /// A new life of a session that ended badly.
+    SessionRestarted = "session_restarted",
+    /// A session that nobody used, or that lived long enough, is being closed.
+    SessionExpired = "session_expired",
     /// A node was declared lost.
     NodeLost = "node_lost",
     /// A node registered a boot.

@@ -163,17 +163,31 @@ impl Sessions {
 
     /// A session that runs on a node which is drained.
     pub(crate) fn close_drained(&mut self, led: &mut At<'_>, key: &DocKey) {
-        let Some(mut record) = led.log.replica.session(key).cloned() else { return };
+        let Some(record) = led.log.replica.session(key).cloned() else { return };
         let node = record.placement.as_ref().map(|it| it.node.to_string()).unwrap_or_default();
-        record.version = next_version(led.env, led.log, &record);
-        record.state = SessionState::Closing;
-        record.reason = Some(Reason::Drained);
         let reg = record.placement.as_ref().and_then(|it| led.env.nodes.reg.get(&it.node));
         let shrinks = reg.and_then(|it| it.closes(u64::MAX)) == Some(Spares::AllButAlways);
         let why = if shrinks { ": its pool does not need it any more" } else { "" };
-        record.detail = format!("node {node} is drained{why}");
-        fail_opens(&mut record);
         led.env.note(Transition::SessionDrained, Some(led.log.number));
+        let detail = format!("node {node} is drained{why}");
+        self.begin_closing(led, key, record, Reason::Drained, detail);
+    }
+
+    /// Begins to close a session that no client closed.
+    pub(crate) fn begin_closing(
+        &mut self,
+        led: &mut At<'_>,
+        key: &DocKey,
+        mut record: SessionRecord,
+        reason: Reason,
+        detail: String,
+    ) {
+        record.version = next_version(led.env, led.log, &record);
+        record.state = SessionState::Closing;
+        record.reason = Some(reason);
+        record.detail = detail;
+        self.note_ending(led, &record, Ending::Overtaken);
+        fail_opens(&mut record);
         let session = record.key.clone();
         write_session(led, key, record, None);
         let work = self.work.entry(session).or_default();

@@ -27,6 +27,11 @@ impl Uses {
         Some(now_ms.saturating_sub(at_ms))
     }
 
+    /// When a life was used last, as far as this owner knows.
+    pub fn last(&self, key: &SessionKey, life: Stamp) -> Option<u64> {
+        self.last.get(key).filter(|it| it.0 == life).map(|it| it.1)
+    }
+
     /// A life has ended.
     pub fn forget(&mut self, key: &SessionKey) {
         self.last.remove(key);

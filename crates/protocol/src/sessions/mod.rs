@@ -5,7 +5,8 @@
 pub(crate) mod capacity;
 pub(crate) mod close;
 pub(crate) mod drain;
-pub(crate) mod keep_alive;
+pub(crate) mod expiry;
+mod keep_alive;
 pub(crate) mod mend;
 pub(crate) mod open;
 pub(crate) mod placements;

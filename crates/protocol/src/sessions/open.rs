@@ -4,6 +4,7 @@
 //! last. Everything that a record promises is committed before the node is asked (I5).
 
 use crate::log::at::At;
+use crate::log::env::Env;
 use crate::log::origin::Origin;
 use crate::log::resident::RequestHandler;
 use crate::nodes::choice::{Chosen, NoNode};
@@ -14,15 +15,14 @@ use crate::sessions::capacity::{
 use crate::sessions::read::{key_of, view_at_node, visible};
 use crate::sessions::refusals::start_failed;
 use crate::sessions::remembered::{memory_wait, write_session};
-use crate::sessions::reopen::waits_for;
 use crate::sessions::request_ids::{asked_before, new_life, remember, reused, spec_answered};
 use crate::sessions::retry_placement::{note_begins_anew, note_overtaken};
 use crate::sessions::state::{Sessions, Work};
 use crate::sessions::version::next_version;
 use rota_messages::{Answer, DocKey};
 use rota_model::{
-    OpenOp, Outcome, Placement, Reason, Refusal, RefusalKind, RequestEntry, RequestFate, RequestId,
-    Retry, SessionRecord, SessionState, Token,
+    OpenOp, Outcome, Placement, Refusal, RefusalKind, RequestEntry, RequestFate, RequestId, Retry,
+    SessionRecord, SessionState, Token,
 };
 
 /// Most requests that wait for one id.
@@ -199,16 +199,15 @@ impl Sessions {
         if !led.lead.has_copies(led.env) {
             return led.enqueue(origin);
         }
-        let refusal = refused_by_pool(led.env, &op).or_else(|| refuses_for_room(led, &op));
+        let refusal = refused_by_pool(led.env, &op)
+            .or_else(|| refused_by_class(led.env, &op))
+            .or_else(|| refuses_for_room(led, &op));
         if let Some(refusal) = refusal {
             return self.reply(led, origin, Err(refusal));
         }
         match led.env.nodes.choose(&op.spec, &[], led.env.now.mono_ms) {
             Ok(chosen) => {
                 let mut record = new_life(led.env, old, &op, led.stamps_above());
-                if old.is_some_and(|it| waits_for(it, &op.spec)) {
-                    record.reason = Some(Reason::Reopening);
-                }
                 remember(&mut record, led.env, &op.request, RequestFate::Opening);
                 led.env.note(Transition::OpenPending, Some(led.log.number));
                 let session = op.key.clone();
@@ -267,6 +266,14 @@ impl Sessions {
         let text = format!("{WAITERS_MAX} requests wait for session {session} already");
         self.reply(led, origin, Err(Refusal::new(RefusalKind::Overloaded, retry, text)));
     }
+}
+
+/// Why its class does not allow the life that an open asks for, if so.
+fn refused_by_class(env: &Env, op: &OpenOp) -> Option<Refusal> {
+    let asked = op.spec.life.as_deref()?;
+    let facts = env.nodes.facts(&op.spec.pool, &op.spec.class);
+    let mistakes = facts.map_or_else(Vec::new, |it| it.life.refuses(asked));
+    (!mistakes.is_empty()).then(|| Refusal::invalid(mistakes))
 }
 
 fn is_closing(record: &SessionRecord) -> bool {

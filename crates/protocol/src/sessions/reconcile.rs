@@ -12,7 +12,7 @@ use crate::ports::note::Transition;
 use crate::sessions::read::{key_of, view_at_node, view_of};
 use crate::sessions::refusals::{overtaken, start_failed};
 use crate::sessions::remembered::{session_writes, write_session};
-use crate::sessions::reopen::{Follows, ended_unasked, reopens};
+use crate::sessions::reopen::{Follows, end_unasked, reopens};
 use crate::sessions::request_ids::{fail_opens, forget_overtaken, remember};
 use crate::sessions::state::{Sessions, Work};
 use crate::sessions::version::{next_version, told_early, version_after};
@@ -323,9 +323,7 @@ impl Sessions {
         }
         record.version = next_version(led.env, led.log, &record);
         let from = record.state;
-        (record.state, record.reason) = ended_unasked(led.env, &record, reason, exit.as_ref());
-        record.exit = exit;
-        record.detail = detail.to_string();
+        end_unasked(led.env, &mut record, reason, exit, detail);
         fail_opens(&mut record);
         led.env.note_end(Transition::Ended, led.log.number, from, &record);
         write_session(led, key, record, None);

@@ -22,7 +22,7 @@ use crate::sessions::read::key_of;
 use crate::sessions::reconcile::write_off_lost;
 use crate::sessions::remembered::session_writes;
 use crate::sessions::reopen::{Follows, stays_lost};
-use crate::sessions::request_ids::{earlier_requests, hear_of_machine, succeed_opens};
+use crate::sessions::request_ids::{earlier_requests, hear_of_machine, lifetime_of, succeed_opens};
 use crate::sessions::scan::ended_by;
 use crate::sessions::scan::{ended_as, write_ends};
 use crate::sessions::scan_state::{Found, Scan, UNKNOWN_THERE};
@@ -180,11 +180,12 @@ fn found_again(
         machine_state: alive.machine_state.clone(),
         machine_change: alive.machine_change,
         requests: Vec::new(),
-        lifetime: None,
+        lifetime: lifetime_of(env, &alive.spec, None),
     };
     match before {
         Some(before) if before.life == alive.life => {
             record.requests.clone_from(&before.requests);
+            record.lifetime.clone_from(&before.lifetime);
             if state == SessionState::Ready {
                 succeed_opens(&mut record);
             }

@@ -1,6 +1,9 @@
-//! Lost sessions whose class has them opened again (`on_node_loss = "reopen"`).
+//! Sessions whose class has them opened again: lost ones (`on_node_loss = "reopen"`), and those that ended badly
+//! (`restart`), after a pause that grows.
 //!
 //! ```text
+//!  READY ── it ends badly ──▶ FAILED (RESTARTING) ── the pause is over, a node has room ──▶ PENDING, a new life
+//!
 //!  READY ── its boot is over ──▶ LOST (REOPENING) ── a node has room ──▶ PENDING, a new life ──▶ READY
 //!                                  │          ▲                             │
 //!                                  │          └── no node takes it, or ─────┘
@@ -19,14 +22,21 @@ use crate::sessions::capacity::ROOM_MS;
 use crate::sessions::request_ids::life_of;
 use crate::sessions::state::Sessions;
 use rota_messages::DocKey;
-use rota_model::{ClassName, Exit, PoolName, Reason, SessionRecord, SessionSpec, SessionState};
-use std::collections::BTreeSet;
+use rota_model::{
+    ClassName, Exit, Lifetime, Now, PoolName, Reason, SessionRecord, SessionSpec, SessionState,
+    Stamp,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Most lives that begin in one step.
 const STEP_MAX: usize = 64;
 
 /// Between tries, unless more could have begun.
 const REOPEN_MS: u64 = 1_000;
+
+/// The same where some wait for the end of a pause.
+const PAUSE_MS: u64 = 100;
 
 /// What comes after a life that is lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,6 +53,8 @@ pub(crate) struct Reopening {
     /// Some may wait.
     waits: bool,
     next_ms: u64,
+    /// When the pauses are over of those that ended badly, by the monotonic clock.
+    pauses: BTreeMap<DocKey, (Stamp, u64)>,
 }
 
 impl Reopening {
@@ -54,30 +66,87 @@ impl Reopening {
     pub fn waits(&self) -> bool {
         self.waits
     }
+
+    /// Whether a session may begin its next life now. A pause is counted by the monotonic clock from when this owner
+    /// sees it, and a clock that stepped back does not prolong it.
+    fn may_begin(&mut self, key: &DocKey, old: &SessionRecord, now: Now) -> bool {
+        let Some(at) = old.lifetime.as_ref().and_then(|it| it.restart_at) else { return true };
+        let from = old.version.to_epoch_ms().max(now.wall_ms);
+        let left_ms = at.to_epoch_ms().saturating_sub(from);
+        let begins = (old.life, now.mono_ms + left_ms);
+        let pause = self.pauses.entry(key.clone()).or_insert(begins);
+        if pause.0 != old.life {
+            *pause = begins;
+        }
+        now.mono_ms >= pause.1
+    }
 }
 
 /// Whether another life follows this one, if it ends with its node.
 pub(crate) fn reopens(env: &Env, record: &SessionRecord) -> bool {
     // Who waits for a life that never answered begins the next one, or is told.
-    let goes_on = record.state == SessionState::Ready || record.reason == Some(Reason::Reopening);
+    let goes_on = goes_on(record);
     let at = record.placement.as_ref().map(|it| &it.node);
     let SessionSpec { pool, class, .. } = &record.spec;
     let facts = at.and_then(|it| env.nodes.facts_there(it, pool, class));
     goes_on && facts.is_some_and(|it| it.reopens)
 }
 
-/// What a life becomes whose node says that it ended, though no manager closed it. A node that no manager could
-/// reach, and that stopped it for that, is lost to its clients like any other.
-pub(crate) fn ended_unasked(
+/// Whether somebody besides the one who opened it counts on this life.
+fn goes_on(record: &SessionRecord) -> bool {
+    let again = [Some(Reason::Reopening), Some(Reason::Restarting)];
+    record.state == SessionState::Ready || again.contains(&record.reason)
+}
+
+/// What becomes of a life whose node says that it ended, though no manager closed it. A node that no manager could
+/// reach, and that stopped it for that, is lost to its clients like any other. A bad end may be followed by another
+/// life.
+pub(crate) fn end_unasked(
     env: &Env,
-    record: &SessionRecord,
+    record: &mut SessionRecord,
     reason: Reason,
-    exit: Option<&Exit>,
-) -> (SessionState, Option<Reason>) {
-    if reason == Reason::LeaseNotRenewed && reopens(env, record) {
-        return (SessionState::Lost, Some(Reason::Reopening));
+    exit: Option<Exit>,
+    detail: &str,
+) {
+    let state = record.state.ended_unasked(reason, exit.as_ref());
+    let restart = (state == SessionState::Failed).then(|| restart(env, record, reason)).flatten();
+    let restarts = record.lifetime.as_ref().map_or(0, |it| it.restarts);
+    record.detail = match (&restart, restarts) {
+        (None, 1..) if state == SessionState::Failed => {
+            format!("{detail}; it was restarted {restarts} times in a row")
+        }
+        _ => detail.to_owned(),
+    };
+    (record.state, record.reason) = match &restart {
+        _ if reason == Reason::LeaseNotRenewed && reopens(env, record) => {
+            (SessionState::Lost, Some(Reason::Reopening))
+        }
+        Some(_) => (SessionState::Failed, Some(Reason::Restarting)),
+        None => (state, Some(reason)),
+    };
+    if let Some(lifetime) = restart {
+        record.lifetime = Some(Arc::new(lifetime));
     }
-    (record.state.ended_unasked(reason, exit), Some(reason))
+    record.exit = exit;
+}
+
+/// What holds for a life that ended badly, if another one follows.
+fn restart(env: &Env, record: &SessionRecord, reason: Reason) -> Option<Lifetime> {
+    let is_own = matches!(
+        reason,
+        Reason::Exited | Reason::Internal | Reason::StartTimeout | Reason::Unhealthy
+    );
+    let SessionSpec { pool, class, life, .. } = &record.spec;
+    let at = record.placement.as_ref().filter(|_| is_own && goes_on(record))?;
+    let rule = env.nodes.facts_there(&at.node, pool, class)?.life.restarts?;
+    let times = life.as_ref().and_then(|it| it.restarts).unwrap_or(rule.times).min(rule.times);
+    let lifetime = record.lifetime.as_deref().cloned().unwrap_or_default();
+    let now = Stamp::from_epoch_ms(env.now.wall_ms).max(record.version);
+    let lived_ms = now.to_epoch_ms().saturating_sub(record.life.to_epoch_ms());
+    let is_steady = record.state == SessionState::Ready && lived_ms >= rule.steady_ms;
+    let restarts = if is_steady { 0 } else { lifetime.restarts };
+    let restart_at = Some(now.plus_ms(rule.delay_after(restarts)));
+    (restarts < times).then_some(Lifetime { restarts, restart_at, ..lifetime })
 }
 
 /// Whether sessions of this one's namespace are opened in its pool.
@@ -90,13 +159,18 @@ fn admits(env: &Env, record: &SessionRecord) -> bool {
 
 /// Whether a lost session waits to be opened again as that.
 pub(crate) fn waits_for(lost: &SessionRecord, spec: &SessionSpec) -> bool {
-    lost.is_reopened() && lost.spec == *spec
+    let SessionSpec { class, pool, attributes, .. } = &lost.spec;
+    lost.is_reopened() && (class, pool, attributes) == (&spec.class, &spec.pool, &spec.attributes)
 }
 
 /// If it waits to be opened again, it does no more.
 pub(crate) fn stays_lost(record: &mut SessionRecord) {
     if record.is_reopened() {
-        record.reason = Some(Reason::NodeLost);
+        let is_lost = record.state == SessionState::Lost;
+        record.reason = Some(if is_lost { Reason::NodeLost } else { Reason::Exited });
+        if let Some(lifetime) = record.lifetime.take() {
+            record.lifetime = Some(Arc::new(Lifetime { restart_at: None, ..(*lifetime).clone() }));
+        }
     }
 }
 
@@ -110,11 +184,16 @@ impl Sessions {
             return Vec::new();
         }
         let keys: Vec<DocKey> = led.log.replica.sessions_reopening().cloned().collect();
-        let (mut waiting, mut begun) = (Vec::new(), 0);
+        let (mut waiting, mut begun, mut pausing) = (Vec::new(), 0, false);
+        self.reopening.pauses.retain(|key, _| keys.binary_search(key).is_ok());
         let mut full: BTreeSet<(PoolName, ClassName)> = BTreeSet::new();
         for key in &keys {
             let Some(old) = led.log.replica.record(key) else { continue };
             if !admits(led.env, &old) {
+                continue;
+            }
+            if !self.reopening.may_begin(key, &old, led.env.now) {
+                pausing = true;
                 continue;
             }
             let kind = (old.spec.pool.clone(), old.spec.class.clone());
@@ -125,8 +204,10 @@ impl Sessions {
                 waiting.push(old.spec.clone());
             }
         }
-        let next_ms = now + if begun < STEP_MAX { REOPEN_MS } else { ROOM_MS };
-        self.reopening = Reopening { waits: begun < keys.len(), next_ms };
+        let pause_ms = if pausing { PAUSE_MS } else { REOPEN_MS };
+        let next_ms = now + if begun < STEP_MAX { pause_ms } else { ROOM_MS };
+        let pauses = std::mem::take(&mut self.reopening.pauses);
+        self.reopening = Reopening { waits: begun < keys.len(), next_ms, pauses };
         waiting
     }
 
@@ -142,9 +223,13 @@ impl Sessions {
         let Ok(chosen) = led.env.nodes.choose(&old.spec, &[], led.env.now.mono_ms) else {
             return false;
         };
-        let mut record = life_of(led.env, Some(old), &old.key, &old.spec, led.stamps_above());
-        record.reason = Some(Reason::Reopening);
-        led.env.note(Transition::SessionReopened, Some(led.log.number));
+        let lives = (Some(old), Some(old));
+        let record = life_of(led.env, lives, &old.key, &old.spec, led.stamps_above());
+        let step = match old.state {
+            SessionState::Failed => Transition::SessionRestarted,
+            _ => Transition::SessionReopened,
+        };
+        led.env.note(step, Some(led.log.number));
         self.write_pending(led, key, record, chosen, None);
         true
     }

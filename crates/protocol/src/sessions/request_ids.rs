@@ -1,10 +1,11 @@
 //! What a record remembers: requests, lives before the one that it holds, and where its machine was last.
 
 use crate::log::env::Env;
+use crate::sessions::reopen::waits_for;
 use rota_model::{
-    Attributes, AttributesDigest, EarlierSpec, Epoch, FieldError, OpenOp, Outcome,
-    REQUEST_MEMORY_MS, Reason, Refusal, RefusalKind, RequestEntry, RequestFate, RequestId, Retry,
-    SessionKey, SessionRecord, SessionSpec, SessionState, Stamp,
+    Attributes, AttributesDigest, EarlierSpec, Epoch, FieldError, LifeFacts, Lifetime, OpenOp,
+    Outcome, REQUEST_MEMORY_MS, Reason, Refusal, RefusalKind, RequestEntry, RequestFate, RequestId,
+    Retry, SessionKey, SessionRecord, SessionSpec, SessionState, Stamp,
 };
 use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3;
@@ -160,13 +161,33 @@ pub(crate) fn new_life(
     op: &OpenOp,
     floor: Stamp,
 ) -> SessionRecord {
-    life_of(env, old, &op.key, &op.spec, floor)
+    let goes_on = old.filter(|it| waits_for(it, &op.spec));
+    life_of(env, (old, goes_on), &op.key, &op.spec, floor)
 }
 
-/// The same, whoever begins it.
+/// What holds for a new life of that; `goes_on`: the life that it goes on with.
+pub(crate) fn lifetime_of(
+    env: &Env,
+    spec: &SessionSpec,
+    goes_on: Option<&SessionRecord>,
+) -> Option<Arc<Lifetime>> {
+    let asked = spec.life.as_deref().cloned().unwrap_or_default();
+    let facts = env.nodes.facts(&spec.pool, &spec.class).map(|it| &*it.life);
+    let mut lifetime =
+        facts.map_or_else(|| LifeFacts::default().holds(&asked), |it| it.holds(&asked));
+    if let Some(before) = goes_on {
+        let was = before.lifetime.as_deref().cloned().unwrap_or_default();
+        lifetime.origin = Some(before.origin());
+        // A life that no node took did not end badly.
+        lifetime.restarts = was.restarts + u32::from(was.restart_at.is_some());
+    }
+    (!lifetime.is_default()).then(|| Arc::new(lifetime))
+}
+
+/// The same, whoever begins it. The life before, and whether the new one goes on with it.
 pub(crate) fn life_of(
     env: &Env,
-    old: Option<&SessionRecord>,
+    (old, goes_on): (Option<&SessionRecord>, Option<&SessionRecord>),
     key: &SessionKey,
     spec: &SessionSpec,
     floor: Stamp,
@@ -179,7 +200,7 @@ pub(crate) fn life_of(
         life: stamp,
         version: stamp,
         state: SessionState::Pending,
-        reason: None,
+        reason: goes_on.and_then(|it| it.reason),
         detail: String::new(),
         exit: None,
         grace_ms: None,
@@ -188,7 +209,7 @@ pub(crate) fn life_of(
         machine_state: String::new(),
         machine_change: 0,
         requests: earlier_requests(old, spec),
-        lifetime: None,
+        lifetime: lifetime_of(env, spec, goes_on),
     }
 }
 

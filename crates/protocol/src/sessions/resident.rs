@@ -47,6 +47,7 @@ impl Resident for Sessions {
 
     fn serve(&mut self, led: &mut At<'_>) {
         self.reopening.look();
+        self.arm_all(led);
         self.redrive(led);
     }
 
@@ -56,7 +57,12 @@ impl Resident for Sessions {
         let overtaken = led.log.replica.latest.contains_key(key);
         let Some(record) = doc.session().filter(|_| !overtaken).cloned() else { return };
         match record.state {
-            SessionState::Pending | SessionState::Starting | SessionState::Closing => {
+            SessionState::Pending | SessionState::Starting => {
+                self.expiry.arm(led, &self.uses, &record);
+                self.ask_for(led, key, &record);
+            }
+            SessionState::Closing => {
+                self.expiry.disarm(&record.key);
                 self.ask_for(led, key, &record);
             }
             SessionState::Closed | SessionState::Failed | SessionState::Lost => {
@@ -64,9 +70,13 @@ impl Resident for Sessions {
                     self.reopening.look();
                 }
                 self.uses.forget(&record.key);
+                self.expiry.disarm(&record.key);
                 self.release(led, &record.key);
             }
-            SessionState::Ready => self.rerun_waiters(led, &record.key),
+            SessionState::Ready => {
+                self.expiry.arm(led, &self.uses, &record);
+                self.rerun_waiters(led, &record.key);
+            }
         }
     }
 
@@ -97,6 +107,7 @@ impl Resident for Sessions {
                 for key in self.drain.next(led) {
                     self.close_drained(led, &key);
                 }
+                self.tick_expiry(led);
                 self.sweep_when_due(led);
                 self.tick_room(led);
                 self.watches.expire_pulls(led);

@@ -57,8 +57,12 @@ impl Sessions {
                 let mut failed = record;
                 failed.version = next_version(led.env, led.log, &failed);
                 // A session that is opened again waits for room, as long as that takes.
-                let reopens = blame == Blame::Node && failed.reason == Some(Reason::Reopening);
+                let again = [Some(Reason::Reopening), Some(Reason::Restarting)];
+                let reopens = blame == Blame::Node && again.contains(&failed.reason);
                 (failed.state, failed.reason) = match blame {
+                    Blame::Node if failed.reason == Some(Reason::Restarting) => {
+                        (SessionState::Failed, Some(Reason::Restarting))
+                    }
                     Blame::Node if reopens => (SessionState::Lost, Some(Reason::Reopening)),
                     Blame::Node => (SessionState::Failed, Some(Reason::NoCapacity)),
                     Blame::Session => (SessionState::Failed, Some(Reason::Internal)),

@@ -13,7 +13,7 @@ use crate::ports::note::Transition;
 use crate::sessions::read::key_of;
 use crate::sessions::recover::write_what_was_found;
 use crate::sessions::remembered::session_writes;
-use crate::sessions::reopen::ended_unasked;
+use crate::sessions::reopen::end_unasked;
 use crate::sessions::request_ids::{fail_opens, forget_overtaken};
 use crate::sessions::scan_state::{Found, Scan, UNKNOWN_THERE};
 use crate::sessions::version::next_version;
@@ -228,11 +228,11 @@ pub(crate) fn ended_as(
     ended.version = next_version(env, log, record);
     if record.state == SessionState::Closing {
         ended.state = SessionState::Closed;
+        (ended.exit, ended.detail) = (exit, detail.to_owned());
         forget_overtaken(&mut ended, log.replica.pe);
     } else {
-        (ended.state, ended.reason) = ended_unasked(env, record, reason, exit.as_ref());
+        end_unasked(env, &mut ended, reason, exit, detail);
         fail_opens(&mut ended);
     }
-    (ended.exit, ended.detail) = (exit, detail.to_owned());
     ended
 }

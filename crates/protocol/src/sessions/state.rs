@@ -3,6 +3,7 @@
 use crate::log::origin::Origin;
 use crate::sessions::capacity::AwaitingCapacity;
 use crate::sessions::drain::Draining;
+use crate::sessions::expiry::Expiry;
 use crate::sessions::keep_alive::Uses;
 use crate::sessions::mend::Look;
 use crate::sessions::reopen::Reopening;
@@ -87,6 +88,8 @@ pub(crate) struct Sessions {
     pub drain: Draining,
     /// When clients said that they use them.
     pub uses: Uses,
+    /// Those that end by themselves.
+    pub expiry: Expiry,
     pub watches: Watches,
     /// Looks at what nodes have, by order of operators.
     pub looks: BTreeMap<Origin, Look>,
