@@ -21,6 +21,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("rota-tasks", &[]),
     // What is searched are documents.
     ("rota-search", &["rota-docstore"]),
+    // What happens in a session, and when.
+    ("rota-lifecycle", &[]),
     (
         "rota-protocol",
         &[

@@ -14,6 +14,7 @@ const DECIDERS: &[(&str, &str)] = &[
     ("rota-ids", "crates/ids/"),
     ("rota-tasks", "crates/tasks/"),
     ("rota-search", "crates/search/"),
+    ("rota-lifecycle", "crates/lifecycle/"),
     ("rota-protocol", "crates/protocol/"),
     ("rota-docstore", "crates/docstore/"),
 ];
