@@ -22,6 +22,7 @@ use crate::bodies::Bodies;
 use crate::driver_state::DriverState;
 use crate::mailbox::Mailbox;
 use crate::metrics;
+use crate::rpc::search::now;
 use deadline::deadline_of;
 use names::FreshNames;
 use rota_docstore::{About, Exception, codes};
@@ -29,9 +30,10 @@ use rota_membership::Trouble;
 use rota_model::{ClusterName, NodeId, Refusal, RefusalKind, Retry};
 use rota_proto::documents::{ADMIN_KEY_METADATA, in_call, status as documents_status};
 use rota_proto::keep_alive::{keep_alive, keep_alive_response};
+use rota_proto::lives::{get_life, life_response, update};
 use rota_proto::{Watch, refusal, request, session, session_search, v1};
 use rota_protocol::operate::AdminKey;
-use rota_protocol::{Op, OpKind, Searchable};
+use rota_protocol::{LivesOp, Op, OpKind, Searchable};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
@@ -131,6 +133,14 @@ fn wrong(kind: OpKind, refused: Refusal) -> Status {
     status(refused)
 }
 
+impl SessionsService {
+    /// Asks the owner of a session about its life cycles.
+    async fn life(&self, op: LivesOp, deadline: Instant) -> Result<v1::Life, Status> {
+        let answer = self.shared.mailbox.call(Op::Lives(op), deadline).await.map_err(status)?;
+        life_response(answer, |node| self.shared.node_address(node)).map_err(status)
+    }
+}
+
 /// The service of sessions.
 pub struct SessionsService {
     /// What the services share.
@@ -147,7 +157,7 @@ impl v1::sessions_server::Sessions for SessionsService {
     ) -> Result<Response<v1::OpenResponse>, Status> {
         let deadline = deadline_of(request.metadata());
         let shared = &self.shared;
-        let op = request::open(request.into_inner(), || shared.names.next())
+        let op = request::open(request.into_inner(), now(), || shared.names.next())
             .map_err(|it| wrong(OpKind::Open, it))?;
         let answer = shared.mailbox.call(Op::Open(op), deadline).await.map_err(status)?;
         let response = session::open_response(answer, |node| shared.node_address(node));
@@ -193,6 +203,26 @@ impl v1::sessions_server::Sessions for SessionsService {
         let node_address = |node: &NodeId| self.shared.node_address(node);
         let response = keep_alive_response(answer.map_err(status)?, node_address);
         Ok(Response::new(response.map_err(status)?))
+    }
+
+    async fn update(
+        &self,
+        request: Request<v1::UpdateRequest>,
+    ) -> Result<Response<v1::UpdateResponse>, Status> {
+        let deadline = deadline_of(request.metadata());
+        let op = update(request.into_inner(), now()).map_err(|it| wrong(OpKind::Lives, it))?;
+        let life = self.life(LivesOp::Update(Box::new(op)), deadline).await?;
+        Ok(Response::new(v1::UpdateResponse { life: Some(life) }))
+    }
+
+    async fn get_life(
+        &self,
+        request: Request<v1::GetLifeRequest>,
+    ) -> Result<Response<v1::GetLifeResponse>, Status> {
+        let deadline = deadline_of(request.metadata());
+        let key = get_life(request.get_ref()).map_err(|it| wrong(OpKind::Lives, it))?;
+        let life = self.life(LivesOp::Show(key), deadline).await?;
+        Ok(Response::new(v1::GetLifeResponse { life: Some(life) }))
     }
 
     async fn list(

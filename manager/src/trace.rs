@@ -200,6 +200,11 @@ fn is_news(step: Transition) -> bool {
         | Transition::SessionReopened
         | Transition::SessionRestarted
         | Transition::SessionExpired
+        | Transition::SessionUpdated
+        | Transition::EventFired
+        | Transition::ActionBegan
+        | Transition::ActionFailed
+        | Transition::LifeCyclesEnded
         | Transition::SessionDrained
         | Transition::Fenced
         | Transition::Forwarded

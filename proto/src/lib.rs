@@ -35,6 +35,7 @@ pub mod documents;
 pub mod encoded;
 pub mod keep_alive;
 mod life;
+pub mod lives;
 pub mod mend;
 mod mistakes;
 pub mod node;

@@ -1,5 +1,6 @@
 //! How long sessions live, what comes after, and what their events run, on the wire.
 
+use crate::lives::check_items;
 use crate::v1;
 use crate::wire::{WireError, named};
 use rota_model::node_msg::{ACTION_OUTPUT_BYTES_MAX, Action, ActionEnd};
@@ -56,6 +57,7 @@ pub(crate) fn options(it: v1::LifeOptions) -> Result<Option<Arc<LifeOptions>>, V
 pub(crate) fn options_from(
     it: Option<v1::LifeOptions>,
 ) -> Result<Option<Arc<LifeOptions>>, WireError> {
+    check_items(it.as_ref().map_or(&[], |it| it.managed_state.as_slice()))?;
     let checked = it.map(options).transpose().map(Option::flatten);
     named("SessionSpec.life", checked.map_err(|mut mistakes| mistakes.swap_remove(0)))
 }
@@ -66,6 +68,7 @@ pub(crate) fn lifetime_from(session: &v1::Session) -> Result<Option<Arc<Lifetime
     let lifetime = Lifetime {
         idle_ms: session.idle_ms,
         max_life_ms: session.max_life_ms,
+        is_managed: false,
         origin: None,
         restarts: session.restarts,
         restart_at: named("Session.restart_at", restart_at.transpose())?,

@@ -235,6 +235,7 @@ pub(crate) fn request_to_wire(rid: u64, deadline_ms: u64, op: Op) -> v1::PeerReq
         Op::Close(op) => WireOp::Close((&op).into()),
         Op::Get(op) => WireOp::Get((&op).into()),
         Op::KeepAlive(op) => WireOp::KeepAlive(op.into()),
+        Op::Lives(op) => WireOp::Lives(op.into()),
         Op::List(op) => WireOp::List((&op).into()),
         Op::Pull(op) => WireOp::Pull((&op).into()),
         Op::Report(item) => WireOp::Report(item.into()),
@@ -255,6 +256,7 @@ pub(crate) fn op_from_wire(op: Option<v1::peer_request::Op>) -> Result<Op, WireE
         WireOp::Close(op) => Op::Close(op.try_into()?),
         WireOp::Get(op) => Op::Get(op.try_into()?),
         WireOp::KeepAlive(op) => Op::KeepAlive(op.try_into()?),
+        WireOp::Lives(op) => Op::Lives(op.try_into()?),
         WireOp::List(op) => Op::List(op.try_into()?),
         WireOp::Pull(op) => Op::Pull(op.try_into()?),
         WireOp::Report(item) => Op::Report(item.try_into()?),
@@ -347,6 +349,7 @@ pub(crate) fn answer_to_wire(rid: u64, result: OpResult) -> v1::PeerAnswer {
         Ok(Answer::Mended(mended)) => WireResult::Mended(mended.into()),
         Ok(Answer::Numbers(numbers)) => WireResult::Numbers(numbers.into()),
         Ok(Answer::Tasks(page)) => WireResult::Tasks(page.into()),
+        Ok(Answer::Lives(it)) => WireResult::Lives(it.into()),
         Ok(Answer::Found(found)) => WireResult::Found(found_to_wire(&found)),
         Ok(Answer::Documents(answer)) => document_answer(answer),
         Err(refusal) => WireResult::Refusal(refusal.into()),
@@ -393,6 +396,7 @@ pub(crate) fn answer_from_wire(
         WireResult::Mended(mended) => Answer::Mended(mended.try_into()?),
         WireResult::Numbers(numbers) => Answer::Numbers(numbers.try_into()?),
         WireResult::Tasks(page) => Answer::Tasks(page.try_into()?),
+        WireResult::Lives(it) => Answer::Lives(it.try_into()?),
         WireResult::Found(found) => Answer::Found(found_from(found)?),
         answer @ (WireResult::Operated(_)
         | WireResult::Synced(_)

@@ -29,9 +29,10 @@ pub fn code(kind: RefusalKind) -> Code {
         RefusalKind::InvalidArgument => Code::InvalidArgument,
         RefusalKind::NotFound | RefusalKind::UnknownNode => Code::NotFound,
         RefusalKind::RequestIdReused => Code::AlreadyExists,
-        RefusalKind::UnknownClass | RefusalKind::LifeMismatch | RefusalKind::NoTransition => {
-            Code::FailedPrecondition
-        }
+        RefusalKind::UnknownClass
+        | RefusalKind::LifeMismatch
+        | RefusalKind::VersionMismatch
+        | RefusalKind::NoTransition => Code::FailedPrecondition,
         RefusalKind::NotOwner
         | RefusalKind::NotServing
         | RefusalKind::Recovering

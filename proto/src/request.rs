@@ -1,6 +1,6 @@
 //! Requests of clients, checked. Every mistake of a request is listed in one refusal.
 
-use crate::life;
+use crate::lives::options_at;
 use crate::mistakes::Mistakes;
 use crate::position::{Position, page_token, parse_page_token};
 use crate::record::{check_attributes, state};
@@ -122,9 +122,10 @@ fn quoted(text: &str) -> String {
     }
 }
 
-/// Checks an open. Without a request id it gets a fresh one, which is not worth remembering.
+/// Checks an open. Relative times of life-cycle items count from `now`. Without a request id it gets a fresh one, which is not worth remembering.
 pub fn open(
     request: v1::OpenRequest,
+    now: Stamp,
     fresh: impl FnOnce() -> RequestId,
 ) -> Result<OpenOp, Refusal> {
     let mut mistakes = Mistakes::default();
@@ -132,7 +133,7 @@ pub fn open(
     let class = mistakes.note(ClassName::parse_new(&request.class));
     let pool = mistakes.given("pool", &request.pool, PoolName::parse_new);
     let attributes = mistakes.attributes(request.attributes);
-    let life = mistakes.note_all(life::options(request.life.unwrap_or_default()));
+    let life = mistakes.note_all(options_at(request.life.unwrap_or_default(), now));
     let name = mistakes.request(&request.request_id, fresh);
     let op = (|| {
         let pool = pool?;

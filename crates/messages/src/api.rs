@@ -2,6 +2,7 @@
 //! of theirs.
 
 pub use crate::kinds::OpKind;
+use crate::lives::{LivesAnswer, LivesOp};
 pub use crate::polls::{
     DocumentChange, DocumentEvent, FollowOp, Holdings, ItemFilter, Poll, WatchOp, WatchedDocuments,
 };
@@ -186,6 +187,8 @@ pub enum Op {
     Tasks(TasksOp),
     /// A search of one partition.
     Search(SearchOp),
+    /// About the life of a session.
+    Lives(LivesOp),
     /// Anything with documents of applications.
     Documents(DocumentOp),
 }
@@ -264,6 +267,7 @@ impl Op {
             Op::Numbers(_) => OpKind::Numbers,
             Op::Tasks(_) => OpKind::Tasks,
             Op::Search(_) => OpKind::Search,
+            Op::Lives(_) => OpKind::Lives,
             Op::Documents(DocumentOp::Watch(_)) => OpKind::Pull,
             Op::Documents(_) => OpKind::Documents,
         }
@@ -283,6 +287,7 @@ impl Op {
             Op::Pull(pull) => Place::Slot(pull.slot),
             Op::Tasks(op) => Place::Slot(op.from.slot),
             Op::Search(op) => Place::Slot(op.slot),
+            Op::Lives(op) => Place::Session(op.key()),
             Op::Documents(op) => Place::Documents(op),
         }
     }
@@ -301,6 +306,7 @@ impl Op {
             | Op::Numbers(_)
             | Op::Tasks(_)
             | Op::Search(_)
+            | Op::Lives(_)
             | Op::Documents(_) => None,
         }
     }
@@ -312,7 +318,8 @@ impl Op {
             Op::Mend(mend) => (!mend.dry_run, true),
             Op::Numbers(op) => (op.there.is_some(), op.there.is_some()),
             Op::Get(get) => (false, !get.stale_ok),
-            Op::Tasks(_) | Op::Search(_) => (false, true),
+            Op::Tasks(_) | Op::Search(_) | Op::Lives(LivesOp::Show(_)) => (false, true),
+            Op::Lives(LivesOp::Update(_) | LivesOp::Fire(_)) => (true, true),
             Op::KeepAlive(_) => (false, true),
             Op::List(list) => (false, !list.stale_ok),
             Op::Pull(_) => (false, false),
@@ -341,7 +348,9 @@ impl Op {
             | Op::Report(_)
             | Op::Numbers(_)
             | Op::Tasks(_)
-            | Op::Search(_) => false,
+            | Op::Search(_)
+            | Op::Lives(LivesOp::Show(_) | LivesOp::Fire(_)) => false,
+            Op::Lives(LivesOp::Update(_)) => true,
             Op::Mend(mend) => !mend.dry_run,
             Op::Documents(op) => op.changes(),
         }
@@ -363,7 +372,8 @@ impl Op {
             | Op::Mend(_)
             | Op::Numbers(_)
             | Op::Tasks(_)
-            | Op::Search(_) => false,
+            | Op::Search(_)
+            | Op::Lives(_) => false,
         }
     }
 
@@ -383,7 +393,8 @@ impl Op {
             + match self {
                 Op::Open(open) => {
                     let attributes = open.spec.attributes.iter();
-                    attributes.map(|(name, value)| name.len() + value.len()).sum()
+                    let life = open.spec.life.as_ref().map_or(0, |it| it.bytes());
+                    attributes.map(|(name, value)| name.len() + value.len()).sum::<usize>() + life
                 }
                 Op::Close(_)
                 | Op::Get(_)
@@ -394,6 +405,7 @@ impl Op {
                 | Op::Tasks(_)
                 | Op::Mend(_) => 0,
                 Op::Search(op) => op.query.filter.bytes(),
+                Op::Lives(op) => op.bytes(),
                 Op::Numbers(op) => {
                     let sessions = op.there.iter().flat_map(|it| &it.sessions);
                     sessions.map(|it| it.namespace.as_str().len() + it.id.as_str().len()).sum()
@@ -434,6 +446,8 @@ impl Op {
             }
             Op::Report(_) | Op::Mend(_) | Op::Numbers(_) | Op::Tasks(_) => None,
             Op::Search(op) => op.clients_space(),
+            Op::Lives(LivesOp::Fire(_)) => None,
+            Op::Lives(op) => Some(&op.key().namespace),
             Op::Documents(op) => match op {
                 DocumentOp::Operate(operate) => Some(&operate.request.space),
                 DocumentOp::Sync(sync) => sync.reader.as_ref().map(|it| &it.space),
@@ -533,6 +547,8 @@ pub enum Answer {
     Tasks(TasksPage),
     /// To a search.
     Found(Result<Found, Exception>),
+    /// About the life of a session.
+    Lives(LivesAnswer),
     /// About documents.
     Documents(DocumentAnswer),
 }

@@ -25,13 +25,15 @@ pub enum OpKind {
     Tasks,
     /// A search.
     Search,
+    /// About lives of sessions.
+    Lives,
     /// Anything about documents.
     Documents,
 }
 
 impl OpKind {
     /// All of them, in order.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Open,
         Self::Close,
         Self::Get,
@@ -43,6 +45,7 @@ impl OpKind {
         Self::Numbers,
         Self::Tasks,
         Self::Search,
+        Self::Lives,
         Self::Documents,
     ];
 
@@ -60,6 +63,7 @@ impl OpKind {
             Self::Numbers => "numbers",
             Self::Tasks => "tasks",
             Self::Search => "search",
+            Self::Lives => "lives",
             Self::Documents => "documents",
         }
     }

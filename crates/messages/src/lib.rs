@@ -2,7 +2,8 @@
 //!
 //! * [`api`]: what clients and operators ask about sessions and documents, and the answers.
 //! * [`polls`]: long polls of watches, and of managers that follow namespaces.
-//! * [`orders`], [`stats`], [`placements`], [`tasks`]: what operators order and see; [`search`]: what they look for.
+//! * [`orders`], [`stats`], [`placements`], [`tasks`]: what operators order and see; [`search`]: what they look for;
+//!   [`lives`]: how sessions live.
 //! * [`message`]: what managers say to each other.
 //! * [`documents`]: documents as managers keep them, and [`disk`]: what lies on a manager's disk.
 //!
@@ -12,6 +13,7 @@ pub mod api;
 pub mod disk;
 pub mod documents;
 mod kinds;
+pub mod lives;
 pub mod message;
 pub mod orders;
 pub mod placements;
@@ -26,6 +28,7 @@ pub use api::{
 };
 pub use disk::{Disk, DiskWrite, Identity, PartitionMeta};
 pub use documents::{Doc, DocKey, session_of};
+pub use lives::{Life, LivesAnswer, LivesOp, UpdateOp};
 pub use message::{Chunk, Entry, Envelope, Message, WAITING_KINDS_MAX, Write};
 pub use orders::{NodeOrdered, Order, Ordered};
 pub use rota_docstore::DocName;

@@ -160,7 +160,8 @@ impl Op {
             | Op::Mend(_)
             | Op::Numbers(_)
             | Op::Tasks(_)
-            | Op::Search(_) => None,
+            | Op::Search(_)
+            | Op::Lives(_) => None,
         }
     }
 
@@ -181,7 +182,8 @@ impl Op {
             | Op::Mend(_)
             | Op::Numbers(_)
             | Op::Tasks(_)
-            | Op::Search(_) => return,
+            | Op::Search(_)
+            | Op::Lives(_) => return,
         };
         if let Some(from) = from {
             *from = upto.max(*from);

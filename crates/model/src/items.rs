@@ -48,10 +48,13 @@ pub const SESSION_NUMBERS_CLASS: &str = "session-numbers";
 /// Class of the documents that hold one [`Remembered`] each, beside the document of their session: what a
 /// session remembers of more requests than its own document holds.
 pub const REQUEST_CLASS: &str = "request";
+/// Class of the documents that hold the life cycles of one session each, and their history. They outlive the document
+/// of their session.
+pub const LIFE_CLASS: &str = "life";
 /// The classes of documents that managers write for themselves alone: no operation changes one, and no import
 /// brings one.
-pub const OWN_CLASSES: [&str; 5] =
-    [SESSION_CLASS, REQUEST_CLASS, ORDERS_CLASS, NUMBER_CLASS, SESSION_NUMBERS_CLASS];
+pub const OWN_CLASSES: [&str; 6] =
+    [SESSION_CLASS, LIFE_CLASS, REQUEST_CLASS, ORDERS_CLASS, NUMBER_CLASS, SESSION_NUMBERS_CLASS];
 /// The singleton that holds a [`crate::SessionSpec`].
 pub const SPEC_ITEM: &str = "spec";
 /// The singleton that holds a [`Standing`].

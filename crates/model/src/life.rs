@@ -188,6 +188,7 @@ impl LifeFacts {
         Lifetime {
             idle_ms: asked.idle_ms.or(self.idle_ms),
             max_life_ms: asked.max_life_ms.or(self.max_life_ms),
+            is_managed: !asked.managed_state.is_empty(),
             ..Lifetime::default()
         }
     }
@@ -203,6 +204,9 @@ pub struct Lifetime {
     /// It is closed so long after it began, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_life_ms: Option<u64>,
+    /// Its open gave it life-cycle items.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_managed: bool,
     /// The first life of a chain that goes on in this one: nobody opened it anew. `None`: it is the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<Stamp>,

@@ -88,6 +88,8 @@ kinds!(
     NoTransition = "NO_TRANSITION",
     /// The session lives another life than the one that was named.
     LifeMismatch = "LIFE_MISMATCH",
+        /// The session has another version than the caller asked for.
+        VersionMismatch = "VERSION_MISMATCH",
     /// The request id was used before for something else of this session: another kind of request,
     /// or an open of something else. `fields` names it.
     RequestIdReused = "REQUEST_ID_REUSED",

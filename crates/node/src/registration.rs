@@ -43,6 +43,7 @@ pub fn after_refusal(refusal: &Refusal) -> AfterRefusal {
         | RefusalKind::NotFound
         | RefusalKind::NoTransition
         | RefusalKind::LifeMismatch
+        | RefusalKind::VersionMismatch
         | RefusalKind::RequestIdReused
         | RefusalKind::NotOwner
         | RefusalKind::NotServing

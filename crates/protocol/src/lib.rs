@@ -19,6 +19,7 @@
 mod contents;
 mod documents;
 mod errands;
+mod lives;
 mod log;
 mod manager;
 mod membership;
@@ -52,9 +53,10 @@ pub use crate::settings::timing::{REQUEST_MS, Timing};
 pub use crate::settings::{sizes, timing};
 pub use rota_messages::{
     Answer, Chunk, Disk, DiskWrite, Doc, DocKey, DocName, DocumentAnswer, DocumentCursor,
-    DocumentHead, DocumentOp, DocumentPage, Entry, Envelope, Found, Identity, Message, NodeOrdered,
-    Numbered, Op, OpKind, OpResult, Order, Ordered, PartitionMeta, PartitionStats, QueueRow,
-    SearchOp, Stats, TaskStats, TasksOp, TasksPage, Write, api, message, placements, session_of,
+    DocumentHead, DocumentOp, DocumentPage, Entry, Envelope, Found, Identity, LivesAnswer, LivesOp,
+    Message, NodeOrdered, Numbered, Op, OpKind, OpResult, Order, Ordered, PartitionMeta,
+    PartitionStats, QueueRow, SearchOp, Stats, TaskStats, TasksOp, TasksPage, Write, api, message,
+    placements, session_of,
 };
 pub use rota_tasks::{Filter as TaskFilter, Patience, QueueSettings, Task};
 

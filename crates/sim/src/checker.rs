@@ -394,6 +394,7 @@ impl Checker {
             | Answer::Mended(_)
             | Answer::Numbers(_)
             | Answer::Tasks(_)
+            | Answer::Lives(_)
             | Answer::Found(_)
             | Answer::Documents(_) => {}
         }

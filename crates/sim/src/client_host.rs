@@ -81,6 +81,7 @@ pub fn what_of(result: &OpResult) -> &'static str {
         Ok(Answer::Mended(mended)) => mended.step.as_str(),
         Ok(Answer::Numbers(_)) => "NUMBERS",
         Ok(Answer::Tasks(_)) => "TASKS",
+        Ok(Answer::Lives(_)) => "LIFE",
         Ok(Answer::Found(Ok(_))) => "FOUND",
         Ok(Answer::Found(Err(_))) => "NOT_FOUND",
         Ok(Answer::Documents(_)) => "DOCUMENTS",

@@ -61,6 +61,7 @@ fn is_final(result: &OpResult) -> bool {
         refusal.kind,
         RefusalKind::NotFound
             | RefusalKind::LifeMismatch
+            | RefusalKind::VersionMismatch
             | RefusalKind::UnknownClass
             | RefusalKind::Provisioning
             | RefusalKind::NoCapacity

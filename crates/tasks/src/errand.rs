@@ -1,8 +1,9 @@
 //! Tasks whose work goes around the ring: the copying of what changed in a document, and closing many sessions. What they
 //! did may be done again.
 
-use crate::task::end::Change;
-use crate::task::{COPY, Param, Task, TaskState};
+use crate::task::end::{CODE_BYTES_MAX, Change, REPORT_BYTES_MAX};
+use crate::task::register::INFO_BYTES_MAX;
+use crate::task::{ACT, COPY, Param, Task, TaskState};
 use rota_model::{FieldError, GRACE_MS_MAX, Namespace, Stamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -36,6 +37,65 @@ pub struct CloseWork {
     /// What was opened later stays. Set when a task is registered that is not periodic.
     #[serde(default)]
     pub before: Option<Stamp>,
+}
+
+/// Which action of a session is run again.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ActWork {
+    /// The session's id; its namespace is that of the task.
+    pub id: String,
+    /// Its chain of lives.
+    pub origin: Stamp,
+    /// The life cycle.
+    pub life_cycle: String,
+    /// The last word of the item.
+    pub word: String,
+    /// How often it is tried again.
+    pub retries: u32,
+}
+
+impl ActWork {
+    /// From the parameters of a task. Field `param`.
+    pub fn read(param: &Value) -> Result<Self, FieldError> {
+        let wrong = |it: serde_json::Error| FieldError::new("param", it.to_string());
+        serde_json::from_value(param.clone()).map_err(wrong)
+    }
+
+    /// The record of its task: namespace, place, id and queue, when it starts, and why the last run failed.
+    pub fn into_task(
+        self,
+        (ns, place, taskid, qn): (Namespace, String, String, u8),
+        start_at: Option<Stamp>,
+        (code, report): (&str, &str),
+    ) -> Task {
+        let info = format!("{} {} {}", self.id, self.life_cycle, self.word);
+        Task {
+            ns,
+            place,
+            taskid,
+            op_name: ACT.to_owned(),
+            param: Param::Json(
+                serde_json::to_value(self).expect("texts and numbers can be written"),
+            ),
+            info: cut(&info, INFO_BYTES_MAX).to_owned(),
+            retry: 0,
+            start_at,
+            start_time: None,
+            qn,
+            exc: Some(cut(code, CODE_BYTES_MAX).to_owned()),
+            report: Some(cut(report, REPORT_BYTES_MAX).to_owned()),
+            cron: None,
+            paused: false,
+            progress: None,
+        }
+    }
+}
+
+/// The beginning of a text, at a boundary of a character.
+fn cut(text: &str, bytes_max: usize) -> &str {
+    let end = (0..=bytes_max.min(text.len())).rev().find(|it| text.is_char_boundary(*it));
+    text.get(..end.unwrap_or_default()).unwrap_or_default()
 }
 
 impl CloseWork {

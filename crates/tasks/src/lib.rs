@@ -14,7 +14,7 @@
 //! * [`TaskIndex`]: the tasks of a partition by queue, namespace and start.
 //! * [`QueueManager`]: which task a worker takes next, and which runs are lost.
 //! * [`Outside`]: what programs and calls are given, and every check of it.
-//! * [`CopyWork`], [`CloseWork`]: work that goes around the ring.
+//! * [`CopyWork`], [`CloseWork`], [`ActWork`]: work that goes around the ring.
 //! * [`Filter`]: which tasks an administrator means.
 //! * [`Cron`]: the short text that says when a periodic task runs.
 //!
@@ -27,7 +27,7 @@ mod outside;
 mod queue;
 mod task;
 
-pub use errand::{CloseWork, CopyWork, copied, note_change};
+pub use errand::{ActWork, CloseWork, CopyWork, copied, note_change};
 pub use filter::Filter;
 pub use index::{TaskCounts, TaskIndex};
 pub use outside::{ARGS_BYTES_MAX, GrpcCall, HEADERS_MAX, HttpCall, Outside, ProgramRun};
@@ -39,6 +39,6 @@ pub use task::register::{
     Registered, Registration, TASKID_BYTES_MAX, check_start_at,
 };
 pub use task::{
-    CLOSE, COPY, EARLY_MS, EXEC, GRPC, HTTP, LOST, NoStart, PARAM_CLASS, Param, Progress, Run,
+    ACT, CLOSE, COPY, EARLY_MS, EXEC, GRPC, HTTP, LOST, NoStart, PARAM_CLASS, Param, Progress, Run,
     TASK_CLASS, Task, TaskState, start,
 };

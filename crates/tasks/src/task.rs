@@ -24,6 +24,8 @@ pub const GRPC: &str = "grpc";
 pub const COPY: &str = "document.copy";
 /// The operation that closes the sessions that a filter selects.
 pub const CLOSE: &str = "session.close";
+/// The operation that runs an action of a session again. Owners register it when one failed.
+pub const ACT: &str = "session.action";
 /// The code of a task that nobody runs any more and that did not say how it ended.
 pub const LOST: &str = "LOST";
 /// How much earlier than `startAt` a start is taken, in milliseconds. Lower, and two managers whose clocks differ
@@ -106,6 +108,19 @@ pub enum TaskState {
     Paused,
 }
 
+impl TaskState {
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Waiting => "WAITING",
+            Self::Running => "RUNNING",
+            Self::Lost => "LOST",
+            Self::Parked => "PARKED",
+            Self::Paused => "PAUSED",
+        }
+    }
+}
+
 /// One run of a task: what tells it from other runs of the same task.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Run {
@@ -143,7 +158,7 @@ impl Task {
 
     /// Whether its work goes around the ring: what it did may be done again.
     pub fn goes_around(&self) -> bool {
-        [COPY, CLOSE].contains(&self.op_name.as_str())
+        [COPY, CLOSE, ACT].contains(&self.op_name.as_str())
     }
 
     /// Its state.

@@ -250,6 +250,7 @@ pub(crate) fn document_op_from(op: peer_request::Op) -> Result<DocumentOp, WireE
         | Wire::Close(_)
         | Wire::Get(_)
         | Wire::KeepAlive(_)
+        | Wire::Lives(_)
         | Wire::List(_)
         | Wire::Pull(_)
         | Wire::Report(_)
@@ -321,6 +322,7 @@ pub(crate) fn document_answer_from(
         | Wire::Numbers(_)
         | Wire::Tasks(_)
         | Wire::Found(_)
+        | Wire::Lives(_)
         | Wire::Refusal(_) => {
             return Err(WireError::new("PeerAnswer.result", "is about sessions"));
         }

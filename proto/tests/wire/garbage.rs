@@ -36,7 +36,7 @@ fn try_everything(bytes: &[u8]) {
         calls.map(Iterator::count)
     }));
     let fresh = || rota_model::RequestId::parse("fresh").expect("a valid name");
-    drop(v1::OpenRequest::decode(bytes).map(|it| request::open(it, fresh)));
+    drop(v1::OpenRequest::decode(bytes).map(|it| request::open(it, rota_model::Stamp::MIN, fresh)));
     drop(v1::CloseRequest::decode(bytes).map(|it| request::close(it, fresh)));
     drop(v1::KeepAliveRequest::decode(bytes).map(|it| keep_alive(&it)));
     drop(v1::MendRequest::decode(bytes).map(|it| rota_proto::mend::mend(&it)));

@@ -27,7 +27,7 @@ proptest! {
         (get, keep, look) in (some::get_op(), some::keep_alive_op(), some::mend_op()),
         (list, watch, send) in (some::client_list(), some::watch(), some::send()),
     ) {
-        let back = request::open(open.clone().into(), fresh);
+        let back = request::open(open.clone().into(), rota_model::Stamp::MIN, fresh);
         let expected = if open.remember { open } else {
             rota_model::OpenOp { request: fresh(), ..open }
         };
@@ -95,6 +95,7 @@ fn an_open_with_nothing_right_lists_every_mistake() {
             request_id: "r".repeat(300),
             life: None,
         },
+        rota_model::Stamp::MIN,
         fresh,
     )
     .unwrap_err();
@@ -108,10 +109,15 @@ fn an_open_with_nothing_right_lists_every_mistake() {
 #[test]
 fn an_open_without_a_request_id_gets_a_fresh_one_that_is_not_remembered() {
     let wire = v1::OpenRequest { id: "s".into(), class: "c".into(), ..Default::default() };
-    let op = request::open(wire.clone(), fresh).unwrap();
+    let op = request::open(wire.clone(), rota_model::Stamp::MIN, fresh).unwrap();
     assert_eq!((op.request, op.remember), (fresh(), false));
     assert_eq!((op.key.namespace.as_str(), op.spec.pool.as_str()), ("default", "default"));
-    let op = request::open(v1::OpenRequest { request_id: "r".into(), ..wire }, unused).unwrap();
+    let op = request::open(
+        v1::OpenRequest { request_id: "r".into(), ..wire },
+        rota_model::Stamp::MIN,
+        unused,
+    )
+    .unwrap();
     assert_eq!((op.request.as_str(), op.remember), ("r", true));
 }
 
@@ -120,7 +126,11 @@ fn attributes_may_be_64_kib_long_and_no_byte_more() {
     let open = |bytes: usize| {
         let attributes = [("k".into(), "x".repeat(bytes - 1))].into();
         let (id, class) = ("s".into(), "c".into());
-        request::open(v1::OpenRequest { id, class, attributes, ..Default::default() }, fresh)
+        request::open(
+            v1::OpenRequest { id, class, attributes, ..Default::default() },
+            rota_model::Stamp::MIN,
+            fresh,
+        )
     };
     assert!(open(65_536).is_ok());
     assert_eq!(fields(&open(65_537).unwrap_err()), ["attributes"]);
@@ -156,7 +166,7 @@ fn new_names_turn_no_writing_and_those_that_exist_are_found() {
         attributes: [(turned.clone(), String::new())].into(),
         ..Default::default()
     };
-    let refusal = request::open(wire, fresh).unwrap_err();
+    let refusal = request::open(wire, rota_model::Stamp::MIN, fresh).unwrap_err();
     assert_eq!(fields(&refusal), ["namespace", "id", "class", "pool", "attributes"]);
     assert!(refusal.message.contains("U+202E at byte 3"), "{refusal:?}");
     let wire = v1::CloseRequest { id: turned.clone(), ..Default::default() };

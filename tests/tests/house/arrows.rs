@@ -12,7 +12,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // Log, ready line and signals of a process.
     ("rota-daemon", &[]),
     // Everything that managers keep is a document.
-    ("rota-messages", &["rota-ring", "rota-docstore", "rota-tasks", "rota-search"]),
+    (
+        "rota-messages",
+        &["rota-ring", "rota-docstore", "rota-tasks", "rota-search", "rota-lifecycle"],
+    ),
     // Which node, and how many.
     ("rota-placement", &[]),
     // Numbers of resources that stay.
@@ -27,6 +30,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "rota-protocol",
         &[
             "rota-messages",
+            "rota-lifecycle",
             "rota-placement",
             "rota-ids",
             "rota-tasks",
@@ -47,7 +51,17 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("rota-storage-postgres", &["rota-storage", "rota-docstore"]),
     // The one parser of the wire: it converts messages, documents and the View, so it must know their
     // types. It knows nothing that decides: clients, node-agents and `ringctl` link it.
-    ("rota-proto", &["rota-messages", "rota-docstore", "rota-ring", "rota-tasks", "rota-search"]),
+    (
+        "rota-proto",
+        &[
+            "rota-messages",
+            "rota-docstore",
+            "rota-ring",
+            "rota-tasks",
+            "rota-search",
+            "rota-lifecycle",
+        ],
+    ),
     // Copies of documents, and what brings them up to date.
     ("rota-client", &["rota-proto", "rota-docstore", "rota-ring", "rota-tasks"]),
     ("rota-sim", &["rota-docstore", "rota-protocol", "rota-node", "rota-ring"]),

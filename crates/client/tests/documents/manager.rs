@@ -255,6 +255,20 @@ impl Sessions for Manager {
         Err(Status::unimplemented("get"))
     }
 
+    async fn update(
+        &self,
+        _request: Request<v1::UpdateRequest>,
+    ) -> Result<Response<v1::UpdateResponse>, Status> {
+        Err(Status::unimplemented("update"))
+    }
+
+    async fn get_life(
+        &self,
+        _request: Request<v1::GetLifeRequest>,
+    ) -> Result<Response<v1::GetLifeResponse>, Status> {
+        Err(Status::unimplemented("get_life"))
+    }
+
     async fn keep_alive(
         &self,
         _request: Request<v1::KeepAliveRequest>,

@@ -9,6 +9,7 @@
 //! manager owns is kept in the bytes that came: copies are written to disk, sent on and counted, and
 //! hardly ever read.
 
+mod life;
 mod number;
 mod orders;
 mod pool;
@@ -16,6 +17,7 @@ mod session;
 mod session_fields;
 
 use rota_docstore::{Attachment, Digest, DocName, Document, Glance, Schema};
+use rota_lifecycle::Managed;
 use rota_model::items::{
     ORDERS_CLASS, Orders, REQUEST_CLASS, SESSION_CLASS, SessionNumbers, StableNumber, Standing,
 };
@@ -28,6 +30,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::{Arc, LazyLock, OnceLock};
 use xxhash_rust::xxh3::xxh3_64;
 
+pub use life::{ManagedItem, life_name, life_session, read_life, with_lives};
 pub use number::{number_name, read_number, read_session_numbers, session_numbers_name};
 pub use orders::orders_name;
 pub use pool::{Texts, pool_name, read_pool};
@@ -37,7 +40,8 @@ pub use session_fields::{
 };
 
 /// The classes that managers themselves write.
-static SCHEMA: LazyLock<Arc<Schema>> = LazyLock::new(|| Arc::new(Schema::new().with_sessions()));
+static SCHEMA: LazyLock<Arc<Schema>> =
+    LazyLock::new(|| Arc::new(with_lives(Schema::new().with_sessions())));
 
 /// The space for configuration.
 static CONFIGURATION: LazyLock<Namespace> =
@@ -139,7 +143,7 @@ pub struct Brief {
     pub at: Option<(NodeId, BootId)>,
     /// Why it ended, or is being closed.
     pub reason: Option<Reason>,
-    /// It ends when nobody uses it, or after a time.
+    /// It ends when nobody uses it, or after a time; or its open gave it life cycles.
     pub is_timed: bool,
 }
 
@@ -232,6 +236,17 @@ impl Doc {
     ) -> Self {
         let before = before.map(|it| it.document());
         Self::whole(Arc::new(number::next(before, name, numbers, version)), Kind::Plain)
+    }
+
+    /// The document of a session's life cycles after `before`, at that version or a later one.
+    pub fn life_after(
+        before: Option<&Doc>,
+        name: DocName,
+        managed: &Managed,
+        version: Stamp,
+    ) -> Self {
+        let before = before.map(|it| it.document());
+        Self::whole(Arc::new(life::next(before, name, managed, version)), Kind::Plain)
     }
 
     /// From [`Doc::to_bytes`], checked as by [`Doc::new`].
@@ -387,7 +402,8 @@ impl Brief {
         lifetime: Option<&Lifetime>,
     ) -> Self {
         let at = placement.map(|it| (it.node.clone(), it.boot));
-        let is_timed = lifetime.is_some_and(|it| it.idle_ms.is_some() || it.max_life_ms.is_some());
+        let is_timed =
+            lifetime.is_some_and(|it| it.idle_ms.or(it.max_life_ms).is_some() || it.is_managed);
         Self { state, at, reason, is_timed }
     }
 

@@ -1,5 +1,6 @@
 //! What the committed documents of a copy come to, kind by kind.
 
+use crate::contents::lives::Lives;
 use crate::contents::memories::Memories;
 use crate::contents::session_counts::SessionCounts;
 use crate::contents::tasks::Tasks;
@@ -20,4 +21,6 @@ pub struct Counts {
     pub sessions: u64,
     /// Its tasks.
     pub tasks: Tasks,
+    /// Its life cycles.
+    pub lives: Lives,
 }

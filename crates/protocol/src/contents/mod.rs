@@ -2,6 +2,7 @@
 
 pub(crate) mod counts;
 pub(crate) mod fills;
+pub(crate) mod lives;
 pub(crate) mod memories;
 pub(crate) mod searchable;
 pub(crate) mod session_counts;

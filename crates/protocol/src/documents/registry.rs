@@ -20,8 +20,9 @@ use rota_docstore::{
     Checker, Credentials, Exception, FieldError, Operation, Operations, Schema, codes,
 };
 use rota_messages::api::Service;
+use rota_messages::documents::with_lives;
 use rota_model::items::{
-    NUMBER_CLASS, ORDERS_CLASS, OWN_CLASSES, POOL_CLASS, REQUEST_CLASS, SESSION_CLASS,
+    LIFE_CLASS, NUMBER_CLASS, ORDERS_CLASS, OWN_CLASSES, POOL_CLASS, REQUEST_CLASS, SESSION_CLASS,
     SESSION_NUMBERS_CLASS,
 };
 use rota_tasks::{CLOSE, EXEC, GRPC, HTTP, PARAM_CLASS, TASK_CLASS};
@@ -30,10 +31,10 @@ use std::collections::BTreeSet;
 /// All classes of documents: those with a meaning of their own, and beside them every other one.
 pub fn schema() -> Schema {
     // Managers write sessions, orders of pools and stable numbers; operations may read them.
-    let own = Schema::new()
-        .with_configuration()
-        .with_sessions()
+    let own = Schema::new().with_configuration().with_sessions();
+    let own = with_lives(own)
         .read_only(SESSION_CLASS)
+        .read_only(LIFE_CLASS)
         .read_only(REQUEST_CLASS)
         .read_only(ORDERS_CLASS)
         .read_only(NUMBER_CLASS)
@@ -166,7 +167,7 @@ mod tests {
         assert_eq!(check_schema(&schema()), Ok(()));
         assert_eq!(check_schema(&schema().class("Acc", |it| it)), Ok(()));
         let refused = |schema: Schema| check_schema(&schema).unwrap_err().to_string();
-        let sessions = Schema::new().with_configuration().with_sessions();
+        let sessions = with_lives(Schema::new().with_configuration().with_sessions());
         let must = "schema must declare, as read only, documents of class";
         assert_eq!(refused(sessions.clone()), format!("{must} \"session\""));
         let sessions = sessions.read_only(SESSION_CLASS);

@@ -1,4 +1,5 @@
-//! Tasks whose work goes around the ring: copying what changed in a document, and closing many sessions.
+//! Tasks whose work goes around the ring: copying what changed in a document, closing many sessions, and running an
+//! action of a session again.
 //!
 //! ```text
 //!  a task runs ─▶ Errand ── Op::Search, every partition ──▶ a page ── Op::Copy, Op::Close, so many at a time ──▶ done
@@ -8,6 +9,7 @@
 //! An errand is a value of its task's owner, and remembers nothing: who takes over begins it anew. What was done is found
 //! to be done.
 
+mod acting;
 pub(crate) mod closing;
 pub(crate) mod copying;
 pub(crate) mod look;

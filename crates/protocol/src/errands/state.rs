@@ -1,5 +1,6 @@
 //! One errand: what it asked, and what it asks again.
 
+use crate::errands::acting::Acting;
 use crate::errands::closing::Closing;
 use crate::errands::copying::{Copying, unread};
 use crate::log::at::At;
@@ -7,9 +8,9 @@ use crate::log::env::NameOf;
 use crate::log::internal::{Internal, InternalRequest};
 use crate::ports::task_work::{Started, TaskOutcome};
 use rota_docstore::Exception;
-use rota_messages::{Answer, DocumentAnswer, Op, OpResult};
+use rota_messages::{Answer, DocumentAnswer, LivesAnswer, Op, OpResult};
 use rota_model::{FieldError, Refusal, RefusalKind, Retry};
-use rota_tasks::{COPY, CloseWork, CopyWork, Progress, Run, TaskKey};
+use rota_tasks::{ACT, ActWork, COPY, CloseWork, CopyWork, Progress, Run, TaskKey};
 use std::collections::BTreeMap;
 
 /// Most that an errand asks at a time, searches aside. Fewer, and programs that take their time to end hold it up. More,
@@ -57,6 +58,7 @@ struct Asked {
 enum Plan {
     Copy(Copying),
     Close(Box<Closing>),
+    Act(Box<Acting>),
 }
 
 /// The work of a task that goes around the ring.
@@ -92,6 +94,8 @@ impl Errand {
             let work: CopyWork =
                 serde_json::from_value(started.param.clone()).map_err(|_| unread(COPY))?;
             Plan::Copy(Copying::new(led, &key.ns, &work)?)
+        } else if started.operation == ACT {
+            Plan::Act(Box::new(Acting::new(&key, ActWork::read(&started.param)?)?))
         } else {
             Plan::Close(Box::new(Closing::new(led, &key, run, &CloseWork::read(&started.param)?)?))
         };
@@ -125,7 +129,15 @@ impl Errand {
     pub fn changes(&self) -> Option<u64> {
         match &self.plan {
             Plan::Copy(copying) => Some(copying.changes),
-            Plan::Close(_) => None,
+            Plan::Close(_) | Plan::Act(_) => None,
+        }
+    }
+
+    /// How often it is tried again after a failure, if that is not as for other tasks.
+    pub fn retries(&self) -> Option<u32> {
+        match &self.plan {
+            Plan::Act(acting) => Some(acting.retries),
+            Plan::Copy(_) | Plan::Close(_) => None,
         }
     }
 
@@ -143,6 +155,7 @@ impl Errand {
         let orders = match &mut self.plan {
             Plan::Copy(copying) => copying.orders(led, room),
             Plan::Close(closing) => Ok(closing.orders(led, room)),
+            Plan::Act(acting) => Ok(acting.orders()),
         };
         match orders {
             Ok(orders) => self.ask(led, work, orders),
@@ -151,6 +164,7 @@ impl Errand {
         let is_over = match &self.plan {
             Plan::Copy(copying) => copying.is_over(),
             Plan::Close(closing) => closing.is_over(),
+            Plan::Act(acting) => acting.is_asked(),
         };
         if is_over && self.asked.is_empty() {
             return Some(self.why.take().map_or(Ok(()), Err));
@@ -222,6 +236,7 @@ impl Errand {
                 let orders = match &mut self.plan {
                     Plan::Copy(copying) => copying.on_found(led, number, found),
                     Plan::Close(closing) => closing.on_found(led, found),
+                    Plan::Act(_) => return Ok(()),
                 };
                 match orders.map_err(|it| told(&it))? {
                     Asking::Nothing => {}
@@ -234,6 +249,9 @@ impl Errand {
             }
             (Of::Look(_), Answer::Found(Err(exception))) => {
                 return Err((exception.code().to_string(), exception.to_string()));
+            }
+            (Of::Act, Answer::Lives(LivesAnswer::Fired(Err((code, report))))) => {
+                self.note_failure(code, report);
             }
             (Of::Act, Answer::Documents(DocumentAnswer::Imported(Err(exception)))) => {
                 self.note_failure(exception.code().to_string(), exception.to_string());

@@ -147,6 +147,7 @@ pub(crate) fn is_asked_again(kind: RefusalKind) -> bool {
         | RefusalKind::NotFound
         | RefusalKind::NoTransition
         | RefusalKind::LifeMismatch
+        | RefusalKind::VersionMismatch
         | RefusalKind::RequestIdReused
         | RefusalKind::InProgress
         | RefusalKind::Provisioning

@@ -135,6 +135,7 @@ impl Replica {
         self.counts.session_counts.change(key, was, is);
         self.counts.memories.change(key, before.as_deref(), after.as_deref());
         self.counts.tasks.change(key, before.as_deref(), after.as_deref());
+        self.counts.lives.change(key, after.as_deref());
         if let Some(doc) = before {
             self.digest = self.digest.wrapping_sub(doc.digest(key));
         }

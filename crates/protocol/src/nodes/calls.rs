@@ -1,5 +1,6 @@
 //! Calls to nodes that wait for an answer, and nodes that are wanted.
 
+use rota_messages::DocKey;
 use rota_model::{BootId, Epoch, ManagerNumber, NodeId, PoolName, Resources, SessionKey, Token};
 use std::collections::BTreeMap;
 
@@ -32,6 +33,10 @@ pub(crate) enum CallWhat {
         token: Token,
     },
     Scan,
+    /// The action of a session, by the document of its life cycles.
+    Act {
+        key: DocKey,
+    },
     /// A look at one session waits for it: a scan that begins just before, or a Destroy of what is there.
     Look,
 }

@@ -159,6 +159,7 @@ impl Partitions {
                 }
                 sessions.on_node_answer(&mut led.at, &key, token, answer);
             }
+            CallWhat::Act { key } => led.residents.lives.on_acted(&mut led.at, &key, answer),
             // What an earlier epoch asked raised no fence to this one.
             CallWhat::Look | CallWhat::Scan if led.at.log.replica.pe != asked.pe => {}
             CallWhat::Look => sessions.on_look_answer(&mut led.at, call, answer),

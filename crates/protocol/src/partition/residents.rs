@@ -2,6 +2,7 @@
 //! each hook that it uses.
 
 use crate::documents::state::Documents;
+use crate::lives::state::Lives;
 use crate::log::at::At;
 use crate::log::env::Env;
 use crate::log::lead::{Next, Phase};
@@ -16,7 +17,7 @@ use crate::pools::state::Pools;
 use crate::searches::state::Searches;
 use crate::sessions::state::Sessions;
 use crate::tasks::state::Tasks;
-use rota_messages::{DocKey, Op, OpResult, Write};
+use rota_messages::{DocKey, LivesOp, Op, OpResult, Write};
 use std::collections::BTreeMap;
 
 /// What lives in a partition beside its log.
@@ -31,6 +32,7 @@ pub(crate) struct Residents {
     pub leases: NodeLeases,
     pub aging: Aging,
     pub searches: Searches,
+    pub lives: Lives,
 }
 
 impl Resident for Residents {
@@ -45,6 +47,7 @@ impl Resident for Residents {
             leases: NodeLeases::begin(env, phase),
             aging: Aging::begin(env, phase),
             searches: Searches::begin(env, phase),
+            lives: Lives::begin(env, phase),
         }
     }
 
@@ -66,6 +69,7 @@ impl Resident for Residents {
         self.sessions.serve(led);
         self.searches.serve(led);
         self.tasks.serve(led);
+        self.lives.serve(led);
     }
 
     fn committed(&mut self, led: &mut At<'_>, key: &DocKey) {
@@ -75,6 +79,7 @@ impl Resident for Residents {
         self.sessions.committed(led, key);
         self.tasks.committed(led, key);
         self.searches.committed(led, key);
+        self.lives.committed(led, key);
     }
 
     fn advanced(&mut self, led: &mut At<'_>) {
@@ -109,10 +114,14 @@ impl Resident for Residents {
         self.tasks.tick(led, turn);
         self.aging.tick(led, turn);
         self.searches.tick(led, turn);
+        self.lives.tick(led, turn);
     }
 
     fn is_busy(&self) -> bool {
-        self.sessions.is_busy() || self.tasks.is_busy() || self.searches.is_busy()
+        self.sessions.is_busy()
+            || self.tasks.is_busy()
+            || self.searches.is_busy()
+            || self.lives.is_busy()
     }
 
     fn patient(&self) -> usize {
@@ -128,6 +137,7 @@ impl Resident for Residents {
         self.sessions.retain(is_there);
         self.documents.retain(is_there);
         self.searches.retain(is_there);
+        self.lives.retain(is_there);
     }
 
     fn hand_on(&mut self, next: &mut Self) {
@@ -150,6 +160,8 @@ impl RequestHandler for Residents {
             self.session_numbers.carry_out(led, origin, op);
         } else if matches!(op, Op::Tasks(_)) {
             self.tasks.carry_out(led, origin, op);
+        } else if matches!(op, Op::Lives(LivesOp::Fire(_))) {
+            self.lives.carry_out(led, origin, op);
         } else if matches!(op, Op::Search(_)) {
             self.searches.carry_out(led, origin, op);
         } else {
@@ -177,6 +189,7 @@ impl RequestHandler for Residents {
         told.extend(self.session_numbers.unfinished(led, late));
         told.extend(self.tasks.unfinished(led, late));
         told.extend(self.searches.unfinished(led, late));
+        told.extend(self.lives.unfinished(led, late));
         told
     }
 
@@ -186,6 +199,7 @@ impl RequestHandler for Residents {
             Some(Op::Numbers(_)) => self.session_numbers.reply(led, origin, result),
             Some(Op::Tasks(_)) => self.tasks.reply(led, origin, result),
             Some(Op::Search(_)) => self.searches.reply(led, origin, result),
+            Some(Op::Lives(LivesOp::Fire(_))) => self.lives.reply(led, origin, result),
             Some(_) => self.sessions.reply(led, origin, result),
             None => {}
         }

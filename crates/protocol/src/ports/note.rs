@@ -158,6 +158,16 @@ transitions!(
     SessionRestarted = "session_restarted",
     /// A session that nobody used, or that lived long enough, is being closed.
     SessionExpired = "session_expired",
+    /// Attributes or life cycles of a session were changed.
+    SessionUpdated = "session_updated",
+    /// An event of a life cycle fired: it was marked, or its action succeeded.
+    EventFired = "event_fired",
+    /// A node is asked for an action.
+    ActionBegan = "action_began",
+    /// An action failed.
+    ActionFailed = "action_failed",
+    /// The life cycles of a session ended with it.
+    LifeCyclesEnded = "life_cycles_ended",
     /// A node was declared lost.
     NodeLost = "node_lost",
     /// A node registered a boot.

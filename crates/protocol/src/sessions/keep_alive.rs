@@ -38,8 +38,8 @@ impl Uses {
     }
 }
 
-/// Why a session is not kept alive, if so.
-fn refuses(record: &SessionRecord, op: &KeepAliveOp) -> Option<Refusal> {
+/// Why a session is not kept alive, or changed, if so.
+pub(crate) fn refuses(record: &SessionRecord, life: Option<Stamp>) -> Option<Refusal> {
     let why = match record.state {
         // Not CLOSING: a manager asks again for who gets that, until a later life may be meant.
         SessionState::Closing => "is being closed",
@@ -47,13 +47,13 @@ fn refuses(record: &SessionRecord, op: &KeepAliveOp) -> Option<Refusal> {
             "waits for a node that has room for its next life"
         }
         SessionState::Closed | SessionState::Failed | SessionState::Lost => "has ended",
-        _ if op.life.is_some_and(|life| life != record.life) => {
-            let text = format!("session {} lives life {}", op.key, record.life);
+        _ if life.is_some_and(|life| life != record.life) => {
+            let text = format!("session {} lives life {}", record.key, record.life);
             return Some(Refusal::new(RefusalKind::LifeMismatch, Retry::Never, text));
         }
         SessionState::Pending | SessionState::Starting | SessionState::Ready => return None,
     };
-    let text = format!("session {} {why}: it is {}", op.key, record.state.as_str());
+    let text = format!("session {} {why}: it is {}", record.key, record.state.as_str());
     Some(Refusal::new(RefusalKind::NotFound, Retry::WhenChanged, text))
 }
 
@@ -63,7 +63,7 @@ impl Sessions {
         let Some(record) = visible(led, &key_of(led.env, &op.key)) else {
             return self.reply(led, origin, Err(not_found(&op.key)));
         };
-        if let Some(refusal) = refuses(&record, op) {
+        if let Some(refusal) = refuses(&record, op.life) {
             return self.reply(led, origin, Err(refusal));
         }
         let idle_ms = self.uses.note(&record, led.env.now.mono_ms);

@@ -313,6 +313,7 @@ fn mend_of(led: &At<'_>, origin: &Origin) -> Option<MendOp> {
             | Op::Close(_)
             | Op::Get(_)
             | Op::KeepAlive(_)
+            | Op::Lives(_)
             | Op::List(_)
             | Op::Pull(_)
             | Op::Report(_)

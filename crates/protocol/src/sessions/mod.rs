@@ -23,6 +23,7 @@ pub(crate) mod retry_placement;
 pub(crate) mod scan;
 pub(crate) mod scan_state;
 pub(crate) mod state;
+pub(crate) mod update;
 pub(crate) mod version;
 pub(crate) mod watch;
 pub(crate) mod withdraw;

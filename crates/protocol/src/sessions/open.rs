@@ -3,6 +3,7 @@
 //! The record says where a life stands; [`Work`] says who waits for it and what the node was asked
 //! last. Everything that a record promises is committed before the node is asked (I5).
 
+use crate::contents::lives::{check_handlers, given};
 use crate::log::at::At;
 use crate::log::env::Env;
 use crate::log::origin::Origin;
@@ -199,14 +200,15 @@ impl Sessions {
         if !led.lead.has_copies(led.env) {
             return led.enqueue(origin);
         }
-        let refusal = refused_by_pool(led.env, &op)
-            .or_else(|| refused_by_class(led.env, &op))
-            .or_else(|| refuses_for_room(led, &op));
+        let refusal = refused_by_pool(led.env, &op).or_else(|| refuses_for_room(led, &op));
         if let Some(refusal) = refusal {
             return self.reply(led, origin, Err(refusal));
         }
         match led.env.nodes.choose(&op.spec, &[], led.env.now.mono_ms) {
             Ok(chosen) => {
+                if let Some(refusal) = refused_by_class(led.env, &op, &chosen) {
+                    return self.reply(led, origin, Err(refusal));
+                }
                 let mut record = new_life(led.env, old, &op, led.stamps_above());
                 remember(&mut record, led.env, &op.request, RequestFate::Opening);
                 led.env.note(Transition::OpenPending, Some(led.log.number));
@@ -268,11 +270,13 @@ impl Sessions {
     }
 }
 
-/// Why its class does not allow the life that an open asks for, if so.
-fn refused_by_class(env: &Env, op: &OpenOp) -> Option<Refusal> {
+/// Why the class, as the chosen node has it, does not allow the life that an open asks for, if so.
+fn refused_by_class(env: &Env, op: &OpenOp, chosen: &Chosen) -> Option<Refusal> {
     let asked = op.spec.life.as_deref()?;
-    let facts = env.nodes.facts(&op.spec.pool, &op.spec.class);
-    let mistakes = facts.map_or_else(Vec::new, |it| it.life.refuses(asked));
+    let facts = env.nodes.facts_there(&chosen.node, &op.spec.pool, &op.spec.class);
+    let facts = facts.map(|it| &*it.life);
+    let mut mistakes = facts.map_or_else(Vec::new, |it| it.refuses(asked));
+    mistakes.extend(check_handlers(facts, &given(&op.spec)));
     (!mistakes.is_empty()).then(|| Refusal::invalid(mistakes))
 }
 

@@ -431,6 +431,7 @@ impl Sessions {
                 Op::Close(_)
                 | Op::Get(_)
                 | Op::KeepAlive(_)
+                | Op::Lives(_)
                 | Op::List(_)
                 | Op::Pull(_)
                 | Op::Report(_)

@@ -14,7 +14,7 @@ use crate::sessions::reopen::Follows;
 use crate::sessions::scan::Scanning;
 use crate::sessions::scan_state::Scan;
 use crate::sessions::state::Sessions;
-use rota_messages::{Answer, DocKey, Op, OpResult, Write};
+use rota_messages::{Answer, DocKey, LivesOp, Op, OpResult, Write};
 use rota_model::{
     Changed, CloseOp, OpenOp, Refusal, RefusalKind, RequestFate, Retry, SessionState,
 };
@@ -153,8 +153,11 @@ impl RequestHandler for Sessions {
             Op::Open(op) if open => self.on_open(led, origin, op),
             Op::Close(op) if open => self.on_close(led, origin, &op),
             Op::Report(item) if open => self.on_report(led, origin, &item),
+            Op::Lives(LivesOp::Update(op)) if open => self.on_update(led, origin, *op),
+            Op::Lives(LivesOp::Show(_)) if reads => led.confirm_then(origin),
             Op::Get(_)
             | Op::KeepAlive(_)
+            | Op::Lives(_)
             | Op::List(_)
             | Op::Pull(_)
             | Op::Open(_)
@@ -179,6 +182,9 @@ impl RequestHandler for Sessions {
                 self.reply(led, origin, result);
             }
             Op::KeepAlive(keep) => self.on_keep_alive_confirmed(led, origin, &keep),
+            Op::Lives(LivesOp::Show(key)) => self.show_life(led, origin, &key),
+            Op::Lives(LivesOp::Update(op)) => self.on_update_confirmed(led, origin, &op),
+            Op::Lives(LivesOp::Fire(_)) => {}
             Op::Open(open) => self.on_open_confirmed(led, origin, open),
             Op::Close(close) => self.on_close_confirmed(led, origin, close),
             Op::Report(_) => self.reply(led, origin, Ok(Answer::Reported)),
@@ -202,11 +208,26 @@ impl RequestHandler for Sessions {
                 }
                 Some(Op::Open(open)) => Err(still_opening(led, open)),
                 Some(Op::Close(close)) => still_closing(led, close),
-                Some(Op::Get(_) | Op::KeepAlive(_) | Op::List(_) | Op::Pull(_) | Op::Report(_)) => {
-                    Err(led.too_late("the copies did not confirm in time"))
+                Some(Op::Lives(LivesOp::Update(_))) => {
+                    Err(led.too_late("the change was not committed in time"))
                 }
+                Some(
+                    Op::Get(_)
+                    | Op::KeepAlive(_)
+                    | Op::Lives(LivesOp::Show(_))
+                    | Op::List(_)
+                    | Op::Pull(_)
+                    | Op::Report(_),
+                ) => Err(led.too_late("the copies did not confirm in time")),
                 Some(Op::Mend(op)) => Err(self.late_look(led, origin, op)),
-                Some(Op::Numbers(_) | Op::Tasks(_) | Op::Search(_) | Op::Documents(_)) | None => {
+                Some(
+                    Op::Numbers(_)
+                    | Op::Tasks(_)
+                    | Op::Search(_)
+                    | Op::Lives(LivesOp::Fire(_))
+                    | Op::Documents(_),
+                )
+                | None => {
                     continue;
                 }
             };
@@ -300,6 +321,7 @@ fn has_begun(led: &At<'_>, op: &Op) -> bool {
         Op::Close(close) => (&close.key, &close.request, false),
         Op::Get(_)
         | Op::KeepAlive(_)
+        | Op::Lives(_)
         | Op::List(_)
         | Op::Pull(_)
         | Op::Report(_)

@@ -19,7 +19,7 @@ use rota_docstore::{
 };
 use rota_messages::api::OperateOp;
 use rota_messages::{Answer, DocKey, DocumentAnswer, DocumentOp, Op, OpResult};
-use rota_tasks::{QueueManager, Run, TASK_CLASS, TaskKey, TaskState};
+use rota_tasks::{Patience, QueueManager, Run, TASK_CLASS, TaskKey, TaskState};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -254,7 +254,11 @@ impl Tasks {
                 let bookkeeping = no_run(&key);
                 self.ask(led, key, Step::End, (END, text_of(&ending)), bookkeeping, COMMIT_MS);
             }
-            Err(why) => self.fail(led, key, run, why, false),
+            Err(why) => {
+                let patience = led.env.config.tasks.patience;
+                let patience = errand.retries().map(|retries| Patience { retries, ..patience });
+                self.fail_with(led, key, (run, patience), why, false);
+            }
         }
     }
 
@@ -303,13 +307,25 @@ impl Tasks {
         led: &mut At<'_>,
         key: TaskKey,
         run: Run,
+        why: (String, String),
+        is_lost: bool,
+    ) {
+        self.fail_with(led, key, (run, None), why, is_lost);
+    }
+
+    /// The same with a patience of its own.
+    fn fail_with(
+        &mut self,
+        led: &mut At<'_>,
+        key: TaskKey,
+        (run, patience): (Run, Option<Patience>),
         (code, report): (String, String),
         is_lost: bool,
     ) {
         let how = if is_lost { Transition::TaskLost } else { Transition::TaskFailed };
         let text = format!("task {}/{}: {code}", key.ns, key.docid);
         led.env.note_text(how, Some(led.log.number), text);
-        let patience = Some(led.env.config.tasks.patience);
+        let patience = patience.or(Some(led.env.config.tasks.patience));
         let ending = Ending { code, report, is_lost, patience, ..ending_of(&key, run) };
         let bookkeeping = no_run(&key);
         self.ask(led, key, Step::End, (FAIL, text_of(&ending)), bookkeeping, COMMIT_MS);

@@ -72,6 +72,7 @@ fn of_asked(asked: &Asked) -> Vec<Observation> {
                 | Answer::Mended(_)
                 | Answer::Numbers(_)
                 | Answer::Tasks(_)
+                | Answer::Lives(_)
                 | Answer::Found(_)
                 | Answer::Documents(_),
             ) => {

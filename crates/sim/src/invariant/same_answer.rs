@@ -28,6 +28,7 @@ fn essence(result: &OpResult) -> Option<(String, Stamp, String, String)> {
             | Answer::Mended(_)
             | Answer::Numbers(_)
             | Answer::Tasks(_)
+            | Answer::Lives(_)
             | Answer::Found(_)
             | Answer::Documents(_),
         )

@@ -190,6 +190,7 @@ impl Clients {
                 | Answer::Mended(_)
                 | Answer::Numbers(_)
                 | Answer::Tasks(_)
+                | Answer::Lives(_)
                 | Answer::Found(_)
                 | Answer::Documents(_),
             )

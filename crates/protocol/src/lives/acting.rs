@@ -1,0 +1,321 @@
+//! One action: the node is asked for it, and what it asks for is carried out.
+
+use crate::contents::lives::{
+    facts, managed_in, managed_of, retry_key, retry_write, session_of, write_of,
+};
+use crate::lives::state::{Lives, Wanted, about};
+use crate::log::at::At;
+use crate::log::env::NameOf;
+use crate::log::internal::OwnRequest;
+use crate::nodes::calls::{CallFor, CallWhat};
+use crate::ports::note::Transition;
+use rota_lifecycle::{Failure, Managed, Patch};
+use rota_messages::lives::{Event, LivesAnswer, LivesOp, UpdateOp};
+use rota_messages::{Answer, DocKey, Op, OpResult};
+use rota_model::node_msg::{Action, ActionEnd, NodeAnswer, NodeCall, ToNode};
+use rota_model::{FieldError, Handler, Placement, RefusalKind, Retry, SessionRecord, Stamp};
+use serde_json::json;
+use std::sync::Arc;
+
+/// Beside the time of the action: calls travel, and actions of a node wait for each other.
+const ANSWER_MS: u64 = 60_000;
+
+/// How long the change that an action asks for may take.
+const UPDATE_MS: u64 = 15_000;
+
+/// After a refusal a change is asked for again, in milliseconds.
+const AGAIN_MS: u64 = 500;
+
+/// How often an action is tried again, and how long it may take, where its class is not known any more.
+const UNKNOWN: (u32, u64) = (5, 30_000);
+
+/// What an action waits for.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+enum Step {
+    /// Its node.
+    Node { ask_ms: u64, asked: u32, action: Box<Action> },
+    /// The change that it asks for.
+    Update { rid: u64, op: Box<UpdateOp>, again_ms: Option<u64> },
+    /// Room in the log for what became of it.
+    Failed { code: String, report: String },
+}
+
+/// An action under way.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Acting {
+    pub life: Stamp,
+    event: Event,
+    placement: Placement,
+    step: Step,
+    retries: u32,
+    until_ms: u64,
+}
+
+/// What an action is told of its session.
+fn document(record: &SessionRecord, managed: &Managed) -> String {
+    let state: Vec<String> = managed.items().map(|(item, _)| item.to_string()).collect();
+    let history: Vec<String> = managed.history().iter().map(|it| it.item.to_string()).collect();
+    let address = record.placement.as_ref().map_or("", |it| it.address.as_str());
+    json!({
+        "namespace": record.key.namespace.as_str(),
+        "id": record.key.id.as_str(),
+        "class": record.spec.class.as_str(),
+        "pool": record.spec.pool.as_str(),
+        "life": record.life.as_u64(),
+        "version": record.version.as_u64(),
+        "address": address,
+        "attributes": *record.spec.attributes,
+        "managedState": state,
+        "managedHistory": history,
+    })
+    .to_string()
+}
+
+fn texts(mistakes: &[FieldError]) -> String {
+    mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+impl Lives {
+    /// Asks the node of a session for an action.
+    pub(super) fn begin(
+        &mut self,
+        led: &mut At<'_>,
+        key: &DocKey,
+        record: &SessionRecord,
+        managed: &Managed,
+        event: Event,
+    ) {
+        let Some(placement) = record.placement.clone() else { return };
+        let handler = facts(led.env, record).and_then(|it| it.life_cycles.get(&event.life_cycle));
+        let (retries, timeout_ms) = match handler {
+            Some(Handler::Action { retries, timeout_ms, .. }) => (*retries, *timeout_ms),
+            Some(Handler::Mark) | None => UNKNOWN,
+        };
+        let failed = managed.items().find_map(|(item, held)| {
+            let is_it = item.life_cycle().as_str() == event.life_cycle
+                && item.last().to_string() == event.word;
+            held.failed.as_ref().filter(|_| is_it)
+        });
+        let action = Action {
+            life: record.life,
+            life_cycle: event.life_cycle.clone(),
+            word: event.word.clone(),
+            failures: failed.map_or(0, |it| it.attempts),
+            timeout_ms,
+            document: document(record, managed),
+        };
+        let now = led.env.now.mono_ms;
+        let step = Step::Node { ask_ms: now, asked: 0, action: Box::new(action) };
+        let until_ms = now + timeout_ms + ANSWER_MS;
+        let acting = Acting { life: record.life, event, placement, step, retries, until_ms };
+        led.env.note(Transition::ActionBegan, Some(led.log.number));
+        self.acting.insert(key.clone(), acting);
+        self.drive_one(led, key);
+    }
+
+    /// Asks again what was left unanswered, and writes what had no room.
+    pub(super) fn drive(&mut self, led: &mut At<'_>) {
+        let keys: Vec<DocKey> = self.acting.keys().cloned().collect();
+        for key in keys {
+            self.drive_one(led, &key);
+        }
+    }
+
+    fn drive_one(&mut self, led: &mut At<'_>, key: &DocKey) {
+        let now = led.env.now.mono_ms;
+        let Some(acting) = self.acting.get_mut(key) else { return };
+        match &mut acting.step {
+            Step::Node { .. } | Step::Update { .. } if now >= acting.until_ms => {
+                self.failed(led, key, "TIMEOUT", "nobody told how it ended");
+            }
+            Step::Node { ask_ms, asked, action } if now >= *ask_ms => {
+                *asked += 1;
+                *ask_ms = now + (led.env.config.timing.node_resend_ms << (*asked).min(3));
+                let (placement, action) = (acting.placement.clone(), action.clone());
+                self.ask(led, key, &placement, action);
+            }
+            Step::Update { again_ms: Some(at), .. } if now >= *at => self.update(led, key),
+            Step::Failed { .. } => self.write_failure(led, key),
+            Step::Node { .. } | Step::Update { .. } => {}
+        }
+    }
+
+    fn ask(&mut self, led: &mut At<'_>, key: &DocKey, placement: &Placement, action: Box<Action>) {
+        let Some(session) = about(key) else { return };
+        let (part, range, pe) = (led.log.number, led.log.range, led.lead.pe);
+        let Placement { node, boot, token, .. } = placement.clone();
+        let what = CallWhat::Act { key: key.clone() };
+        let until_ms = led.env.now.mono_ms + action.timeout_ms + ANSWER_MS;
+        let call = CallFor { part, pe, node, boot, what, until_ms };
+        let slot = key.slot;
+        // A boot that is over takes its sessions along: their records say so soon.
+        let _ = led.env.ask_node(call, |call| {
+            let head = NodeCall { call, boot, pe, range };
+            ToNode::Act { head, key: session, slot, token, action }
+        });
+    }
+
+    /// The node answered.
+    pub(crate) fn on_acted(&mut self, led: &mut At<'_>, key: &DocKey, answer: NodeAnswer) {
+        let Some(acting) = self.acting.get_mut(key) else { return };
+        if !matches!(acting.step, Step::Node { .. }) || !led.lead.is_open() {
+            return;
+        }
+        let end = match answer {
+            NodeAnswer::Acted { end } => end,
+            NodeAnswer::Fenced { .. } => {
+                led.env.note(Transition::Fenced, Some(led.log.number));
+                led.env.store.refresh = true;
+                return;
+            }
+            NodeAnswer::WrongBoot => {
+                led.env.store.refresh = true;
+                return;
+            }
+            NodeAnswer::Running { .. }
+            | NodeAnswer::Dead(_)
+            | NodeAnswer::Full
+            | NodeAnswer::OtherLive { .. }
+            | NodeAnswer::Destroyed { .. }
+            | NodeAnswer::Scanned { .. } => return,
+        };
+        match end {
+            ActionEnd::Failed { code, report } => self.failed(led, key, &code, &report),
+            ActionEnd::Done { output } => {
+                let now = Stamp::from_epoch_ms(led.env.now.wall_ms);
+                match Patch::parse(&output, now) {
+                    Err(mistakes) => self.failed(led, key, "PATCH", &texts(&mistakes)),
+                    Ok(patch) => self.done(led, key, patch),
+                }
+            }
+        }
+    }
+
+    /// It succeeded: what it asks for is committed with that.
+    fn done(&mut self, led: &mut At<'_>, key: &DocKey, patch: Patch) {
+        let (Some(acting), Some(session)) = (self.acting.get_mut(key), about(key)) else { return };
+        let op = UpdateOp {
+            key: session,
+            life: Some(acting.life),
+            if_version: None,
+            attributes: patch.attributes,
+            edit: Arc::new(patch.edit),
+            skip: Vec::new(),
+            retry: Vec::new(),
+            ran: Some(acting.event.clone()),
+        };
+        acting.step = Step::Update { rid: 0, op: Box::new(op), again_ms: None };
+        acting.until_ms = led.env.now.mono_ms + UPDATE_MS;
+        self.update(led, key);
+    }
+
+    /// Asks this partition for the change.
+    fn update(&mut self, led: &mut At<'_>, key: &DocKey) {
+        let name = led.env.next_id(NameOf::Task);
+        let Some(acting) = self.acting.get_mut(key) else { return };
+        let Step::Update { rid, op, again_ms } = &mut acting.step else { return };
+        (*rid, *again_ms) = (name, None);
+        let op = Op::Lives(LivesOp::Update(op.clone()));
+        let own = OwnRequest { part: led.log.number, rid: name, op, deadline_ms: UPDATE_MS };
+        led.env.internal.own.push_back(own);
+    }
+
+    /// Something of this partition's own was answered. False: it is not about an action.
+    pub(crate) fn on_answered(&mut self, led: &mut At<'_>, name: u64, result: &OpResult) -> bool {
+        let mine = self.acting.iter_mut().find_map(|(key, it)| match &mut it.step {
+            Step::Update { rid, again_ms, .. } if *rid == name => Some((key.clone(), again_ms)),
+            Step::Update { .. } | Step::Node { .. } | Step::Failed { .. } => None,
+        });
+        let Some((key, again_ms)) = mine else { return false };
+        match result {
+            Ok(_) => {
+                led.env.note(Transition::EventFired, Some(led.log.number));
+                self.over(led, &key);
+            }
+            Err(refusal) => match refusal.retry {
+                Retry::Now | Retry::AfterMs(_) | Retry::AtOwner(_) => {
+                    *again_ms = Some(led.env.now.mono_ms + AGAIN_MS);
+                }
+                Retry::Never | Retry::WhenChanged => match refusal.kind {
+                    RefusalKind::NotFound | RefusalKind::LifeMismatch => self.over(led, &key),
+                    _ => {
+                        let text = refusal.message.clone();
+                        self.failed(led, &key, "REFUSED", &text);
+                    }
+                },
+            },
+        }
+        true
+    }
+
+    /// An action is over: the next one may begin.
+    fn over(&mut self, led: &At<'_>, key: &DocKey) {
+        self.acting.remove(key);
+        // Whoever waits for it is answered with the next look.
+        self.arm(key, Some(Stamp::MIN));
+        if let Some(next) = self.crowded.pop_first() {
+            self.arm(&next, Some(Stamp::MIN));
+        }
+        let _ = led;
+    }
+
+    fn failed(&mut self, led: &mut At<'_>, key: &DocKey, code: &str, report: &str) {
+        let Some(acting) = self.acting.get_mut(key) else { return };
+        acting.step = Step::Failed { code: code.to_owned(), report: report.to_owned() };
+        self.write_failure(led, key);
+    }
+
+    /// Writes how an action failed, with the task that tries it again.
+    fn write_failure(&mut self, led: &mut At<'_>, key: &DocKey) {
+        let is_written = led.log.replica.latest.contains_key(key);
+        if is_written || !led.may_begin() || led.backlog().is_some() {
+            return;
+        }
+        let Some(acting) = self.acting.get(key).cloned() else { return };
+        let Step::Failed { code, report } = &acting.step else { return };
+        let now = Stamp::from_epoch_ms(led.env.now.wall_ms);
+        let record = session_of(key).and_then(|it| led.log.replica.record(&it));
+        let held = led.log.replica.get(key).is_some_and(|it| managed_in(it).is_some());
+        let Some(record) = record.filter(|it| it.life == acting.life && held) else {
+            return self.over(led, key);
+        };
+        let session = session_of(key).expect("its record was found");
+        let mut managed = managed_of(&led.log.replica, &session, &record, now);
+        let Event { life_cycle, word } = &acting.event;
+        let before = managed.items().find_map(|(item, held)| {
+            let is_it =
+                item.life_cycle().as_str() == life_cycle && item.last().to_string() == *word;
+            held.failed.as_ref().filter(|_| is_it).map(|it| it.attempts)
+        });
+        let failure = Failure::new(before.unwrap_or_default() + 1, code, report, now);
+        if !managed.fail(life_cycle, word, failure) {
+            return self.over(led, key);
+        }
+        led.env.note(Transition::ActionFailed, Some(led.log.number));
+        let floor = led.stamps_above().max(now);
+        let mut writes = vec![write_of(&led.log.replica, key, &managed, floor)];
+        let is_new = retry_key(&session, &record, &acting.event)
+            .is_some_and(|it| led.log.replica.get(&it).is_none());
+        if is_new {
+            let why = (code.as_str(), report.as_str());
+            writes.extend(retry_write(
+                led,
+                (&session, &record),
+                &acting.event,
+                acting.retries,
+                why,
+            ));
+        }
+        let at = led.write(writes, None);
+        let is_it = |it: &Wanted| it.event == acting.event;
+        let waiting =
+            self.wanted.get_mut(key).map(|it| it.extract_if(.., |it| is_it(it)).collect());
+        let waiting: Vec<Wanted> = waiting.unwrap_or_default();
+        self.wanted.retain(|_, it| !it.is_empty());
+        for it in waiting {
+            let why = Err((code.clone(), report.clone()));
+            led.promise(at, it.origin, Ok(Answer::Lives(LivesAnswer::Fired(why))));
+        }
+        self.over(led, key);
+    }
+}

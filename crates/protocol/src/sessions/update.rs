@@ -1,0 +1,199 @@
+//! Changes of a session that lives: its attributes and its life cycles, in one commit.
+//!
+//! Invariant: the record and the document of life cycles that one change writes are committed together.
+
+use crate::contents::lives::{
+    begun, beside, check_handlers, facts, is_mark, managed_in, managed_of, retry_key, write_of,
+};
+use crate::contents::tasks::task_of;
+use crate::log::at::At;
+use crate::log::origin::Origin;
+use crate::log::resident::RequestHandler;
+use crate::ports::note::Transition;
+use crate::sessions::keep_alive::refuses;
+use crate::sessions::read::{key_of, not_found, view_at_node, visible};
+use crate::sessions::remembered::session_writes;
+use crate::sessions::state::Sessions;
+use crate::sessions::version::next_version;
+use rota_lifecycle::{Edit, Managed};
+use rota_messages::lives::{Event, Life, LivesAnswer, Retrying, UpdateOp};
+use rota_messages::{Answer, DocKey, OpResult, Write};
+use rota_model::{
+    ATTRIBUTES_BYTES_MAX, Attributes, FieldError, Refusal, RefusalKind, Retry, SessionKey,
+    SessionRecord, SessionState, SessionView, Stamp,
+};
+use std::sync::Arc;
+
+/// Why a change cannot be made of this record, if so. It may be another one by the time that it is confirmed.
+fn refused(record: &SessionRecord, op: &UpdateOp) -> Option<Refusal> {
+    if let Some(refusal) = refuses(record, op.life) {
+        return Some(refusal);
+    }
+    let version = op.if_version.filter(|it| *it != record.version)?;
+    let text = format!("session {} has version {}, and not {version}", op.key, record.version);
+    Some(Refusal::new(RefusalKind::VersionMismatch, Retry::WhenChanged, text))
+}
+
+/// The attributes after a change.
+fn changed(attributes: &Arc<Attributes>, op: &UpdateOp) -> Result<Arc<Attributes>, FieldError> {
+    if op.attributes.is_empty() {
+        return Ok(attributes.clone());
+    }
+    let mut attributes = (**attributes).clone();
+    for (name, value) in &op.attributes {
+        match value {
+            Some(value) => drop(attributes.insert(name.clone(), value.clone())),
+            None => drop(attributes.remove(name)),
+        }
+    }
+    let bytes: usize = attributes.iter().map(|(name, value)| name.len() + value.len()).sum();
+    if bytes > ATTRIBUTES_BYTES_MAX {
+        let problem =
+            format!("would be {bytes} bytes together; the limit is {ATTRIBUTES_BYTES_MAX}");
+        return Err(FieldError::new("attributes", problem));
+    }
+    Ok(Arc::new(attributes))
+}
+
+/// Carries out what a change says of life cycles. All of it, or every mistake.
+fn edited(
+    managed: &mut Managed,
+    op: &UpdateOp,
+    now: Stamp,
+    check: impl Fn(&Edit) -> Vec<FieldError>,
+) -> Result<(), Vec<FieldError>> {
+    let mut mistakes = check(&op.edit);
+    if let Some(Event { life_cycle, word }) = &op.ran {
+        // It was removed meanwhile, or an operator skipped it: what the action asks for is done all the same.
+        managed.fire(life_cycle, word, now);
+    }
+    for (field, events) in [("skip", &op.skip), ("retry", &op.retry)] {
+        for (at, Event { life_cycle, word }) in events.iter().enumerate() {
+            let is_done = match field {
+                "skip" => managed.skip(life_cycle, word, now),
+                _ => managed.retry(life_cycle, word),
+            };
+            if !is_done {
+                let problem =
+                    format!("{life_cycle} {word}: no such event waits, or it has not failed");
+                mistakes.push(FieldError::new(format!("{field}[{at}]"), problem));
+            }
+        }
+    }
+    if let Err(clashes) = managed.edit(&op.edit, now) {
+        mistakes.extend(clashes);
+    }
+    if mistakes.is_empty() { Ok(()) } else { Err(mistakes) }
+}
+
+impl Sessions {
+    pub(crate) fn on_update(&mut self, led: &mut At<'_>, origin: Origin, op: UpdateOp) {
+        let key = key_of(led.env, &op.key);
+        let Some(record) = led.log.replica.record(&key) else { return led.confirm_then(origin) };
+        if refused(&record, &op).is_some() {
+            return led.confirm_then(origin);
+        }
+        if record.state != SessionState::Ready {
+            return self.join_work(led, origin, &op.key);
+        }
+        if !led.may_begin() {
+            return led.enqueue(origin);
+        }
+        match self.updated(led, &key, &record, &op) {
+            Ok((writes, life)) => {
+                led.env.note(Transition::SessionUpdated, Some(led.log.number));
+                let at = led.write(writes, None);
+                led.promise(at, origin, Ok(Answer::Lives(LivesAnswer::Life(Box::new(life)))));
+            }
+            Err(mistakes) => self.reply(led, origin, Err(Refusal::invalid(mistakes))),
+        }
+    }
+
+    /// What a change writes, and how things stand after it.
+    fn updated(
+        &mut self,
+        led: &mut At<'_>,
+        key: &DocKey,
+        record: &SessionRecord,
+        op: &UpdateOp,
+    ) -> Result<(Vec<Write>, Life), Vec<FieldError>> {
+        let now = Stamp::from_epoch_ms(led.env.now.wall_ms);
+        let attributes = changed(&record.spec.attributes, op);
+        let mut managed = managed_of(&led.log.replica, key, record, now);
+        let facts = facts(led.env, record);
+        let check = |edit: &Edit| {
+            check_handlers(facts, edit.add.iter().chain(edit.replace.iter().flatten()))
+        };
+        let edited = edited(&mut managed, op, now, check);
+        let attributes = match (attributes, edited) {
+            (Ok(attributes), Ok(())) => attributes,
+            (attributes, edited) => {
+                let mistakes = edited.err().unwrap_or_default();
+                return Err(mistakes.into_iter().chain(attributes.err()).collect());
+            }
+        };
+        managed.fire_marks(now, &|life_cycle, _| is_mark(facts, life_cycle));
+        let mut record = record.clone();
+        record.spec.attributes = attributes;
+        record.version = next_version(led.env, led.log, &record);
+        let record = Arc::new(record);
+        let mut writes = session_writes(led.env, led.log, key, record.clone());
+        let floor = led.stamps_above().max(now);
+        writes.push(write_of(&led.log.replica, &beside(key, &record), &managed, floor));
+        // A task that tries again what was skipped, or is tried at once, has nothing left to do.
+        let events = op.skip.iter().chain(&op.retry);
+        let tasks = events.filter_map(|it| retry_key(key, &record, it));
+        let tasks = tasks.filter(|it| led.log.replica.get(it).is_some());
+        writes.extend(tasks.map(|key| Write { key, doc: None }));
+        let session = view_at_node(led, record);
+        Ok((writes, life(led, key, Some(session), managed)))
+    }
+
+    /// Nobody else owned the partition when a change came that could not be made.
+    pub(crate) fn on_update_confirmed(&mut self, led: &mut At<'_>, origin: Origin, op: &UpdateOp) {
+        let key = key_of(led.env, &op.key);
+        let result: OpResult = match led.log.replica.session(&key) {
+            None => Err(not_found(&op.key)),
+            Some(record) => match refused(record, op) {
+                Some(refusal) => Err(refusal),
+                None => return self.run(led, origin),
+            },
+        };
+        self.reply_when_committed(led, &key, origin, result);
+    }
+
+    /// How the life cycles of a session stand, as they are committed.
+    pub(crate) fn show_life(&mut self, led: &mut At<'_>, origin: Origin, session: &SessionKey) {
+        let key = key_of(led.env, session);
+        let record = visible(led, &key);
+        let life_key = DocKey::new(key.slot, rota_messages::documents::life_name(session));
+        let held = led.log.replica.docs.get(&life_key).and_then(|it| managed_in(it));
+        let now = Stamp::from_epoch_ms(led.env.now.wall_ms);
+        let managed = match (&record, held) {
+            (None, None) => return self.reply(led, origin, Err(not_found(session))),
+            (Some(record), held) if !record.state.is_ended() => begun(held, record, now),
+            (_, held) => held.unwrap_or_else(|| Managed::new(Stamp::MIN)),
+        };
+        let view = record.map(|it| view_at_node(led, it));
+        let life = life(led, &key, view, managed);
+        self.reply(led, origin, Ok(Answer::Lives(LivesAnswer::Life(Box::new(life)))));
+    }
+}
+
+/// What is told of life cycles.
+fn life(led: &At<'_>, key: &DocKey, session: Option<SessionView>, managed: Managed) -> Life {
+    let failed = managed.items().filter(|(_, it)| it.failed.is_some() && it.fired.is_none());
+    let events = failed.map(|(item, _)| Event {
+        life_cycle: item.life_cycle().to_string(),
+        word: item.last().to_string(),
+    });
+    let retrying = events.filter_map(|event| {
+        let record = &session.as_ref()?.record;
+        let doc = led.log.replica.get(&retry_key(key, record, &event)?)?;
+        let task = task_of(doc.of_application()?)?;
+        let state = task.state().as_str().to_owned();
+        Some(Retrying { event, task: task.docid(), state, at: task.start_at })
+    });
+    let retrying = retrying.collect();
+    Life { session, managed: Arc::new(managed), retrying }
+}
