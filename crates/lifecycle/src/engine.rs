@@ -79,6 +79,8 @@ impl Managed {
     fn mark_fired(&mut self, life_cycle: &str, word: &str, fired: Fired) -> bool {
         let Some(held) = self.unfired(life_cycle, word) else { return false };
         *held = Held { fired: Some(fired), ..Held::default() };
+        // The rest of the commit may remove this item, and whatever waits for it must not miss that it fired.
+        self.note_ready(Self::is_reached);
         true
     }
 
@@ -127,19 +129,20 @@ impl Managed {
     /// Ends a commit: notes which waits have nothing left to wait for, and moves finished life cycles to the
     /// history.
     pub fn settle(&mut self, now: Stamp) {
-        // A life cycle that goes may leave others with nothing to wait for.
-        self.note_ready();
+        self.note_ready(Self::is_fulfilled);
         let finished: Vec<Name> = self.finished();
         self.move_where(now, |item, _| finished.contains(item.life_cycle()));
-        self.note_ready();
+        // A life cycle that goes may leave others with nothing to wait for.
+        self.note_ready(Self::is_fulfilled);
     }
 
-    fn note_ready(&mut self) {
+    /// Notes the waits for which the rule holds.
+    fn note_ready(&mut self, rule: impl Fn(&Self, &Name, &Name) -> bool) {
         let ready = self.items.iter().filter_map(|(item, held)| match item.last() {
             Word::Mark(_) | Word::At { .. } => None,
             Word::Wait { life_cycle, event } => {
                 let is_new = held.fired.is_none() && !held.ready;
-                (is_new && self.is_fulfilled(life_cycle, event)).then(|| item.clone())
+                (is_new && rule(self, life_cycle, event)).then(|| item.clone())
             }
         });
         let ready: Vec<LifeItem> = ready.collect();

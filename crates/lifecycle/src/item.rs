@@ -229,3 +229,162 @@ impl fmt::Debug for LifeItem {
         write!(f, "{:?}", self.to_string())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 261_128_093_000_000;
+
+    fn now() -> Stamp {
+        Stamp::parse(NOW).unwrap()
+    }
+
+    fn told(text: &str) -> String {
+        LifeItem::parse(text).unwrap_err().to_string()
+    }
+
+    fn entered(text: &str) -> String {
+        match LifeItem::parse_entry(text, now()) {
+            Ok(item) => item.to_string(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    fn due(text: &str) -> u64 {
+        let item = LifeItem::parse_entry(text, now()).unwrap();
+        match item.last() {
+            Word::At { at, .. } => at.as_u64(),
+            Word::Mark(_) | Word::Wait { .. } => panic!("{text} has a time"),
+        }
+    }
+
+    #[test]
+    fn an_item_prints_as_its_text() {
+        for text in [
+            "reminder note@261128093000123",
+            "reminder note@2026-11-28T09:30:00.123+02:00",
+            "bill reminder?note",
+            "key made made.2@2026-11-28T09:30:00Z key?x signed",
+            "0 1",
+            "a a?a a",
+        ] {
+            assert_eq!(LifeItem::parse(text).unwrap().to_string(), text);
+            let json = serde_json::to_string(&LifeItem::parse(text).unwrap()).unwrap();
+            assert_eq!(json, format!("{text:?}"));
+            assert_eq!(serde_json::from_str::<LifeItem>(&json).unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn an_error_names_the_column_what_stands_there_and_what_was_expected() {
+        let name = "of 1 to 64 characters a-z A-Z 0-9 _ - ., the first one a letter or digit";
+        let at = |column: usize, stands: &str, what: &str| {
+            format!("managedState column {column}: {stands} stands there; expected: {what} {name}")
+        };
+        let word = "a mark NAME, an event NAME@TIME or a wait LIFE_CYCLE?NAME; NAME is a name";
+        assert_eq!(told(""), at(1, "nothing", "a life cycle"));
+        assert_eq!(told(" a b"), at(1, "nothing", "a life cycle"));
+        assert_eq!(told("..  b"), at(1, "'.'", "a life cycle"));
+        assert_eq!(told("kä b"), at(2, "'ä'", "a life cycle"));
+        assert_eq!(told("key  b"), at(5, "nothing", word));
+        assert_eq!(told("key b "), at(7, "nothing", word));
+        assert_eq!(told("key b\tc"), at(6, "'\\t'", word));
+        assert_eq!(told("key made @2026-11-28T09:30:00Z"), at(10, "nothing", "an event"));
+        assert_eq!(told("key ?x"), at(5, "nothing", "a life cycle"));
+        assert_eq!(told("key x?"), at(7, "nothing", "an event"));
+        assert_eq!(told("key x?y?z"), at(8, "'?'", "an event"));
+        let long = "n".repeat(65);
+        assert_eq!(told(&format!("key {long}")), at(69, "'n'", word));
+    }
+
+    #[test]
+    fn an_item_needs_a_word_and_no_name_twice() {
+        let end = "managedState column 4: the end stands there; \
+                   expected: a space and a word behind the life cycle key";
+        assert_eq!(told("key"), end);
+        let twice = "managedState column 7: \"a@261128093000000\" stands there; \
+                     expected: a name that the item does not have yet";
+        assert_eq!(told("key a a@261128093000000"), twice);
+        assert!(LifeItem::parse("key a b?a a?b").is_ok(), "a wait is named by its whole word");
+        assert!(LifeItem::parse("key b?a x b?a").is_err());
+    }
+
+    #[test]
+    fn a_wrong_time_is_told_with_its_column() {
+        let absolute = "a time as 261128093000000 (YYMMDDhhmmssmmm) or 2026-11-28T09:30:00Z";
+        let at = |column: usize, stands: &str, what: &str| {
+            format!("managedState column {column}: {stands} stands there; expected: {what}")
+        };
+        assert_eq!(told("key a@"), at(7, "nothing", absolute));
+        for wrong in ["261328093000000", "2026-02-30T00:00:00Z", "2026-11-28T09:30:00", "soon?x"] {
+            assert_eq!(told(&format!("key a@{wrong}")), at(7, &format!("{wrong:?}"), absolute));
+        }
+        assert_eq!(told("key a@+2h"), at(7, "\"+2h\", a time from now on", absolute));
+        let century = "a time of the years 2000 to 2099";
+        let early = "1999-12-31T23:59:59Z";
+        assert_eq!(told(&format!("key a@{early}")), at(7, &format!("{early:?}"), century));
+        let early = "0000-12-31T23:59:59Z";
+        assert_eq!(told(&format!("key a@{early}")), at(7, &format!("{early:?}"), century));
+        let relative = "a time from now on as +2h, +1d12h or +500ms";
+        assert_eq!(entered("key a@+"), at(8, "nothing", relative));
+        assert_eq!(entered("key a@+h"), at(8, "\"h\"", relative));
+        let units = "one of the units d, h, m, s, ms";
+        assert_eq!(entered("key a@+1d2M"), at(11, "\"M\"", units));
+        assert_eq!(entered("key a@+-2h"), at(8, "\"-\"", units));
+        assert_eq!(entered("key a@+99999d"), at(8, "\"99999d\"", century));
+        assert!(entered("key a@+99999999999999999999d").starts_with("managedState column 8: "));
+        assert!(entered("key a@+5").starts_with("managedState column "));
+    }
+
+    #[test]
+    fn a_time_from_now_on_becomes_absolute() {
+        assert_eq!(entered("key a@+2h"), "key a@2026-11-28T11:30:00.000Z");
+        assert_eq!(entered("key a@+1d12h"), "key a@2026-11-29T21:30:00.000Z");
+        assert_eq!(
+            entered("key a@+2s b@+500ms"),
+            "key a@2026-11-28T09:30:02.000Z b@2026-11-28T09:30:00.500Z"
+        );
+        assert_eq!(due("key a@+1d12h"), 261_129_213_000_000);
+        assert_eq!(due("key a@+0s"), NOW);
+        let text = entered("key a@+2s");
+        assert_eq!(
+            LifeItem::parse(&text).unwrap(),
+            LifeItem::parse_entry("key a@+2s", now()).unwrap()
+        );
+    }
+
+    #[test]
+    fn offsets_count_and_parts_of_a_millisecond_are_rounded_up() {
+        assert_eq!(due("key a@2026-11-28T11:30:00+02:00"), NOW);
+        assert_eq!(due("key a@2026-11-28T04:00:00.5-05:30"), NOW + 500);
+        assert_eq!(due("key a@2026-11-28T09:30:00.0001Z"), NOW + 1);
+        assert_eq!(due("key a@2000-01-01T00:00:00Z"), Stamp::MIN.as_u64());
+        assert_eq!(due("key a@991231235959999"), Stamp::MAX.as_u64());
+    }
+
+    #[test]
+    fn a_life_cycle_that_is_built_in_is_refused_at_entry_and_read_from_the_store() {
+        let told = "managedState column 1: the life cycle max_life is built in; \
+                    use the option max_life of the class or of the open";
+        assert_eq!(entered("max_life end@+2h"), told);
+        assert!(
+            entered("key a@+2h idle?end")
+                .starts_with("managedState column 11: the life cycle idle")
+        );
+        for name in crate::RESERVED {
+            assert!(LifeItem::parse(&format!("{name} end")).is_ok());
+            assert!(LifeItem::parse_entry(&format!("{name} end"), now()).is_err());
+        }
+    }
+
+    #[test]
+    fn a_long_text_is_refused_unread_and_a_text_that_gets_long_too() {
+        let text = format!("key {}", "\u{0}".repeat(1024 * 1024));
+        assert_eq!(told(&text), "managedState is 1048580 bytes long; the limit is 1024");
+        let words: Vec<String> = (0..80).map(|it| format!("e{it}@+1s")).collect();
+        let text = format!("key {}", words.join(" "));
+        assert!(text.len() < ITEM_BYTES_MAX);
+        assert!(entered(&text).ends_with(" bytes long; the limit is 1024"), "{}", entered(&text));
+    }
+}

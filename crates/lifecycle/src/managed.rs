@@ -53,7 +53,7 @@ impl Failure {
 }
 
 /// The beginning of a text, at most so many bytes of whole characters.
-fn cut(text: &str, max: usize) -> &str {
+pub(crate) fn cut(text: &str, max: usize) -> &str {
     &text[..text.floor_char_boundary(max)]
 }
 

@@ -2,6 +2,7 @@
 
 use crate::edit::Edit;
 use crate::item::{FIELD, LifeItem};
+use crate::managed::cut;
 use rota_model::{FieldError, Stamp};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
@@ -12,6 +13,8 @@ use std::fmt;
 /// Longest text of a patch, in bytes. Longer texts are refused unread.
 pub const PATCH_BYTES_MAX: usize = 256 * 1024;
 
+/// Most bytes of a name that an error shows.
+const SHOWN_BYTES_MAX: usize = 80;
 /// What a whole patch is called in errors.
 const PATCH: &str = "patch";
 const ATTRIBUTES: &str = "attributes";
@@ -68,7 +71,8 @@ impl Mistakes {
         let mut names = BTreeSet::new();
         for (name, _) in &members {
             if !names.insert(name) {
-                self.add(field, format!("has {name:?} twice; give it once"));
+                let shown = cut(name, SHOWN_BYTES_MAX);
+                self.add(field, format!("has {shown:?} twice; give it once"));
             }
         }
         members
@@ -96,10 +100,11 @@ impl Patch {
             match name.as_str() {
                 ATTRIBUTES => patch.read_attributes(value.get(), &mut mistakes),
                 FIELD => patch.read_life_cycles(value.get(), now, &mut mistakes),
-                _ => mistakes.add(
-                    PATCH,
-                    format!("has the unknown field {name:?}; known are {ATTRIBUTES} and {FIELD}"),
-                ),
+                _ => {
+                    let shown = cut(&name, SHOWN_BYTES_MAX);
+                    let known = format!("known are {ATTRIBUTES} and {FIELD}");
+                    mistakes.add(PATCH, format!("has the unknown field {shown:?}; {known}"));
+                }
             }
         }
         if mistakes.0.is_empty() { Ok(patch) } else { Err(mistakes.0) }
@@ -112,7 +117,7 @@ impl Patch {
                     self.attributes.insert(name, value);
                 }
                 Err(_) => mistakes.add(
-                    format!("{ATTRIBUTES}.{name}"),
+                    format!("{ATTRIBUTES}.{}", cut(&name, SHOWN_BYTES_MAX)),
                     format!("is {}; expected: a text, or null to remove it", kind(value.get())),
                 ),
             }
@@ -142,7 +147,7 @@ impl Patch {
             return;
         }
         for (line, value) in mistakes.members(FIELD, text) {
-            let field = format!("{FIELD}[{line:?}]");
+            let field = format!("{FIELD}[{:?}]", cut(&line, SHOWN_BYTES_MAX));
             match serde_json::from_str::<Value>(value.get()) {
                 Ok(Value::Bool(true)) => {
                     self.edit.add.extend(mistakes.item(&field, &line, now));
