@@ -182,3 +182,6 @@ impl Managed {
         history.drain(..too_many);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -180,3 +180,92 @@ fn kind(text: &str) -> &'static str {
         _ => "a number",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Patch, Vec<String>> {
+        let told = |errors: Vec<FieldError>| errors.iter().map(ToString::to_string).collect();
+        Patch::parse(text, Stamp::MIN).map_err(told)
+    }
+
+    fn items(texts: &[&str]) -> Vec<LifeItem> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn no_text_and_an_empty_object_change_nothing() {
+        for text in ["", " \n", "{}", "{\"attributes\":{}}", "{\"managedState\":{}}"] {
+            assert_eq!(read(text), Ok(Patch::default()), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn attributes_are_set_and_removed() {
+        let patch = read(r#"{"attributes": {"color": "red", "size": null}}"#).unwrap();
+        let expected = [("color".into(), Some("red".into())), ("size".into(), None)];
+        assert_eq!(patch.attributes, expected.into());
+        assert!(patch.edit.is_empty());
+    }
+
+    #[test]
+    fn an_object_of_items_adds_and_removes() {
+        let text = r#"{"managedState": {"key made@+2s": true, "key x": null, "a b": true}}"#;
+        let edit = read(text).unwrap().edit;
+        assert_eq!(edit.add, items(&["key made@2000-01-01T00:00:02.000Z", "a b"]));
+        assert_eq!(edit.remove, items(&["key x"]));
+        assert_eq!((edit.replace, edit.finish), (None, vec![]));
+    }
+
+    #[test]
+    fn an_array_of_items_replaces_all() {
+        let edit = read(r#"{"managedState": ["key made@+2s"]}"#).unwrap().edit;
+        assert_eq!(edit.replace, Some(items(&["key made@2000-01-01T00:00:02.000Z"])));
+        let edit = read(r#"{"managedState": []}"#).unwrap().edit;
+        assert_eq!((edit.is_empty(), edit.replace), (false, Some(vec![])));
+    }
+
+    #[test]
+    fn all_mistakes_are_told_with_their_fields() {
+        let text = r#"{"attributes": {"a": 5, "b": "x", "b": null}, "more": 1,
+            "managedState": {"key x@+1h": null, "key": true, "key y": false, "idle z": true}}"#;
+        let told = read(text).unwrap_err();
+        let expected = [
+            "attributes has \"b\" twice; give it once",
+            "attributes.a is a number; expected: a text, or null to remove it",
+            "patch has the unknown field \"more\"; known are attributes and managedState",
+            "managedState[\"key x@+1h\"] column 7: \"+1h\", a time from now on stands there; \
+             expected: a time as 261128093000000 (YYMMDDhhmmssmmm) or 2026-11-28T09:30:00Z",
+            "managedState[\"key\"] column 4: the end stands there; \
+             expected: a space and a word behind the life cycle key",
+            "managedState[\"key y\"] is true or false; expected: true to add it, or null to remove it",
+            "managedState[\"idle z\"] column 1: the life cycle idle is built in; \
+             use the option idle of the class or of the open",
+        ];
+        assert_eq!(told, expected);
+        let told = read(r#"{"managedState": ["key", 7]}"#).unwrap_err();
+        assert!(told[0].starts_with("managedState[0] column 4: "), "{told:?}");
+        assert_eq!(told[1], "managedState[1] is a number; expected: the text of an item");
+    }
+
+    #[test]
+    fn other_shapes_are_refused() {
+        let told = |text: &str| read(text).unwrap_err().join("|");
+        assert!(told("[]").starts_with("patch is no JSON object: "));
+        assert!(told("{} {}").starts_with("patch is no JSON object: trailing characters"));
+        assert!(told("{").starts_with("patch is no JSON object: EOF"));
+        assert!(told(r#"{"attributes": null}"#).starts_with("attributes is no JSON object: "));
+        let null = told(r#"{"managedState": null}"#);
+        assert!(
+            null.starts_with("managedState is null; expected: an array of items, or an"),
+            "{null}"
+        );
+        let long = format!("{{\"a\":\"{}\"}}", "x".repeat(PATCH_BYTES_MAX));
+        assert_eq!(told(&long), "patch is 262152 bytes long; the limit is 262144");
+        let deep = format!("{{\"managedState\":{}", "[".repeat(200_000));
+        let array = format!("{{\"managedState\":{}{}}}", "[".repeat(90_000), "]".repeat(90_000));
+        assert_eq!(told(&array), "managedState[0] is an array; expected: the text of an item");
+        assert!(told(&deep).starts_with("patch is no JSON object: EOF"));
+    }
+}
