@@ -4,7 +4,8 @@ use crate::item::{FIELD, LifeItem};
 use crate::managed::{Held, ITEMS_BYTES_MAX, ITEMS_MAX, Managed};
 use crate::name::Name;
 use rota_model::{FieldError, Stamp};
-use std::collections::BTreeSet;
+use smol_str::SmolStr;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Changes of the items. Whatever their order, what is replaced and removed goes first, then comes what is added,
 /// then what is finished.
@@ -45,8 +46,34 @@ impl Edit {
     }
 }
 
+/// Where an item of the history stands, in errors.
+const HISTORY: &str = ", which is history";
+
 fn mistake(problem: String) -> FieldError {
     FieldError::new(FIELD, problem)
+}
+
+/// Which item uses a name of a life cycle, and where that item stands. Made once for all additions, since the
+/// history may have very many names.
+#[derive(Default)]
+struct Used<'a>(BTreeMap<(&'a Name, SmolStr), (&'a LifeItem, &'static str)>);
+
+impl<'a> Used<'a> {
+    fn note(&mut self, item: &'a LifeItem, place: &'static str) {
+        let names = item.words().map(|word| (item.life_cycle(), word.event()));
+        self.0.extend(names.map(|name| (name, (item, place))));
+    }
+
+    fn clash(&self, item: &'a LifeItem) -> Option<FieldError> {
+        let life_cycle = item.life_cycle();
+        let mut events = item.words().map(|word| word.event());
+        events.find_map(|event| {
+            let (other, place) = self.0.get(&(life_cycle, event.clone()))?;
+            Some(mistake(format!(
+                "{item:?}: {event} is used in the life cycle {life_cycle} by {other:?}{place}; give it another name"
+            )))
+        })
+    }
 }
 
 impl Managed {
@@ -88,36 +115,27 @@ impl Managed {
         self.move_where(now, |item, _| goes(item));
     }
 
+    /// Adds what is not there yet. The errors name each item that has a name of another one.
     fn add(&mut self, additions: &BTreeSet<&LifeItem>) -> Vec<FieldError> {
-        let mut clashes = Vec::new();
+        let mut used = Used::default();
+        let past = self.history.iter().filter(|it| it.origin == self.origin);
+        past.for_each(|it| used.note(&it.item, HISTORY));
+        self.items.keys().for_each(|it| used.note(it, ""));
+        let (mut clashes, mut new) = (Vec::new(), Vec::new());
         for item in additions {
             if self.items.contains_key(*item) {
                 continue;
             }
-            match self.clash(item) {
+            match used.clash(item) {
                 Some(clash) => clashes.push(clash),
                 None => {
-                    self.items.insert((*item).clone(), Held::default());
+                    used.note(item, "");
+                    new.push(*item);
                 }
             }
         }
+        self.items.extend(new.into_iter().map(|item| (item.clone(), Held::default())));
         clashes
-    }
-
-    /// What has a name of that item already.
-    fn clash(&self, item: &LifeItem) -> Option<FieldError> {
-        let past = self.history.iter().filter(|it| it.origin == self.origin);
-        let past = past.map(|it| (&it.item, ", which is history"));
-        let mut others = self.items.keys().map(|it| (it, "")).chain(past);
-        others.find_map(|(other, place)| {
-            let is_same = other.life_cycle() == item.life_cycle();
-            let has = |event: &str| is_same && other.words().any(|it| it.event() == event);
-            let event = item.words().map(|it| it.event()).find(|it| has(it))?;
-            let life_cycle = item.life_cycle();
-            Some(mistake(format!(
-                "{item:?}: {event} is used in the life cycle {life_cycle} by {other:?}{place}; give it another name"
-            )))
-        })
     }
 
     fn over_limits(&self) -> Option<FieldError> {

@@ -5,6 +5,7 @@ use crate::time;
 use rota_model::{FieldError, Stamp};
 use serde::{Deserialize, Serialize};
 use smol_str::{SmolStr, format_smolstr};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
@@ -154,10 +155,10 @@ impl LifeItem {
         let life_cycle = Name::parse_at(first, 1, "a life cycle")?;
         // All characters so far are ASCII, or there was an error.
         let mut column = first.len() + 2;
-        let mut words: Vec<Word> = Vec::new();
+        let (mut words, mut events) = (Vec::new(), BTreeSet::new());
         for part in parts {
             let word = Word::parse(part, column, now)?;
-            if words.iter().any(|it| it.event() == word.event()) {
+            if !events.insert(word.event()) {
                 let expected = "a name that the item does not have yet";
                 return Err(wrong(column, &format!("{part:?}"), expected));
             }

@@ -14,12 +14,12 @@ fn at(ms: u64) -> Stamp {
     Stamp::MIN.plus_ms(ms)
 }
 
-fn item(text: &String) -> LifeItem {
-    text.parse().unwrap()
+fn item(text: &str) -> LifeItem {
+    text.parse().expect("lines here are items")
 }
 
 fn items(texts: &[String]) -> Vec<LifeItem> {
-    texts.iter().map(item).collect()
+    texts.iter().map(|it| item(it)).collect()
 }
 
 /// A word of few names, so that they meet.
@@ -149,7 +149,7 @@ impl Pair {
         match step {
             Step::Edit { add, remove, finish } => {
                 let remove: Vec<String> = remove.into_iter().map(|it| self.pick(it)).collect();
-                let finishes = finish.iter().map(|it| Name::parse(it).unwrap()).collect();
+                let finishes = finish.iter().map(|it| Name::parse(it).expect("a name")).collect();
                 let edit = Edit {
                     add: items(&add),
                     remove: items(&remove),
@@ -216,7 +216,11 @@ impl Pair {
         expected.sort();
         prop_assert_eq!(lines, expected);
         let past = self.managed.history().iter().map(|it| {
-            (it.origin.ms_since(Stamp::MIN).unwrap(), it.item.to_string(), it.fired.is_some())
+            (
+                it.origin.ms_since(Stamp::MIN).expect("no stamp is less"),
+                it.item.to_string(),
+                it.fired.is_some(),
+            )
         });
         let (mut past, mut expected) = (past.collect::<Vec<_>>(), self.naive.history.clone());
         past.sort();
@@ -224,8 +228,9 @@ impl Pair {
         prop_assert_eq!(past, expected);
         let now = self.now();
         prop_assert_eq!(plain(&self.managed.due(now)), self.naive.due(now.as_u64()));
-        let json = serde_json::to_string(&self.managed).unwrap();
-        prop_assert_eq!(&serde_json::from_str::<Managed>(&json).unwrap(), &self.managed);
+        let json = serde_json::to_string(&self.managed).expect("it has a form in JSON");
+        let read: Managed = serde_json::from_str(&json).expect("what was written is read");
+        prop_assert_eq!(&read, &self.managed);
         next_agrees(&self.managed)
     }
 }

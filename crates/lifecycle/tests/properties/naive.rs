@@ -23,7 +23,7 @@ pub struct Naive {
 pub type DueLine = (u64, String, String);
 
 fn life_cycle(text: &str) -> &str {
-    text.split(' ').next().unwrap()
+    text.split(' ').next().expect("a split has a first part")
 }
 
 fn words(text: &str) -> Vec<&str> {
@@ -31,11 +31,11 @@ fn words(text: &str) -> Vec<&str> {
 }
 
 fn last(text: &str) -> &str {
-    text.split(' ').next_back().unwrap()
+    text.split(' ').next_back().expect("a split has a last part")
 }
 
 fn name(word: &str) -> &str {
-    word.split('@').next().unwrap()
+    word.split('@').next().expect("a split has a first part")
 }
 
 fn earlier(text: &str) -> Vec<&str> {
@@ -75,7 +75,9 @@ impl Naive {
                 let is_ready = line.ready || !self.exists(of) || self.reached(of, event);
                 is_ready.then_some(0)
             } else {
-                word.split_once('@').map(|(_, at)| at.parse().unwrap()).filter(|at| *at <= now)
+                word.split_once('@')
+                    .map(|(_, at)| at.parse().expect("times here are stamps"))
+                    .filter(|at| *at <= now)
             };
             due.extend(since.map(|at| (at, life_cycle(&line.text).to_owned(), word.to_owned())));
         }
@@ -84,7 +86,7 @@ impl Naive {
     }
 
     fn unfired(&mut self, text: &str) -> Option<&mut Line> {
-        let (of, word) = text.split_once(' ').unwrap();
+        let (of, word) = text.split_once(' ').expect("a line has a word");
         let fits =
             |it: &&mut Line| life_cycle(&it.text) == of && last(&it.text) == word && !it.fired;
         self.lines.iter_mut().find(fits).filter(|_| word.contains(['@', '?']))
