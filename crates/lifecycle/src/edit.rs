@@ -111,7 +111,7 @@ impl Managed {
             let mut same = additions.iter().filter(|it| it.life_cycle() == item.life_cycle());
             same.any(|it| it.earlier().iter().any(|word| word.event() == event))
         };
-        self.items.retain(|item, held| !goes(item) || held.fired.is_some() && !goes_on(item));
+        self.items.retain(|(item, held)| !goes(item) || held.fired.is_some() && !goes_on(item));
         self.move_where(now, |item, _| goes(item));
     }
 
@@ -120,10 +120,10 @@ impl Managed {
         let mut used = Used::default();
         let past = self.history.iter().filter(|it| it.origin == self.origin);
         past.for_each(|it| used.note(&it.item, HISTORY));
-        self.items.keys().for_each(|it| used.note(it, ""));
+        self.items().for_each(|(it, _)| used.note(it, ""));
         let (mut clashes, mut new) = (Vec::new(), Vec::new());
         for item in additions {
-            if self.items.contains_key(*item) {
+            if self.items.binary_search_by(|(it, _)| it.cmp(item)).is_ok() {
                 continue;
             }
             match used.clash(item) {
@@ -134,7 +134,9 @@ impl Managed {
                 }
             }
         }
+        self.items.reserve_exact(new.len());
         self.items.extend(new.into_iter().map(|item| (item.clone(), Held::default())));
+        self.items.sort_by(|(one, _), (other, _)| one.cmp(other));
         clashes
     }
 
@@ -144,7 +146,7 @@ impl Managed {
             let problem = format!("would have {count} items; the limit is {ITEMS_MAX}");
             return Some(mistake(problem));
         }
-        let bytes: usize = self.items.keys().map(|it| it.to_string().len()).sum();
+        let bytes: usize = self.items().map(|(it, _)| it.to_string().len()).sum();
         (bytes > ITEMS_BYTES_MAX).then(|| {
             mistake(format!("would have {bytes} bytes of items; the limit is {ITEMS_BYTES_MAX}"))
         })

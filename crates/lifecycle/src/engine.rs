@@ -51,7 +51,7 @@ impl Managed {
 
     /// What is to fire now, in order: by time, then life cycle, then word.
     pub fn due(&self, now: Stamp) -> Vec<Due> {
-        let due = self.items.iter().filter_map(|(item, held)| {
+        let due = self.items().filter_map(|(item, held)| {
             let since = self.due_at(item, held).filter(|since| *since <= now)?;
             let (word, event) = (item.last().to_smolstr(), item.last().event());
             Some(Due { since, life_cycle: item.life_cycle().clone(), word, event })
@@ -64,7 +64,7 @@ impl Managed {
     /// From when on [`Managed::due`] is not empty, as things stand. [`Stamp::MIN`] when something is due whatever
     /// the time. `None`: nothing will be.
     pub fn next_at(&self) -> Option<Stamp> {
-        self.items.iter().filter_map(|(item, held)| self.due_at(item, held)).min()
+        self.items().filter_map(|(item, held)| self.due_at(item, held)).min()
     }
 
     /// The item of a life cycle with that last word, if it can still fire.
@@ -97,7 +97,7 @@ impl Managed {
     /// The action of a last word failed: it is not due any more. False where it is gone or has fired.
     pub fn fail(&mut self, life_cycle: &str, word: &str, failure: Failure) -> bool {
         let Some(held) = self.unfired(life_cycle, word) else { return false };
-        held.failed = Some(failure);
+        held.failed = Some(Box::new(failure));
         true
     }
 
@@ -138,22 +138,24 @@ impl Managed {
 
     /// Notes the waits for which the rule holds.
     fn note_ready(&mut self, rule: impl Fn(&Self, &Name, &Name) -> bool) {
-        let ready = self.items.iter().filter_map(|(item, held)| match item.last() {
-            Word::Mark(_) | Word::At { .. } => None,
-            Word::Wait { life_cycle, event } => {
-                let is_new = held.fired.is_none() && !held.ready;
-                (is_new && rule(self, life_cycle, event)).then(|| item.clone())
-            }
-        });
-        let ready: Vec<LifeItem> = ready.collect();
-        for item in ready {
-            self.items.entry(item).or_default().ready = true;
+        let ready =
+            self.items.iter().enumerate().filter_map(|(at, (item, held))| match item.last() {
+                Word::Mark(_) | Word::At { .. } => None,
+                Word::Wait { life_cycle, event } => {
+                    let is_new = held.fired.is_none() && !held.ready;
+                    (is_new && rule(self, life_cycle, event)).then_some(at)
+                }
+            });
+        let ready: Vec<usize> = ready.collect();
+        for at in ready {
+            self.items[at].1.ready = true;
         }
     }
 
     /// Life cycles of which each item's last word has fired.
     fn finished(&self) -> Vec<Name> {
-        let mut names: Vec<Name> = self.items.keys().map(|it| it.life_cycle().clone()).collect();
+        let mut names: Vec<Name> =
+            self.items().map(|(item, _)| item.life_cycle().clone()).collect();
         names.dedup();
         names.retain(|name| self.items_of(name).all(|(_, held)| held.fired.is_some()));
         names

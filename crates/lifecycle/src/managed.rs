@@ -5,7 +5,6 @@ use crate::name::Name;
 use rota_model::Stamp;
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
-use std::collections::BTreeMap;
 
 /// Most items of a session.
 pub const ITEMS_MAX: usize = 64;
@@ -70,7 +69,7 @@ pub struct Held {
     pub fired: Option<Fired>,
     /// The action of its last word failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub failed: Option<Failure>,
+    pub failed: Option<Box<Failure>>,
     /// Its last word waits, and what it waits for has happened. Whatever changes later, it stays so.
     #[serde(default, skip_serializing_if = "is_false")]
     pub ready: bool,
@@ -98,6 +97,27 @@ pub struct Past {
     pub origin: Stamp,
 }
 
+/// Items as a map of JSON, by their texts.
+mod as_map {
+    use super::{Held, LifeItem};
+    use serde::{Deserialize, Deserializer, Serializer};
+    use std::collections::BTreeMap;
+
+    pub(super) fn serialize<S: Serializer>(
+        items: &[(LifeItem, Held)],
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        to.collect_map(items.iter().map(|(item, held)| (item, held)))
+    }
+
+    /// Whatever order they have there.
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Vec<(LifeItem, Held)>, D::Error> {
+        Ok(BTreeMap::deserialize(from)?.into_iter().collect())
+    }
+}
+
 /// The life cycles of one session.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -107,8 +127,9 @@ pub struct Managed {
     /// The chain of lives ended: nothing is held, and nothing is taken.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) ended: bool,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) items: BTreeMap<LifeItem, Held>,
+    /// In their order. Nearly every session has a few, and a map would take five times the memory.
+    #[serde(default, with = "as_map", skip_serializing_if = "Vec::is_empty")]
+    pub(crate) items: Vec<(LifeItem, Held)>,
     /// In the order in which they moved.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) history: Vec<Past>,
@@ -117,7 +138,7 @@ pub struct Managed {
 impl Managed {
     /// Of a chain of lives that has no items yet.
     pub fn new(origin: Stamp) -> Self {
-        Self { origin, ended: false, items: BTreeMap::new(), history: Vec::new() }
+        Self { origin, ended: false, items: Vec::new(), history: Vec::new() }
     }
 
     /// Which chain of lives of the session this is about.
@@ -137,7 +158,7 @@ impl Managed {
 
     /// The items in their order, each with how far it has come.
     pub fn items(&self) -> impl ExactSizeIterator<Item = (&LifeItem, &Held)> {
-        self.items.iter()
+        self.items.iter().map(|(item, held)| (item, held))
     }
 
     /// The history in the order in which its items moved.
@@ -152,7 +173,7 @@ impl Managed {
 
     /// The items of a life cycle.
     pub(crate) fn items_of(&self, name: &Name) -> impl Iterator<Item = (&LifeItem, &Held)> {
-        self.items.iter().filter(move |(item, _)| item.life_cycle() == name)
+        self.items().filter(move |(item, _)| item.life_cycle() == name)
     }
 
     /// The session's chain of lives ended: what is left moves to the history.
@@ -175,7 +196,7 @@ impl Managed {
     /// Moves the items that fulfil the condition to the history, in their order.
     pub(crate) fn move_where(&mut self, now: Stamp, moves: impl Fn(&LifeItem, &Held) -> bool) {
         let (origin, history) = (self.origin, &mut self.history);
-        for (item, held) in self.items.extract_if(.., |item, held| moves(item, held)) {
+        for (item, held) in self.items.extract_if(.., |(item, held)| moves(item, held)) {
             history.push(Past { item, fired: held.fired, moved: now, origin });
         }
         let too_many = history.len().saturating_sub(HISTORY_MAX);

@@ -429,6 +429,9 @@ fn it_comes_back_from_compact_json_and_unknown_fields_are_refused() {
     assert_eq!(json, expected);
     assert_eq!(managed.bytes(), json.len());
     assert_eq!(serde_json::from_str::<Managed>(&json).unwrap(), managed);
+    let shuffled = "{\"origin\":101000000000,\"items\":{\"b m\":{},\"a m\":{}}}";
+    let shuffled: Managed = serde_json::from_str(shuffled).unwrap();
+    assert_eq!(held(&shuffled), ["a m", "b m"]);
     let wrong = json.replacen("history", "past", 1);
     assert!(serde_json::from_str::<Managed>(&wrong).unwrap_err().to_string().contains("past"));
     let wrong = json.replacen("key a@", "key  a@", 1);
