@@ -20,8 +20,8 @@ pub struct Due {
 }
 
 impl Managed {
-    /// Whether a name of a life cycle has been reached: it fired, or stands as a mark, or as a timed word that has
-    /// another one behind it.
+    /// Whether a name of a life cycle has been reached. It fired, stands as a mark, or stands as a timed word ahead
+    /// of the last one.
     fn is_reached(&self, life_cycle: &Name, event: &Name) -> bool {
         self.items_of(life_cycle).any(|(item, held)| {
             let is_earlier = item.earlier().iter().any(|word| word.is_named(event));

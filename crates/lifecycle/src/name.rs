@@ -9,8 +9,8 @@ use std::fmt;
 /// Longest name, in bytes. Names are names of files of actions, too.
 pub const NAME_BYTES_MAX: usize = 64;
 
-/// Life cycles that are built in. No item may have such a name or wait for one: options of the same name say what
-/// they do.
+/// Life cycles that are built in. At entry no item may have such a name or wait for one. Options of these names say
+/// what they do.
 pub const RESERVED: [&str; 6] =
     ["idle", "max_life", "start_timeout", "close_grace", "restart", "health"];
 
