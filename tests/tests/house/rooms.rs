@@ -18,6 +18,7 @@ const ROOMS: &[&str] = &[
     "sessions",
     "documents",
     "searches",
+    "lives",
     "errands",
     "tasks",
     "partition",
@@ -28,7 +29,7 @@ const ROOMS: &[&str] = &[
 
 /// What lives beside the log in a partition. None of these uses another one.
 const RESIDENTS: &[&str] =
-    &["node_lease", "numbers", "pools", "sessions", "documents", "searches", "tasks"];
+    &["node_lease", "numbers", "pools", "sessions", "documents", "searches", "lives", "tasks"];
 
 /// Arrows that point the wrong way and are still to go: from a room to a file of another one.
 const LEFT: &[(&str, &str)] = &[
