@@ -8,6 +8,7 @@ use rota_messages::lives::{Event, Life, UpdateOp};
 use rota_model::node_msg::{Action, ActionEnd, NodeAnswer, ToNode};
 use rota_model::{ClassFacts, Handler, LifeFacts, LifeOptions, RefusalKind, SessionState, Stamp};
 use rota_protocol::{Answer, LivesAnswer, LivesOp, Op, OpResult, Transition};
+use rota_tasks::Patience;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use table::*;
@@ -19,6 +20,7 @@ fn action(retries: u32) -> Handler {
 /// Three managers, and a node with class `builtin`: `note` and `mark` are only marked, `bill` and `ship` act.
 fn laid() -> Table {
     let mut table = Table::laid();
+    table.tasks.patience = Patience { first_ms: 1_000, most_ms: 2_000, retries: 9 };
     table.start_all();
     let cycles = [
         ("note", Handler::Mark),
