@@ -13,6 +13,7 @@
 
 mod agent;
 mod boots;
+mod class_folder;
 mod clean;
 mod cli;
 mod data_folder;

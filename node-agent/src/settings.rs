@@ -1,6 +1,7 @@
 //! From command line and class files to checked settings. Every mistake is found before anything
 //! is touched.
 
+use crate::class_folder;
 use crate::cli::RunArgs;
 use crate::machine::machine;
 use crate::offer::Offer;
@@ -13,7 +14,7 @@ use rota_model::{
     BootId, ClassName, ClassText, ClusterName, FieldError, LABELS_MAX, Labels, LoadLimit, NodeId,
     PoolName, Resources, Sandbox, parse_label,
 };
-use rota_node::class::{Class, ClassKind, parse_classes};
+use rota_node::class::{Class, ClassKind, parse_classes_with};
 use rota_node::{NodeBounds, NodeConfig, NodeTiming};
 use rustix::process::getuid;
 use std::collections::BTreeMap;
@@ -305,8 +306,9 @@ pub fn check_classes(folder: &Path) -> Result<BTreeMap<ClassName, Class>, Vec<St
 /// Reads and checks every class file of the folder.
 fn classes(folder: Option<&Path>, mistakes: &mut Mistakes) -> BTreeMap<ClassName, Class> {
     let Some(folder) = folder else { return BTreeMap::new() };
-    let texts = match read_all(folder) {
-        Ok(texts) => texts,
+    let read = read_all(folder).and_then(|texts| Ok((texts, class_folder::list(folder)?)));
+    let (texts, actions) = match read {
+        Ok(read) => read,
         Err(error) => {
             mistakes.0.push(format!("--classes {}: {error}", folder.display()));
             return BTreeMap::new();
@@ -319,7 +321,7 @@ fn classes(folder: Option<&Path>, mistakes: &mut Mistakes) -> BTreeMap<ClassName
             Err(error) => mistakes.0.push(format!("{file}: cannot be read: {error}")),
         }
     }
-    match parse_classes(files) {
+    match parse_classes_with(files, &actions) {
         Ok(classes) => classes,
         Err(list) => {
             mistakes.0.extend(list.iter().map(ToString::to_string));

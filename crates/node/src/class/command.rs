@@ -1,6 +1,6 @@
 //! From a class's templates and a session's values to an argument list. Never a shell string.
 
-use super::{Class, ProgramClass};
+use super::{Class, Health, HealthCheck, ProgramClass};
 use core::net::IpAddr;
 use rota_model::{Attributes, SessionKey};
 use std::collections::BTreeMap;
@@ -252,20 +252,50 @@ impl ProgramClass {
 
     /// What to run for a session. `class` is the class that this program stands in.
     pub fn command(&self, class: &Class, values: &Values<'_>) -> Result<CommandLine, StartError> {
-        let mut argv = Vec::with_capacity(self.argv.len());
-        for (index, template) in self.argv.iter().enumerate() {
-            let place = format!("argv[{index}]");
-            let text = template.fill(class, values, &place)?;
-            if text.starts_with('-') && template.begins_given() && !self.options {
-                return Err(StartError::Option { class: class.name.to_string(), place });
-            }
-            argv.push(text);
-        }
+        let argv = fill_argv(&self.argv, self.options, ("argv", class), values)?;
         let mut env = BTreeMap::new();
         for (name, template) in &self.env {
             env.insert(name.clone(), template.fill(class, values, &format!("env.{name}"))?);
         }
         Ok(CommandLine { argv, env })
+    }
+}
+
+/// Program and arguments that stand in that field of a class.
+fn fill_argv(
+    argv: &[Template],
+    options: bool,
+    (field, class): (&str, &Class),
+    values: &Values<'_>,
+) -> Result<Vec<String>, StartError> {
+    let mut filled = Vec::with_capacity(argv.len());
+    for (index, template) in argv.iter().enumerate() {
+        let place = format!("{field}[{index}]");
+        let text = template.fill(class, values, &place)?;
+        if text.starts_with('-') && template.begins_given() && !options {
+            return Err(StartError::Option { class: class.name.to_string(), place });
+        }
+        filled.push(text);
+    }
+    Ok(filled)
+}
+
+impl Health {
+    /// What is run to look after a session, if a program is. `class` is the class that this stands in.
+    ///
+    /// # Errors
+    /// As for the session's program.
+    pub fn command(
+        &self,
+        class: &Class,
+        values: &Values<'_>,
+    ) -> Result<Option<Vec<String>>, StartError> {
+        match &self.check {
+            HealthCheck::Program(argv) => {
+                fill_argv(argv, false, ("life.health.argv", class), values).map(Some)
+            }
+            HealthCheck::Port | HealthCheck::Http(_) => Ok(None),
+        }
     }
 }
 

@@ -41,16 +41,17 @@ const RULING: [&str; 20] = [
 ];
 
 /// Notes where a client would choose the program, or a script. `None` stands for an argument with a mistake.
-pub fn refuse_arguments(argv: &[Option<Template>], mistakes: &mut Mistakes) {
+pub fn refuse_arguments(path: &str, argv: &[Option<Template>], mistakes: &mut Mistakes) {
     let is_given =
         |at: usize| argv.get(at).and_then(Option::as_ref).is_some_and(Template::is_given);
     if is_given(0) {
-        mistakes.add("argv[0]", "must not depend on what a client gives: it is the program");
+        mistakes
+            .add(format!("{path}[0]"), "must not depend on what a client gives: it is the program");
     }
     if let Some(at) = script(argv).filter(|at| is_given(*at)) {
         let problem = "must not depend on what a client gives: it is a script; give the value as an argument \
                        of its own after it (\"$1\" in a shell), or as a variable";
-        mistakes.add(format!("argv[{at}]"), problem);
+        mistakes.add(format!("{path}[{at}]"), problem);
     }
 }
 

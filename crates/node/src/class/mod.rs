@@ -32,6 +32,9 @@
 //!                                      # what it leaves behind once it has ended. KILL is for all in any case
 //! options = true                       # optional: a client's value may begin with - (default: false)
 //! sandbox = "basic"                    # optional: or "none"; else the best that the node can do
+//!
+//! [life]                               # optional, all kinds: how long a session lives (see `life`)
+//! idle = "30m"
 //! ```
 //!
 //! `argv` and the values of `env` may hold `{session}`, `{namespace}`, `{ip}`, `{port}`, `{port.NAME}`,
@@ -39,14 +42,18 @@
 //! is reached where the node is. A value becomes part of one argument, whatever
 //! characters it has.
 
+mod actions;
 mod command;
 mod given;
+mod life;
 mod parse;
 mod program;
 mod source;
+mod times;
 
+pub use actions::{ActionFile, ActionFolder, FoundAction, is_action_name};
 pub use command::{CommandLine, Piece, StartError, Template, Values};
-pub use parse::parse_classes;
+pub use parse::{parse_classes, parse_classes_with};
 pub use source::ClassMistake;
 
 use rota_model::{Attributes, ClassName, ClassText, Sandbox};
@@ -67,6 +74,36 @@ pub struct Class {
     pub attributes: Attributes,
     /// Machine or program.
     pub kind: ClassKind,
+    /// How a session that is READY is looked after; `None`: it is not. Programs only.
+    pub health: Option<Health>,
+    /// Open connections on a session's port count as use of it. Programs with a port only.
+    pub idle_connections: bool,
+}
+
+/// How a session that is READY is looked after.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Health {
+    /// What is looked at.
+    pub check: HealthCheck,
+    /// Between two checks, in milliseconds.
+    pub every_ms: u64,
+    /// How long one may take, in milliseconds.
+    pub timeout_ms: u64,
+    /// After so many failed ones in a row the session is ended.
+    pub failures: u32,
+    /// Not sooner than this after the session was READY, in milliseconds.
+    pub after_ms: u64,
+}
+
+/// By what a session counts as well.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum HealthCheck {
+    /// Its port takes a connection.
+    Port,
+    /// A GET of that path on its port is answered with 2xx or 3xx.
+    Http(String),
+    /// A program ends with exit code 0.
+    Program(Vec<Template>),
 }
 
 /// The two kinds of class.

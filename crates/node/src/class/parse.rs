@@ -1,5 +1,7 @@
 //! Class files: the common part and machines.
 
+use super::actions::{ActionFolder, NO_ACTIONS};
+use super::life;
 use super::source::{ClassMistake, Fields, Mistakes, text_of};
 use super::{Class, ClassKind, MachineClass, program};
 use rota_model::text::misleads;
@@ -19,7 +21,7 @@ pub(super) const STATES_MAX: usize = 1_000;
 /// How much CPU or memory a class may name.
 const AMOUNT: RangeInclusive<u32> = 1..=1_000_000_000;
 
-const COMMON_FIELDS: [&str; 9] = [
+const COMMON_FIELDS: [&str; 10] = [
     "name",
     "kind",
     "attributes",
@@ -29,6 +31,7 @@ const COMMON_FIELDS: [&str; 9] = [
     "on_node_loss",
     "disturb",
     "open_on_demand",
+    "life",
 ];
 const MACHINE_FIELDS: [&str; 6] =
     ["states", "initial", "final", "events", "transitions", "report_states"];
@@ -38,12 +41,23 @@ const MACHINE_FIELDS: [&str; 6] =
 pub fn parse_classes<'a>(
     files: impl IntoIterator<Item = (&'a str, &'a str)>,
 ) -> Result<BTreeMap<ClassName, Class>, Vec<ClassMistake>> {
+    parse_classes_with(files, &BTreeMap::new())
+}
+
+/// The same, of classes with actions: what lies in the folder of each class, by the folder's name.
+///
+/// # Errors
+/// All mistakes of all files.
+pub fn parse_classes_with<'a>(
+    files: impl IntoIterator<Item = (&'a str, &'a str)>,
+    actions: &BTreeMap<String, ActionFolder>,
+) -> Result<BTreeMap<ClassName, Class>, Vec<ClassMistake>> {
     let mut classes = BTreeMap::new();
     // Of files with other mistakes too: two of one name are a mistake all the same.
     let mut names: BTreeMap<ClassName, &str> = BTreeMap::new();
     let mut mistakes = Vec::new();
     for (file, text) in files {
-        let (name, class) = read_file(file, text);
+        let (name, class) = read_file(file, text, actions);
         if let Some(name) = name {
             if let Some(first) = names.get(&name) {
                 mistakes.push(ClassMistake {
@@ -66,11 +80,15 @@ pub fn parse_classes<'a>(
 }
 
 pub(super) fn parse_class(file: &str, text: &str) -> Result<Class, Vec<ClassMistake>> {
-    read_file(file, text).1
+    read_file(file, text, &BTreeMap::new()).1
 }
 
 /// The name is given whatever else is wrong, if it can be read.
-fn read_file(file: &str, text: &str) -> (Option<ClassName>, Result<Class, Vec<ClassMistake>>) {
+fn read_file(
+    file: &str,
+    text: &str,
+    actions: &BTreeMap<String, ActionFolder>,
+) -> (Option<ClassName>, Result<Class, Vec<ClassMistake>>) {
     let mut mistakes = Mistakes::of(file);
     let table = match text.parse::<toml::Table>() {
         Ok(table) => table,
@@ -83,7 +101,9 @@ fn read_file(file: &str, text: &str) -> (Option<ClassName>, Result<Class, Vec<Cl
     let name = fields
         .text("name", &mut mistakes)
         .and_then(|it| mistakes.checked("name", ClassName::parse_new(&it)));
-    let class = read_class(fields, name.clone(), digest_of(text), &mut mistakes);
+    let actions = name.as_ref().and_then(|it| actions.get(it.as_str())).unwrap_or(&NO_ACTIONS);
+    let digest = digest_of(text, actions);
+    let class = read_class(fields, name.clone(), (digest, actions), &mut mistakes);
     match class {
         Some(class) if mistakes.is_empty() => (name, Ok(class)),
         Some(_) | None => (name, Err(mistakes.into_list())),
@@ -93,16 +113,17 @@ fn read_file(file: &str, text: &str) -> (Option<ClassName>, Result<Class, Vec<Cl
 fn read_class(
     mut fields: Fields,
     name: Option<ClassName>,
-    digest: ClassDigest,
+    (digest, actions): (ClassDigest, &ActionFolder),
     mistakes: &mut Mistakes,
 ) -> Option<Class> {
+    let life = fields.optional_table("life", mistakes);
     let attributes = fields.optional_text_table("attributes", mistakes);
     let bytes: usize = attributes.iter().map(|(key, value)| key.len() + value.len()).sum();
     if bytes > ATTRIBUTES_BYTES_MAX {
         let problem = format!("hold {bytes} bytes; the limit is {ATTRIBUTES_BYTES_MAX}");
         mistakes.add("attributes", problem);
     }
-    let text = ClassText { digest, facts: read_facts(&mut fields, mistakes) };
+    let mut text = ClassText { digest, facts: read_facts(&mut fields, mistakes) };
     let kind = match fields.text("kind", mistakes).as_deref() {
         Some("machine") => read_machine_only(fields, mistakes),
         Some("program") => read_program_only(fields, mistakes),
@@ -116,8 +137,11 @@ fn read_class(
             None
         }
     };
+    let life::Life { facts, health, idle_connections } =
+        life::read_life(life, kind.as_ref(), actions, mistakes);
+    text.facts.life = Box::new(facts);
     let attributes = attributes.into_iter().collect();
-    Some(Class { name: name?, text, attributes, kind: kind? })
+    Some(Class { name: name?, text, attributes, kind: kind?, health, idle_connections })
 }
 
 /// What managers decide by.
@@ -190,8 +214,17 @@ fn read_labels(table: &mut Fields, mistakes: &mut Mistakes) -> Labels {
     texts.collect()
 }
 
-fn digest_of(text: &str) -> ClassDigest {
-    let [a, b, c, d, e, f, g, h, ..] = <[u8; 32]>::from(Sha256::digest(text));
+/// That of the text; where there are actions, of the text and of each action's name and content. So a changed action
+/// is a changed class.
+fn digest_of(text: &str, actions: &ActionFolder) -> ClassDigest {
+    let mut hash = Sha256::new_with_prefix(text);
+    for (name, content) in actions.programs() {
+        hash.update([0]);
+        hash.update(name);
+        hash.update([0]);
+        hash.update(content);
+    }
+    let [a, b, c, d, e, f, g, h, ..] = <[u8; 32]>::from(hash.finalize());
     ClassDigest(u64::from_be_bytes([a, b, c, d, e, f, g, h]))
 }
 

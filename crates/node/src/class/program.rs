@@ -2,8 +2,10 @@
 
 use super::command::{Piece, Template};
 use super::given;
-use super::source::{Fields, Mistakes, duration_ms};
+use super::source::{Fields, Mistakes};
+use super::times::{Span, read_time};
 use super::{KillMode, Limits, ProgramClass, ReadyWhen, StopSignal};
+use rota_model::life::START_TIMEOUT_MS_MAX;
 use rota_model::{GRACE_MS_MAX, Sandbox};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -37,16 +39,8 @@ const PORT_NAME_MAX: usize = 32;
 /// Most arguments.
 const ARGV_MAX: usize = 1_000;
 const START_TIMEOUT_MS: Span =
-    Span { default: 10_000, min: 100, max: 600_000, text: "100ms to 10m" };
+    Span { default: 10_000, min: 100, max: START_TIMEOUT_MS_MAX, text: "100ms to 10m" };
 const GRACE_MS: Span = Span { default: 5_000, min: 0, max: GRACE_MS_MAX, text: "0s to 5m" };
-
-/// A length of time that a file may set.
-struct Span {
-    default: u64,
-    min: u64,
-    max: u64,
-    text: &'static str,
-}
 
 pub(super) fn read_program(fields: &mut Fields, mistakes: &mut Mistakes) -> Option<ProgramClass> {
     let argv = read_argv(fields, mistakes);
@@ -156,7 +150,7 @@ fn read_sandbox(fields: &mut Fields, mistakes: &mut Mistakes) -> Option<Sandbox>
     sandbox.map_err(|problem| mistakes.add("sandbox", problem)).ok()
 }
 
-fn template(path: String, text: &str, mistakes: &mut Mistakes) -> Option<Template> {
+pub(super) fn template(path: String, text: &str, mistakes: &mut Mistakes) -> Option<Template> {
     if text.contains('\0') {
         mistakes.add(path, "has a NUL byte");
         return None;
@@ -170,27 +164,29 @@ fn template(path: String, text: &str, mistakes: &mut Mistakes) -> Option<Templat
     }
 }
 
-fn read_argv(fields: &mut Fields, mistakes: &mut Mistakes) -> Vec<Template> {
+/// A program and its arguments, in the field `argv`.
+pub(super) fn read_argv(fields: &mut Fields, mistakes: &mut Mistakes) -> Vec<Template> {
+    let path = fields.path("argv");
     if !fields.has("argv") {
-        mistakes.add("argv", "is missing");
+        mistakes.add(path, "is missing");
         return Vec::new();
     }
     if fields.is_empty_list("argv") {
-        mistakes.add("argv", "is empty; its first item is the program");
+        mistakes.add(&path, "is empty; its first item is the program");
     }
     let texts = fields.optional_texts("argv", mistakes);
     let read = texts.iter().enumerate();
     let argv: Vec<Option<Template>> =
-        read.map(|(at, text)| template(format!("argv[{at}]"), text, mistakes)).collect();
+        read.map(|(at, text)| template(format!("{path}[{at}]"), text, mistakes)).collect();
     if texts.len() > ARGV_MAX {
-        mistakes.add("argv", format!("has {} items; the limit is {ARGV_MAX}", texts.len()));
+        mistakes.add(&path, format!("has {} items; the limit is {ARGV_MAX}", texts.len()));
     }
     if let Some(Some(program)) = argv.first()
         && program.is_empty()
     {
-        mistakes.add("argv[0]", "is empty; it is the program");
+        mistakes.add(format!("{path}[0]"), "is empty; it is the program");
     }
-    given::refuse_arguments(&argv, mistakes);
+    given::refuse_arguments(&path, &argv, mistakes);
     argv.into_iter().flatten().collect()
 }
 
@@ -230,27 +226,6 @@ fn read_ready(fields: &mut Fields, mistakes: &mut Mistakes) -> Option<ReadyWhen>
         (Some(_), Some(_)) | (Some(false), None) | (None, None) => {
             mistakes.add("ready", FORM);
             None
-        }
-    }
-}
-
-fn read_time(fields: &mut Fields, name: &str, span: &Span, mistakes: &mut Mistakes) -> u64 {
-    let Some(text) = fields.optional_text(name, mistakes) else {
-        return span.default;
-    };
-    match duration_ms(&text) {
-        Some(ms) if (span.min..=span.max).contains(&ms) => ms,
-        Some(_) => {
-            mistakes.add(name, format!("is {text:?}; it must be {}", span.text));
-            span.default
-        }
-        None => {
-            let problem = format!(
-                "is {text:?}; it must be a whole number with ms, s or m, like \"10s\" ({})",
-                span.text
-            );
-            mistakes.add(name, problem);
-            span.default
         }
     }
 }

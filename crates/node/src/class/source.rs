@@ -76,6 +76,11 @@ impl Fields {
         if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
     }
 
+    /// The path of the table itself.
+    pub(super) fn here(&self) -> &str {
+        &self.path
+    }
+
     pub(super) fn has(&self, name: &str) -> bool {
         self.table.contains_key(name)
     }
@@ -184,6 +189,11 @@ impl Fields {
         None
     }
 
+    /// Everything that was not taken, in order of name.
+    pub(super) fn rest(self) -> impl Iterator<Item = (String, Value)> {
+        self.table.into_iter()
+    }
+
     /// Whatever was not taken is a mistake.
     pub(super) fn finish(self, known: &str, mistakes: &mut Mistakes) {
         for name in self.table.keys() {
@@ -212,17 +222,4 @@ pub(super) fn text_of(value: Value, path: &str, mistakes: &mut Mistakes) -> Opti
     }
     mistakes.add(path, problem);
     None
-}
-
-/// A length of time: a whole number and `ms`, `s` or `m`.
-pub(super) fn duration_ms(text: &str) -> Option<u64> {
-    let digits = text.len() - text.trim_start_matches(|it: char| it.is_ascii_digit()).len();
-    let (number, unit) = text.split_at(digits);
-    let factor = match unit {
-        "ms" => 1,
-        "s" => 1_000,
-        "m" => 60_000,
-        _ => return None,
-    };
-    number.parse::<u64>().ok()?.checked_mul(factor)
 }
