@@ -1,5 +1,6 @@
 //! The task that owns the node's decisions: takes what happened, carries out what follows.
 
+use crate::actions::Ask;
 use crate::boots::Boots;
 use crate::discovery::Discovery;
 use crate::disk_reserve::DiskReserve;
@@ -9,7 +10,7 @@ use crate::leaving::{Gone, Leaving};
 use crate::looking;
 use crate::mailbox::{Event, Mailbox};
 use crate::managers::{self, Channels, Hearing, Report, Reporter};
-use crate::runtime::{Runtime, StartOrder};
+use crate::runtime::{InUse, Runtime, StartOrder};
 use crate::session_log;
 use crate::settings::texts;
 use rota_model::node_msg::{FromNode, Register, Renewed, ToNode};
@@ -65,6 +66,8 @@ pub struct Parts {
     pub journal: Journal,
     /// Own mailbox, for what is started here.
     pub mailbox: Mailbox,
+    /// Whose connections count as use.
+    pub in_use: InUse,
     /// What sessions leave free of the disk.
     pub disk: DiskReserve,
 }
@@ -109,6 +112,7 @@ impl Agent {
     pub fn new(parts: Parts) -> Self {
         let channels = Channels::new(parts.cluster.clone());
         let (known, managers) = watch::channel(parts.seeds.clone());
+        managers::keep_alive(channels.clone(), managers.clone(), parts.in_use.clone());
         let reporter = Reporter::start(channels.clone(), managers, parts.mailbox.clone());
         Self {
             node: parts.node.clone(),
@@ -379,6 +383,7 @@ impl Agent {
             | NodeEffect::Start { .. }
             | NodeEffect::Adopt { .. }
             | NodeEffect::Stop { .. }
+            | NodeEffect::Act { .. }
             | NodeEffect::Report { .. }
             | NodeEffect::Renew { .. }
             | NodeEffect::BootAnew
@@ -443,6 +448,9 @@ impl Agent {
                 self.parts.runtime.adopt((key, token), *adopted, news);
             }
             NodeEffect::Stop { key, token, how } => self.parts.runtime.stop(key, token, how, news),
+            NodeEffect::Act { key, token, spec, action } => {
+                self.parts.runtime.act(Ask { key, token, spec, action: *action }, news);
+            }
             NodeEffect::Report { id, item, attempt } => {
                 let boot = self.node.config().boot;
                 self.reporter.send(Report { boot, id, item, attempt });

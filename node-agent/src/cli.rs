@@ -33,6 +33,10 @@ pub enum Command {
     /// End what killed keepers leave when the node is killed too; started by a node.
     #[command(hide = true)]
     Guardian(LogArguments),
+    /// Run one program beside a session's own, to its end; started by a node, which gives the order on standard
+    /// input.
+    #[command(hide = true)]
+    Once(LogArguments),
     /// Be the first process of a session's pid namespace; started by a keeper.
     #[command(hide = true)]
     First(FirstArgs),
@@ -128,6 +132,13 @@ pub struct RunArgs {
     /// How many folders of ended programs are kept for their output.
     #[arg(long, default_value_t = 100)]
     pub folders_kept_max: usize,
+    /// How many actions of sessions run at a time; the rest wait. They are programs that classes have for the life
+    /// cycles of their sessions.
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub actions_max: u16,
+    /// Run no actions: each is told as NOT-STARTED.
+    #[arg(long)]
+    pub no_actions: bool,
     /// What programs must be kept from at least: none or basic. A class that asks for less, and a machine
     /// on which the node can do less, are refused.
     #[arg(long, value_name = "SANDBOX", default_value = "none")]
@@ -164,6 +175,9 @@ pub struct FirstArgs {
     /// Uid and gid of the program.
     #[arg(long)]
     pub user: Option<u32>,
+    /// The file that is the program's standard input.
+    #[arg(long)]
+    pub input: Option<PathBuf>,
     /// What it is bound by.
     #[command(flatten)]
     pub bounds: Bounds,
@@ -181,6 +195,9 @@ pub struct ExecArgs {
     /// Uid and gid to take.
     #[arg(long)]
     pub user: Option<u32>,
+    /// The file that becomes standard input; without it nothing can be read.
+    #[arg(long)]
+    pub input: Option<PathBuf>,
     /// What it is bound by.
     #[command(flatten)]
     pub bounds: Bounds,

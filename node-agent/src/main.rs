@@ -9,8 +9,9 @@
 //! ```
 //! Beside it runs a guardian process, for the case that this one and keepers are killed. `journal` has what the next
 //! agent goes on from, and `resume` decides whether this one does. `offer` leaves out classes
-//! whose program is not there, and `disk_reserve` keeps sessions away while the disk is nearly full.
+//! whose program is not there, `class_folder` finds their actions, `actions` runs these, and `disk_reserve` keeps sessions away while the disk is nearly full.
 
+mod actions;
 mod agent;
 mod boots;
 mod class_folder;
@@ -44,6 +45,7 @@ mod session_folders;
 mod session_log;
 mod settings;
 
+use actions::Actions;
 use agent::{Agent, Parts};
 use anyhow::Context;
 use boots::Boots;
@@ -65,7 +67,7 @@ use rota_daemon::{
 use rota_model::BootId;
 use rota_model::address::join;
 use rota_node::{Node, NodeConfig};
-use runtime::{Keepers, ProgramSettings, Runtime, groups_in};
+use runtime::{InUse, Keepers, ProgramSettings, Runtime, groups_in};
 use rustix::process::{getpid, set_child_subreaper};
 use sandbox::Sandboxes;
 use serde_json::json;
@@ -85,6 +87,7 @@ fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Keeper(log) => beside(&log, keeper::run),
         Command::Guardian(log) => beside(&log, guardian::run),
+        Command::Once(log) => beside(&log, keeper::once::run),
         Command::First(args) => ExitCode::from(keeper::run_first(&args)),
         Command::Exec(args) => ExitCode::from(keeper::become_program(&args)),
         Command::Run(args) => start(&args),
@@ -277,6 +280,7 @@ async fn serve(
     let sandboxes = Sandboxes::new(&settings.ability, lease::boottime_us())?;
     say_what_programs_are_kept_from(&settings, &sandboxes);
     let (sandbox, (observer, http)) = (sandboxes.best, observer(&settings, folder, http)?);
+    let in_use = InUse::default();
     let programs = ProgramSettings {
         data: folder.path().to_owned(),
         lease: folder.lease(),
@@ -292,6 +296,8 @@ async fn serve(
         sandboxes,
         open_files,
         limiter,
+        actions: Actions::new(settings.actions),
+        in_use: in_use.clone(),
         keepers,
         listing: observer.listing.clone(),
         log: settings.log,
@@ -319,6 +325,7 @@ async fn serve(
         boots,
         journal: Journal::new(folder.path(), &address),
         mailbox: mailbox.clone(),
+        in_use,
         disk: DiskReserve::new(folder.path().to_owned(), settings.disk_reserve_bytes),
     });
     leave_on_signals(mailbox.clone())?;

@@ -37,6 +37,7 @@ pub fn ended(input: &NodeInput) -> Option<(&SessionKey, Token, &'static str)> {
         | NodeInput::Started { .. }
         | NodeInput::Ready { .. }
         | NodeInput::MachineState { .. }
+        | NodeInput::Acted { .. }
         | NodeInput::Renewed { .. }
         | NodeInput::ReportsAcked { .. }
         | NodeInput::Reached

@@ -1,6 +1,7 @@
 //! From command line and class files to checked settings. Every mistake is found before anything
 //! is touched.
 
+use crate::actions::ActionSettings;
 use crate::class_folder;
 use crate::cli::RunArgs;
 use crate::machine::machine;
@@ -59,6 +60,8 @@ pub struct Settings {
     pub disk_reserve_bytes: u64,
     /// Folders of ended programs that are kept.
     pub folders_kept_max: usize,
+    /// What it runs of actions.
+    pub actions: ActionSettings,
     /// What this node can keep programs from.
     pub ability: Ability,
     /// Names of variables that programs get of the node's own environment.
@@ -129,6 +132,11 @@ pub fn check(args: &RunArgs) -> Result<Settings, Vec<String>> {
                 output_bytes_max: args.output_bytes_max,
                 disk_reserve_bytes: args.disk_reserve_bytes,
                 folders_kept_max: args.folders_kept_max,
+                actions: ActionSettings {
+                    classes: args.classes.clone(),
+                    allowed: !args.no_actions,
+                    max: usize::from(args.actions_max),
+                },
                 ability,
                 env_pass: args.env_pass.clone(),
                 log,

@@ -1,6 +1,7 @@
 //! Who listens on a port, as `/proc` tells.
 
 use crate::processes::maker;
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -71,6 +72,33 @@ pub fn listeners(pid: i32, ip: IpAddr, port: u16) -> io::Result<Vec<Listener>> {
         closest.1.push(listener);
     })?;
     Ok(closest.1)
+}
+
+/// `ESTABLISHED` in the tables of the kernel.
+const CONNECTED: &str = "01";
+
+/// The ports of this machine's own ends of connections that stand, in the network of this process.
+///
+/// # Errors
+/// The kernel's tables cannot be read.
+pub fn connected_ports() -> io::Result<BTreeSet<u16>> {
+    let mut ports = BTreeSet::new();
+    for table in ["tcp", "tcp6"] {
+        let file = match File::open(format!("/proc/self/net/{table}")) {
+            Ok(file) => file,
+            // No IPv6.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        for line in BufReader::new(file).lines().skip(1) {
+            let line = line?;
+            let Some(((_, port), state, _)) = parse_line(&line) else { continue };
+            if state == CONNECTED {
+                ports.insert(port);
+            }
+        }
+    }
+    Ok(ports)
 }
 
 /// Where these processes listen, in the network of `pid` and in order.

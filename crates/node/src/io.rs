@@ -2,7 +2,9 @@
 
 use crate::journal::Entry;
 use crate::lease::SlotLease;
-use rota_model::node_msg::{FromNode, Registered, Renew, Renewed, ReportItem, ToNode};
+use rota_model::node_msg::{
+    Action, ActionEnd, FromNode, Registered, Renew, Renewed, ReportItem, ToNode,
+};
 use rota_model::{
     BootId, Exit, ManagerNumber, Reason, SessionKey, SessionSpec, SlotId, Stamp, Token,
 };
@@ -114,6 +116,19 @@ pub enum NodeInput {
         change: u64,
         /// Whether managers are told. What no manager is told is kept for the next agent alone.
         told: bool,
+    },
+    /// Runtime: the action of a [`NodeEffect::Act`] came to its end, and nothing of it runs any more.
+    Acted {
+        /// Which session.
+        key: SessionKey,
+        /// Which attempt.
+        token: Token,
+        /// The life cycle.
+        life_cycle: String,
+        /// The last word of the item.
+        word: String,
+        /// How it ended.
+        end: ActionEnd,
     },
     /// A manager answered a [`NodeEffect::Renew`].
     Renewed {
@@ -236,6 +251,18 @@ pub enum NodeEffect {
         token: Token,
         /// How urgently.
         how: StopHow,
+    },
+    /// Runtime: run an action of a session that runs; when nothing of it runs any more, give [`NodeInput::Acted`]. The
+    /// session's end ends its action. No second one of a session is asked for until then.
+    Act {
+        /// Which session.
+        key: SessionKey,
+        /// Which attempt.
+        token: Token,
+        /// What the session runs.
+        spec: SessionSpec,
+        /// What to run.
+        action: Box<Action>,
     },
     /// Send a report to any manager (another one at each attempt is wise); when it is acknowledged
     /// give [`NodeInput::ReportsAcked`]. It is repeated with the same id until then. One session

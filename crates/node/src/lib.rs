@@ -55,5 +55,5 @@ pub use folder_name::{NAME_BYTES_MAX, folder_name};
 pub use io::{Adopted, NodeEffect, NodeInput, ReportId, StopHow};
 pub use journal::{Entry, EntryKind, NotResumed};
 pub use lease::{LeaseState, SlotLease};
-pub use node::{LiveSession, Node, Phase, SCAN_PAGE_MAX};
+pub use node::{ACTIONS_WAITING_MAX, LiveSession, Node, Phase, SCAN_PAGE_MAX};
 pub use registration::{AfterRefusal, after_refusal};

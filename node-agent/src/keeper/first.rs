@@ -29,6 +29,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 /// How long the program may take to begin. Above the time that the shim has.
@@ -67,9 +68,12 @@ pub struct First {
 }
 
 /// The command line of a first process.
-pub fn command(user: u32, bounds: &Bounds, argv: &[String]) -> Command {
+pub fn command(user: u32, bounds: &Bounds, input: Option<&Path>, argv: &[String]) -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.arg0("rota-node-agent").arg("first").arg(format!("--user={user}"));
+    if let Some(input) = input {
+        command.arg("--input").arg(input);
+    }
     command.args(bounds.flags());
     command.arg("--").args(argv);
     command
@@ -200,7 +204,7 @@ fn begin(control: &UnixStream, args: &FirstArgs) -> Result<i32, String> {
     setsid().map_err(|error| format!("no session of its own: {error}"))?;
     namespace::show_only_this().map_err(|error| format!("no /proc of its own: {error}"))?;
     let argv: Vec<OsString> = args.argv.clone();
-    let child = start_shim(shim(args.user, &args.bounds, &argv))?;
+    let child = start_shim(shim(args.user, &args.bounds, args.input.as_deref(), &argv))?;
     // The outputs are the program's alone: their ends are seen by the keeper.
     let null = File::options().write(true).open("/dev/null");
     let let_go = null.and_then(|null| {

@@ -12,7 +12,7 @@
 //! parent: closed by a successful exec, or told why it failed.
 
 use super::first::{self, First};
-use super::order::Order;
+use super::order::Own;
 use crate::clean;
 use crate::cli::ExecArgs;
 use crate::limits::Bounds;
@@ -25,12 +25,14 @@ use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs,
     set_thread_groups, set_thread_res_gid, set_thread_res_uid,
 };
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 /// How long a shim may take to become the program; it does some tens of system calls.
@@ -44,31 +46,55 @@ pub struct Launched {
     pub first: Option<First>,
 }
 
-/// Starts the order's program. Its outputs are piped.
-pub fn launch(order: &Order) -> Result<Launched, String> {
+/// A program to start.
+pub struct Launch<'a> {
+    /// Program and arguments.
+    pub argv: &'a [String],
+    /// The whole environment.
+    pub env: &'a BTreeMap<String, String>,
+    /// Working folder.
+    pub cwd: &'a Path,
+    /// What it has of its own.
+    pub own: Option<Own>,
+    /// What it is bound by.
+    pub bounds: &'a Bounds,
+    /// The file that is its standard input; `None`: it reads nothing.
+    pub input: Option<&'a Path>,
+}
+
+/// Starts a program. Its outputs are piped.
+pub fn launch(order: &Launch<'_>) -> Result<Launched, String> {
     let of_order = |command: &mut Command| {
-        command.env_clear().envs(&order.env).current_dir(&order.cwd);
+        command.env_clear().envs(order.env).current_dir(order.cwd);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
     };
     if let Some(own) = order.own.filter(|it| it.pid_namespace) {
-        let mut command = first::command(own.user, &order.bounds, &order.argv);
+        let mut command = first::command(own.user, order.bounds, order.input, order.argv);
         of_order(&mut command);
         let (child, first) = first::start(command)?;
         return Ok(Launched { child, first: Some(first) });
     }
     let user = order.own.map(|it| it.user);
     let argv: Vec<OsString> = order.argv.iter().map(OsString::from).collect();
-    let mut command = shim(user, &order.bounds, &argv);
+    let mut command = shim(user, order.bounds, order.input, &argv);
     of_order(&mut command);
     Ok(Launched { child: start_shim(command)?, first: None })
 }
 
 /// The command line of a shim whose parent is this process.
-pub fn shim(user: Option<u32>, bounds: &Bounds, argv: &[OsString]) -> Command {
+pub fn shim(
+    user: Option<u32>,
+    bounds: &Bounds,
+    input: Option<&Path>,
+    argv: &[OsString],
+) -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.arg0("rota-node-agent").arg("exec");
     command.arg(format!("--parent={}", std::process::id()));
     command.args(user.map(|user| format!("--user={user}")));
+    if let Some(input) = input {
+        command.arg("--input").arg(input);
+    }
     command.args(bounds.flags());
     command.arg("--").args(argv);
     command
@@ -121,7 +147,10 @@ pub fn become_program(args: &ExecArgs) -> u8 {
         Ok(status) => status,
         Err(_) => return 127,
     };
-    let why = match prepare_and_exec(args) {
+    // Ahead of the change of user: the file is the node's alone.
+    let read = args.input.as_deref().map_or(Ok(()), read_from);
+    let read = read.map_err(|error| format!("cannot read its standard input: {error}"));
+    let why = match read.and_then(|()| prepare_and_exec(args)) {
         Ok(never) => match never {},
         Err(why) => why,
     };
@@ -135,6 +164,10 @@ pub fn free_standard_input() -> io::Result<OwnedFd> {
     let status = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
     rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
     Ok(status)
+}
+
+fn read_from(input: &Path) -> io::Result<()> {
+    Ok(rustix::stdio::dup2_stdin(File::open(input)?)?)
 }
 
 fn prepare_and_exec(args: &ExecArgs) -> Result<Infallible, String> {

@@ -20,6 +20,7 @@ mod first;
 mod launch;
 mod link;
 pub mod news_file;
+pub mod once;
 pub mod order;
 
 pub use family::exit_of;
@@ -115,7 +116,7 @@ fn keep(order: &Order, link: &mut Link) -> Result<(), String> {
     let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC)
         .map_err(|error| format!("no timer: {error}"))?;
 
-    let Launched { mut child, first } = launch::launch(order)?;
+    let Launched { mut child, first } = launch::launch(&order.launch())?;
     let pid = i32::try_from(child.id()).map_err(|_| "pid out of range".to_owned())?;
     pids.program = Process::of(pid);
     // Without the file this keeper still guards the program; only a later agent could not find it

@@ -3,6 +3,7 @@
 //! its standard output. A later agent connects to [`SOCKET_FILE`], writes [`Command`]s and reads all [`News`] from
 //! the first on.
 
+use super::launch::Launch;
 use crate::limits::Bounds;
 use rota_daemon::processes::{self, Process};
 use rota_model::{Exit, RequestId, SessionKey, SlotId, Token};
@@ -69,6 +70,14 @@ pub struct Order {
     pub own: Option<Own>,
     /// A lease that goes further than so many milliseconds was not written by the node: no node's does.
     pub lease_ms_max: u64,
+}
+
+impl Order {
+    /// What is started for it.
+    pub fn launch(&self) -> Launch<'_> {
+        let Self { argv, env, cwd, own, bounds, .. } = self;
+        Launch { argv, env, cwd, own: *own, bounds, input: None }
+    }
 }
 
 /// How a program is asked to end.

@@ -51,6 +51,11 @@ impl Held {
         &self.bounds.groups
     }
 
+    /// What its processes are bound by.
+    pub fn bounds(&self) -> &Bounds {
+        &self.bounds
+    }
+
     /// What its opener should know: which limits nothing holds. Empty: all are held.
     pub fn remark(&self) -> String {
         if self.unheld.is_empty() {

@@ -2,6 +2,7 @@
 
 use rota_model::ClusterName;
 use rota_proto::v1::nodes_client::NodesClient;
+use rota_proto::v1::sessions_client::SessionsClient;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -34,9 +35,21 @@ impl Channels {
 
     /// A client of the manager at `host:port`.
     pub fn to(&self, address: &str) -> Result<NodesClient<Channel>, tonic::transport::Error> {
+        self.channel(address).map(NodesClient::new)
+    }
+
+    /// The same, for what clients say about sessions.
+    pub fn sessions_of(
+        &self,
+        address: &str,
+    ) -> Result<SessionsClient<Channel>, tonic::transport::Error> {
+        self.channel(address).map(SessionsClient::new)
+    }
+
+    fn channel(&self, address: &str) -> Result<Channel, tonic::transport::Error> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(channel) = open.get(address) {
-            return Ok(NodesClient::new(channel.clone()));
+            return Ok(channel.clone());
         }
         let channel = Endpoint::from_shared(format!("http://{address}"))?
             .connect_timeout(CONNECT_TIMEOUT)
@@ -46,7 +59,7 @@ impl Channels {
             .keep_alive_while_idle(true)
             .connect_lazy();
         open.insert(address.to_owned(), channel.clone());
-        Ok(NodesClient::new(channel))
+        Ok(channel)
     }
 
     /// Forgets connections to all other addresses.

@@ -2,12 +2,14 @@
 
 mod channels;
 mod hearing;
+mod keep_alive;
 mod registration;
 mod renewal;
 mod reports;
 
 pub use channels::Channels;
 pub use hearing::Hearing;
+pub use keep_alive::keep_alive;
 pub use registration::{Outcome, register, sign_off};
 pub use renewal::renew;
 pub use reports::{Report, Reporter};

@@ -90,13 +90,14 @@ async fn go_on(mut session: Session, holds: Holds, stage: Stage) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::actions::{ActionSettings, Actions};
     use crate::keeper::order::Pids;
     use crate::limits::Limiter;
     use crate::mailbox::{Event, Mailbox};
     use crate::observe::Listing;
     use crate::ports::PortRange;
     use crate::runtime::terms::tests::terms;
-    use crate::runtime::{FOLDER_VARIABLE, Keepers, ProgramSettings};
+    use crate::runtime::{FOLDER_VARIABLE, InUse, Keepers, ProgramSettings};
     use crate::sandbox::Sandboxes;
     use crate::session_folders::of_attempt;
     use clap::Parser;
@@ -163,6 +164,8 @@ with listener.accept()[0].makefile("rw") as agent, open("news", "a+") as news:
             sandboxes: Sandboxes::none(),
             open_files: None,
             limiter: Limiter::of_nothing(),
+            actions: Actions::new(ActionSettings { classes: None, allowed: true, max: 1 }),
+            in_use: InUse::default(),
             keepers: Keepers::default(),
             listing: Listing::default(),
             log: Line::parse_from(["x"]).log.check().unwrap(),

@@ -38,9 +38,14 @@ enum Answerer {
     Stranger,
 }
 
+/// Where what listens at that address of the node is reached from here.
+pub fn target(ip: IpAddr) -> IpAddr {
+    if ip.is_unspecified() { Ipv4Addr::LOCALHOST.into() } else { ip }
+}
+
 impl Awaited {
     fn target(self) -> IpAddr {
-        if self.ip.is_unspecified() { Ipv4Addr::LOCALHOST.into() } else { self.ip }
+        target(self.ip)
     }
 
     /// Every listener that a connection may reach must be the session's.

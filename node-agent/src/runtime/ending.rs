@@ -46,6 +46,8 @@ pub struct Course {
     pub opened: Vec<SocketAddr>,
     /// Which limit of its class it came up against.
     pub limit: Option<String>,
+    /// Why it was found unwell, and ended for that.
+    pub unwell: Option<String>,
 }
 
 impl Course {
@@ -108,6 +110,10 @@ impl Session {
     ) -> (Reason, String) {
         let words = || last_words(&self.folder);
         match cause {
+            Some(Cause::Own | Cause::Stop) if course.unwell.is_some() => {
+                let why = course.unwell.as_deref().unwrap_or_default();
+                (Reason::Unhealthy, format!("{why}{}", words()))
+            }
             None => (Reason::Internal, format!("{KEEPER_KILLED}{}", words())),
             Some(Cause::Lease) => {
                 let detail = "no manager renewed the node's lease in time";

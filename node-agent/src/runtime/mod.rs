@@ -4,6 +4,8 @@ mod adopt;
 mod answering;
 mod ending;
 mod folders;
+mod health;
+mod in_use;
 mod keeper_link;
 mod last_words;
 mod orphans;
@@ -13,19 +15,21 @@ mod surroundings;
 mod terms;
 
 pub use adopt::AdoptOrder;
-pub use orphans::{FOLDER_VARIABLE, Keepers};
+pub use in_use::{InUse, Used};
+pub use orphans::{FOLDER_VARIABLE, Keepers, Left, end as end_left};
 pub use program::ProgramSettings;
-pub use terms::{adoptable, groups_in};
+pub use terms::{Terms, adoptable, groups_in};
 
+use crate::actions::Ask;
 use crate::mailbox::{Event, Mailbox};
 use crate::observe::Listed;
 use folders::Folders;
 use program::ProgramSession;
 use rota_model::{
-    ClassName, Exit, FieldError, Reason, Refusal, RefusalKind, RequestId, Retry, SessionKey,
-    SessionSpec, SlotId, Stamp, Token,
+    ClassName, Exit, FieldError, LifeOptions, Reason, Refusal, RefusalKind, RequestId, Retry,
+    SessionKey, SessionSpec, SlotId, Stamp, Token,
 };
-use rota_node::class::{Class, ClassKind, MachineClass};
+use rota_node::class::{Class, ClassKind, MachineClass, ProgramClass};
 use rota_node::machine::{Machine, SendError, Transition};
 use rota_node::{Adopted, NodeInput, StopHow};
 use rota_proto::SendEvent;
@@ -128,7 +132,9 @@ impl Runtime {
                 self.start_machine(order, machine, remark, news);
             }
             ClassKind::Program(program) => {
-                let program = program.clone();
+                let life = order.spec.life.as_deref();
+                let program = overridden(program, life);
+                let idle_ms = life.and_then(|it| it.idle_ms).or(class.text.facts.life.idle_ms);
                 let (stop, stopped) = watch::channel(None);
                 let (key, token) = (order.key.clone(), order.token);
                 let folder = self.folders.begin(&order.key, order.token, order.life);
@@ -156,6 +162,7 @@ impl Runtime {
                     life: order.life,
                     slot: order.slot,
                     managers: order.managers,
+                    idle_ms,
                     request: order.request,
                 };
                 let request = session.request.clone();
@@ -246,6 +253,12 @@ impl Runtime {
         news.push(NodeInput::Stopped { key, token, exit: None, detail: String::new() });
     }
 
+    /// Runs an action of a session. `news` as for [`Runtime::start`].
+    pub fn act(&self, ask: Ask, news: &mut Vec<NodeInput>) {
+        let actions = &self.settings.actions;
+        news.extend(actions.act(ask, &self.settings, &self.mailbox));
+    }
+
     /// Stops all programs, whatever the decisions think.
     pub fn stop_programs(&self, how: StopHow) {
         self.programs.values().for_each(|it| more_urgent(&it.stop, how));
@@ -293,6 +306,19 @@ impl Runtime {
 
 fn shared(classes: BTreeMap<ClassName, Class>) -> BTreeMap<ClassName, Arc<Class>> {
     classes.into_iter().map(|(name, class)| (name, Arc::new(class))).collect()
+}
+
+/// The class's program with the times that an open asked for instead.
+fn overridden(program: &Arc<ProgramClass>, life: Option<&LifeOptions>) -> Arc<ProgramClass> {
+    let (start, grace) = life.map_or((None, None), |it| (it.start_timeout_ms, it.close_grace_ms));
+    if start.is_none() && grace.is_none() {
+        return program.clone();
+    }
+    Arc::new(ProgramClass {
+        start_timeout_ms: start.unwrap_or(program.start_timeout_ms),
+        grace_ms: grace.unwrap_or(program.grace_ms),
+        ..(**program).clone()
+    })
 }
 
 fn more_urgent(stop: &watch::Sender<Option<StopHow>>, how: StopHow) {

@@ -1,11 +1,14 @@
 //! A program session that begins: what it is given, and its keeper's start. How it goes on is in
 //! [`super::running`].
 
+use super::health::Care;
+use super::in_use::InUse;
 use super::keeper_link::KeeperLink;
 use super::orphans::Keepers;
 use super::running::{Holds, Running, Session, Stage};
 use super::surroundings::{self, Facts, make_folders};
 use super::terms::{Given, Terms};
+use crate::actions::Actions;
 use crate::keeper::order::{Order, Own, Stop};
 use crate::lease::boottime_ms;
 use crate::limits::{Bounds, Limiter};
@@ -21,6 +24,10 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::watch;
+
+/// How often connections are looked for at most and at least: a quarter of the idle time lies between. With less, a node
+/// reads long tables; with more, a short use is not seen.
+const USE_LOOK_MS: (u64, u64) = (1_000, 5_000);
 
 /// What all programs of a node share.
 #[derive(Debug)]
@@ -53,6 +60,10 @@ pub struct ProgramSettings {
     pub open_files: Option<u64>,
     /// What this machine can hold programs to.
     pub limiter: Limiter,
+    /// What runs beside programs.
+    pub actions: Actions,
+    /// Whose connections are looked for.
+    pub in_use: InUse,
     /// Keepers that run.
     pub keepers: Keepers,
     /// What runs, for operators.
@@ -79,6 +90,8 @@ pub struct ProgramSession {
     pub class: Arc<Class>,
     /// Its program.
     pub program: Arc<ProgramClass>,
+    /// How long it may be idle, in milliseconds.
+    pub idle_ms: Option<u64>,
     /// The request that caused it, for traces.
     pub request: Option<RequestId>,
     /// Attributes that the open gave.
@@ -127,7 +140,8 @@ impl ProgramSession {
         let ports = self.choose_ports().map_err(|error| format!("no port: {error}"))?;
         let user = self.choose_user().await?;
         let limited = self.settings.limiter.limit(&self.program.limits, user.is_some())?;
-        let order = self.order(&ports, user.as_ref().map(User::number), limited.bounds())?;
+        let (order, care) =
+            self.order(&ports, user.as_ref().map(User::number), limited.bounds())?;
         make_folders(&self.settings.sessions, &order)
             .map_err(|error| format!("no folder for it: {error}"))?;
         let terms = Terms::now(
@@ -137,6 +151,8 @@ impl ProgramSession {
                 ports: ports.named_numbers(),
                 own: order.own,
                 held: limited.held().clone(),
+                env: order.env.clone(),
+                care,
             },
         );
         // Before the keeper: whatever runs, a later agent knows by what.
@@ -149,6 +165,12 @@ impl ProgramSession {
         Ok(Running::new(session, link, Holds { ports, user, limited }, Stage::Asked))
     }
 
+    /// How often connections on its port are looked for, where they count as use.
+    pub fn use_look_ms(&self) -> Option<u64> {
+        let part = self.idle_ms.map_or(USE_LOOK_MS.1, |it| it / 4);
+        self.class.idle_connections.then_some(part.clamp(USE_LOOK_MS.0, USE_LOOK_MS.1))
+    }
+
     fn choose_ports(&self) -> Result<Ports, String> {
         let choose = || Port::choose(self.settings.ip, &self.settings.ports);
         let main = self.program.port.then(choose).transpose()?;
@@ -156,7 +178,12 @@ impl ProgramSession {
         Ok(Ports { main, named: named.collect::<Result<_, String>>()? })
     }
 
-    fn order(&self, ports: &Ports, user: Option<u32>, limits: &Bounds) -> Result<Order, String> {
+    fn order(
+        &self,
+        ports: &Ports,
+        user: Option<u32>,
+        limits: &Bounds,
+    ) -> Result<(Order, Option<Care>), String> {
         let work = self.folder.join("work");
         let folder = work.to_str().ok_or("the path of its folder is not UTF-8")?;
         let (ip, attributes) = (self.settings.ip, &*self.attributes);
@@ -164,6 +191,9 @@ impl ProgramSession {
         let port = main.unwrap_or_default();
         let values = Values { key: &self.key, ip, port, ports: &named, folder, attributes };
         let line = self.program.command(&self.class, &values).map_err(|error| error.to_string())?;
+        let health = self.class.health.as_ref();
+        let care = health.map(|it| Care::of(it, &self.class, &values)).transpose();
+        let care = care.map_err(|error| error.to_string())?;
         let facts = Facts {
             key: &self.key,
             token: self.token,
@@ -180,7 +210,7 @@ impl ProgramSession {
             ReadyWhen::Line(text) => Some(text.clone()),
             ReadyWhen::Port => None,
         };
-        Ok(Order {
+        let order = Order {
             session: self.key.clone(),
             token: self.token,
             request: self.request.clone(),
@@ -199,6 +229,7 @@ impl ProgramSession {
             bounds: Bounds { open_files: self.settings.open_files, ..limits.clone() },
             own: user.map(|user| Own { user, pid_namespace }),
             lease_ms_max: self.settings.lease_ms_max,
-        })
+        };
+        Ok((order, care))
     }
 }

@@ -3,9 +3,11 @@
 
 use super::answering::Awaited;
 use super::ending::{Course, End};
+use super::health::Patient;
 use super::keeper_link::{Cleared, KeeperLink};
 use super::program::ProgramSettings;
 use super::terms::Terms;
+use crate::actions::Gate;
 use crate::keeper::order::News;
 use crate::lease::boottime_ms;
 use crate::limits::Limited;
@@ -25,6 +27,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
 /// How much later than asked a keeper may be with the end before it is killed itself. Well below
@@ -103,6 +106,12 @@ pub struct Running {
     grace_ms: Option<u64>,
     /// When a keeper that does not obey is killed.
     keeper_late: Option<Instant>,
+    /// Through here goes what runs beside the program.
+    gate: Gate,
+    /// Looks whether it is well, once it is ready.
+    looks: Option<JoinHandle<Option<String>>>,
+    /// Why it was found unwell.
+    unwell: Option<String>,
 }
 
 /// What happens next to a program.
@@ -112,12 +121,14 @@ enum Step {
     Answers,
     TooSlow,
     KeeperLate,
+    Unwell(String),
 }
 
 impl Running {
     /// One whose keeper that link leads to. It got that far.
     pub fn new(session: Session, link: KeeperLink, holds: Holds, stage: Stage) -> Self {
         session.entry.started(link.pid(), session.terms.held.groups());
+        let gate = session.settings.actions.open(&session.terms.key, session.terms.token);
         let left_ms = session.terms.ready_by_ms.saturating_sub(boottime_ms());
         Self {
             session,
@@ -132,6 +143,9 @@ impl Running {
             opened: Vec::new(),
             grace_ms: None,
             keeper_late: None,
+            gate,
+            looks: None,
+            unwell: None,
         }
     }
 
@@ -148,6 +162,8 @@ impl Running {
                 break end;
             }
         };
+        self.gate.shut();
+        self.session.settings.in_use.forget(&self.session.terms);
         let killed = |it: &End| {
             matches!(it, End::Told(Exit::Signal(KILL), _) | End::Told(Exit::Code(137), _))
         };
@@ -168,6 +184,8 @@ impl Running {
             },
         };
         let news = session.news_of(end, &course);
+        // Neither its actions nor what looked after it.
+        session.settings.actions.close(&session.terms.key, session.terms.token).await;
         let Holds { ports, user, limited } = holds;
         // Nothing of it runs any more. The kernel may take a moment to let a group go.
         if !session.terms.held.groups().is_empty() {
@@ -192,6 +210,7 @@ impl Running {
             stranger,
             opened: self.opened.clone(),
             limit: self.holds.limited.broken(was_killed),
+            unwell: self.unwell.clone(),
         }
     }
 
@@ -205,8 +224,11 @@ impl Running {
     }
 
     async fn next(&mut self) -> Step {
+        self.look_after();
         let probed = self.awaited();
-        let Self { session, link, stage, stranger, ready_by, timed_out, keeper_late, .. } = self;
+        let Self {
+            session, link, stage, stranger, ready_by, timed_out, keeper_late, looks, ..
+        } = self;
         let awaited = *stage != Stage::Ready && !*timed_out && session.stop.borrow().is_none();
         let late = *keeper_late;
         tokio::select! {
@@ -215,6 +237,7 @@ impl Running {
             how = asked_to_stop(&mut session.stop) => Step::Stop(how),
             () = answers(probed, stranger), if awaited && probed.is_some() => Step::Answers,
             () = sleep_until(*ready_by), if awaited => Step::TooSlow,
+            why = unwell(looks) => Step::Unwell(why),
             () = sleep_until(late.unwrap_or_else(Instant::now)), if late.is_some() => {
                 Step::KeeperLate
             }
@@ -245,6 +268,11 @@ impl Running {
                 self.opened = self.listens_on().await;
                 self.stop(0).await;
             }
+            Step::Unwell(why) => {
+                tracing::warn!(why, "it is unwell, and is ended");
+                self.unwell = Some(why);
+                self.stop(self.session.terms.grace_ms).await;
+            }
             Step::KeeperLate => {
                 tracing::warn!("its keeper does not obey and is killed");
                 self.keeper_late = None;
@@ -252,6 +280,22 @@ impl Running {
             }
         }
         None
+    }
+
+    /// Once it is ready and is to go on: whether it is well, and whether it is used.
+    fn look_after(&mut self) {
+        let Session { settings, terms, folder, .. } = &self.session;
+        if self.stage != Stage::Ready || self.looks.is_some() || self.gate.is_shut() {
+            return;
+        }
+        settings.in_use.look_at(terms);
+        let patient = Patient {
+            settings: settings.clone(),
+            terms: terms.clone(),
+            folder: folder.clone(),
+            gate: self.gate.clone(),
+        };
+        self.looks = Some(self.gate.spawn(patient.until_unwell()));
     }
 
     async fn on_started(&mut self, pid: i32) {
@@ -298,6 +342,7 @@ impl Running {
     }
 
     async fn stop(&mut self, grace_ms: u64) {
+        self.gate.shut();
         // Of two times the shorter counts. What kills at once leaves what was told before.
         let given = Some(grace_ms).filter(|ms| *ms > 0);
         self.grace_ms = given.into_iter().chain(self.grace_ms).min().or(Some(0));
@@ -317,6 +362,16 @@ async fn asked_to_stop(stop: &mut watch::Receiver<Option<StopHow>>) -> StopHow {
             return how;
         }
     }
+}
+
+/// Waits until looks found the session unwell; for ever where nobody looks.
+async fn unwell(looks: &mut Option<JoinHandle<Option<String>>>) -> String {
+    if let Some(task) = looks.as_mut().filter(|it| !it.is_finished())
+        && let Ok(Some(why)) = task.await
+    {
+        return why;
+    }
+    std::future::pending().await
 }
 
 /// Waits until the session takes the connections of that port; for ever without one.

@@ -1,7 +1,8 @@
 //! By what a program session runs, in a file of its folder: a later agent goes on with it by this, whatever the
 //! class has become.
 
-use crate::keeper::order::{Own, Stop};
+use super::health::Care;
+use crate::keeper::order::{LINE_BYTES_MAX, Own, Stop};
 use crate::leftovers::folders_of;
 use crate::limits::Held;
 use crate::session_folders;
@@ -22,15 +23,15 @@ const TERMS_FILE: &str = "run.json";
 /// Version of the file. Another one is not understood, and such a session is ended like any left one.
 const FORMAT: u32 = 1;
 
-/// Longest file that is read; texts of a class stand in it.
-const BYTES_MAX: u64 = 1024 * 1024;
+/// Longest file that is read; texts of a class and the whole environment stand in it.
+const BYTES_MAX: u64 = LINE_BYTES_MAX as u64;
 
 /// By what a program session runs, from before its keeper is started until its end was told.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Terms {
-    format: u32,
+    pub(super) format: u32,
     /// The boot of the machine and the pid namespace in which it runs.
-    machine_boot: String,
+    pub(super) machine_boot: String,
     /// Which session.
     pub key: SessionKey,
     /// Which attempt.
@@ -64,6 +65,15 @@ pub struct Terms {
     pub ready_by_ms: u64,
     /// What its opener should know.
     pub remark: String,
+    /// Its whole environment, which programs beside it get, too.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// How it is looked after once it is READY.
+    #[serde(default)]
+    pub care: Option<Care>,
+    /// How often connections on its port are looked for, in milliseconds, where they count as use.
+    #[serde(default)]
+    pub use_look_ms: Option<u64>,
 }
 
 /// [`ReadyWhen`] as it is written down.
@@ -84,6 +94,10 @@ pub struct Given {
     pub own: Option<Own>,
     /// What holds it to its limits.
     pub held: Held,
+    /// Its whole environment.
+    pub env: BTreeMap<String, String>,
+    /// How it is looked after.
+    pub care: Option<Care>,
 }
 
 impl Terms {
@@ -111,6 +125,9 @@ impl Terms {
             start_timeout_ms: program.start_timeout_ms,
             ready_by_ms: crate::lease::boottime_ms().saturating_add(program.start_timeout_ms),
             remark: remarks.join("; "),
+            env: given.env,
+            care: given.care,
+            use_look_ms: session.use_look_ms(),
         }
     }
 
@@ -165,6 +182,7 @@ pub fn groups_in(folders: &BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
 #[cfg(test)]
 pub mod tests {
     use super::*;
+    use crate::runtime::health::care_by_port;
     use rota_model::{Epoch, LogPos, Namespace, Seq, SessionId};
 
     /// Terms of that attempt, which is ready by a line.
@@ -188,6 +206,9 @@ pub mod tests {
             start_timeout_ms: 10_000,
             ready_by_ms: 123_456,
             remark: "a remark".to_owned(),
+            env: BTreeMap::from([("A".to_owned(), "b".to_owned())]),
+            care: Some(care_by_port(10, 3)),
+            use_look_ms: Some(1_000),
         }
     }
 

@@ -4,6 +4,8 @@
 #[cfg(test)]
 #[path = "."]
 mod outside {
+    mod acting;
+    mod actions;
     mod adopt;
     mod answers;
     mod connections;
@@ -13,6 +15,7 @@ mod outside {
     mod full_disk;
     mod large_documents;
     mod limits;
+    mod lives;
     mod memories;
     mod operators;
     mod place;

@@ -5,9 +5,7 @@ use crate::dead::Dead;
 use crate::io::{NodeEffect, StopHow};
 use crate::lease::LeaseState;
 use crate::live::{Live, Stage, StopCause, Waiter, Wants};
-use rota_model::node_msg::{
-    ActionEnd, Blame, DeadToken, FromNode, NodeAnswer, NodeCall, SlotRange, ToNode,
-};
+use rota_model::node_msg::{Blame, DeadToken, FromNode, NodeAnswer, NodeCall, SlotRange, ToNode};
 use rota_model::{Disturb, Epoch, SessionKey, SessionSpec, SlotId, Stamp, Token};
 use std::collections::VecDeque;
 
@@ -41,9 +39,9 @@ impl Node {
                 let answer = self.on_destroy(now, &attempt, head.pe, *grace_ms);
                 answer.or_else(|| self.wait(&attempt, waiter(Wants::Destroy)))
             }
-            ToNode::Act { .. } => {
-                let (code, report) = ("NOT-STARTED".to_owned(), "not yet".to_owned());
-                Some(NodeAnswer::Acted { end: ActionEnd::Failed { code, report } })
+            ToNode::Act { key, slot, token, action, .. } => {
+                let attempt = Attempt { key, slot: *slot, token: *token };
+                self.on_act(&attempt, (stream, head.call), action)
             }
             ToNode::Scan { after, limit, .. } => {
                 Some(self.page(head.range, after.as_ref(), *limit))
@@ -246,8 +244,10 @@ impl Node {
         };
         self.bury(now, attempt, why.clone());
         if self.lease.is_lost() {
+            self.actions.remove(key);
             return;
         }
+        self.end_actions(key);
         for waiter in &live.waiters {
             let answer = match waiter.wants {
                 Wants::Create => NodeAnswer::Dead(why.clone()),

@@ -1,11 +1,13 @@
 //! The node: its state, and which part takes which input.
 
+mod actions;
 mod calls;
 mod resume;
 mod runtime;
 mod scan;
 mod upkeep;
 
+pub use actions::ACTIONS_WAITING_MAX;
 pub use scan::SCAN_PAGE_MAX;
 
 use crate::config::NodeConfig;
@@ -30,6 +32,8 @@ pub struct Node {
     /// `None` before the registration: no call is obeyed.
     fences: Option<SlotRuns<Epoch>>,
     live: LiveSessions,
+    /// What runs beside them, and who waits for it.
+    actions: BTreeMap<SessionKey, actions::Asked>,
     dead: DeadTokens,
     outbox: Outbox,
     lease: Lease,
@@ -104,6 +108,7 @@ impl Node {
             config: Arc::new(config),
             fences: None,
             live: LiveSessions::default(),
+            actions: BTreeMap::new(),
             dead: DeadTokens::default(),
             outbox: Outbox::default(),
             lease: Lease::default(),
@@ -126,7 +131,10 @@ impl Node {
         match input {
             None | Some(NodeInput::Tick) => {}
             Some(NodeInput::Call { stream, message }) => self.on_call(now, stream, message),
-            Some(NodeInput::StreamClosed { stream }) => self.live.close_stream(stream),
+            Some(NodeInput::StreamClosed { stream }) => {
+                self.live.close_stream(stream);
+                self.actions_without(stream);
+            }
             Some(NodeInput::Leave) => self.on_leave(now),
             Some(NodeInput::ReportsAcked { ids }) => {
                 for id in ids {

@@ -28,6 +28,7 @@ impl Node {
             NodeInput::MachineState { key, token, state, change, told } => {
                 self.on_machine_state(&key, token, HeldState { state, change, told });
             }
+            acted @ NodeInput::Acted { .. } => self.on_acted(acted),
             NodeInput::Registered { .. }
             | NodeInput::Call { .. }
             | NodeInput::StreamClosed { .. }

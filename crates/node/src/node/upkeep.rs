@@ -34,6 +34,7 @@ impl Node {
             | NodeInput::Ended { .. }
             | NodeInput::Stopped { .. }
             | NodeInput::MachineState { .. }
+            | NodeInput::Acted { .. }
             | NodeInput::ReportsAcked { .. }
             | NodeInput::Leave
             | NodeInput::Tick => Some(input),

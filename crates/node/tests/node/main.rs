@@ -1,5 +1,6 @@
 //! A node's rules, one test each, and properties of random histories.
 
+mod actions;
 mod calls;
 mod journal;
 mod lease;

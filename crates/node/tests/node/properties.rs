@@ -137,6 +137,9 @@ impl Witness {
                 NodeEffect::Adopt { key, token, .. } => {
                     assert_eq!(self.running.get(key), Some(token), "adopts what runs");
                 }
+                NodeEffect::Act { key, token, .. } => {
+                    assert_eq!(self.running.get(key), Some(token), "acts for what runs");
+                }
                 NodeEffect::Journal { .. }
                 | NodeEffect::Renew { .. }
                 | NodeEffect::Lease { .. } => {}

@@ -53,6 +53,7 @@ impl Checker {
             | NodeEffect::Journal { .. }
             | NodeEffect::Adopt { .. }
             | NodeEffect::Stop { .. }
+            | NodeEffect::Act { .. }
             | NodeEffect::Renew { .. }
             | NodeEffect::Lease { .. }
             | NodeEffect::BootAnew

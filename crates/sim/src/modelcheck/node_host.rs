@@ -7,7 +7,7 @@ use super::mutant;
 use super::seen::wide;
 use crate::mutants::Bug;
 use crate::setup::node_address;
-use rota_model::node_msg::{NodeAnswer, ToNode};
+use rota_model::node_msg::{Action, ActionEnd, NodeAnswer, ToNode};
 use rota_model::{
     BootId, ClassDigest, ClassName, Epoch, LoadLimit, ManagerNumber, NodeState, PoolName,
     SessionKey, SlotId, Stamp, Token,
@@ -267,6 +267,11 @@ impl NodeHost {
                         detail: String::new(),
                     });
                 }
+            }
+            NodeEffect::Act { key, token, action, .. } => {
+                let Action { life_cycle, word, .. } = *action;
+                let end = ActionEnd::Done { output: String::new() };
+                inputs.push_back(NodeInput::Acted { key, token, life_cycle, word, end });
             }
             NodeEffect::Adopt { key, token, .. } => {
                 let runs = self.programs.contains_key(&(key.clone(), token));

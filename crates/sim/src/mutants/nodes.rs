@@ -43,6 +43,7 @@ impl World {
             | NodeEffect::Journal { .. }
             | NodeEffect::Adopt { .. }
             | NodeEffect::Stop { .. }
+            | NodeEffect::Act { .. }
             | NodeEffect::Report { .. }
             | NodeEffect::Renew { .. }
             | NodeEffect::Lease { .. }
