@@ -83,6 +83,12 @@ pub mod stable_numbers {
     pub use rota_ids::{Key, Told};
 }
 
+/// Life cycles as documents hold them, for checks.
+pub mod life_documents {
+    pub use crate::contents::lives::managed_in;
+    pub use rota_messages::documents::life_session;
+}
+
 /// The records of tasks.
 pub mod task_records {
     pub use rota_tasks::{Param, Task, TaskState};

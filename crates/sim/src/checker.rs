@@ -4,6 +4,7 @@
 mod nodes;
 
 use crate::invariant::ack_floor::AckFloor;
+use crate::invariant::actions_alone;
 use crate::invariant::cordon_kept::CordonKept;
 use crate::invariant::deadlines::Deadlines;
 use crate::invariant::fresh_run::FreshRun;
@@ -339,7 +340,12 @@ impl Checker {
                 (one(slot), Some((key, token)))
             }
             ToNode::Destroy { key, slot, token, .. } => (one(slot), Some((key.clone(), *token))),
-            ToNode::Act { slot, .. } => (one(slot), None),
+            ToNode::Act { slot, key, action, .. } => {
+                let of = (part, head.pe);
+                let lives = actions_alone::check_asked(&self.ledger, of, key, action.life);
+                self.judge(now_us, lives);
+                (one(slot), None)
+            }
             ToNode::Scan { after, .. } => {
                 page_after.clone_from(after);
                 (head.range, None)

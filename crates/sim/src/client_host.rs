@@ -10,8 +10,9 @@ use crate::rng::SeededRng;
 use crate::setup::{CLASS, CLIENT_DEADLINE_MS_MAX};
 use crate::world::{Event, Phase, World};
 use rota_model::{
-    ClassName, CloseOp, Filter, GetOp, ListCursor, ListOp, ManagerNumber, Namespace, OpenOp,
-    PoolName, RefusalKind, RequestId, Retry, SessionKey, SessionSpec, SessionState, SlotId, Stamp,
+    ClassName, CloseOp, Filter, GetOp, LifeOptions, ListCursor, ListOp, ManagerNumber, Namespace,
+    OpenOp, PoolName, RefusalKind, RequestId, Retry, SessionKey, SessionSpec, SessionState, SlotId,
+    Stamp,
 };
 use rota_protocol::{Answer, Op, OpResult};
 use std::collections::BTreeMap;
@@ -158,7 +159,8 @@ impl World {
         let attempt = request.attempts.len();
         request.attempts.push(Attempt { manager: number, sent_us: now_us, answer: None });
         let unknown = request.wish == Wish::Open && asked.is_multiple_of(97);
-        let op = op_of(request, if unknown { "no-such-class" } else { CLASS });
+        let life = self.setup.life_of(request);
+        let op = op_of(request, if unknown { "no-such-class" } else { CLASS }, life);
         self.call(
             number,
             CallFor::Try(index, asked, attempt),
@@ -366,7 +368,7 @@ impl World {
     }
 }
 
-fn op_of(request: &Asked, class: &str) -> Op {
+fn op_of(request: &Asked, class: &str, life: Option<Arc<LifeOptions>>) -> Op {
     let (key, name) = (request.key.clone(), request.request.clone());
     match request.wish {
         Wish::Open => Op::Open(OpenOp {
@@ -376,7 +378,7 @@ fn op_of(request: &Asked, class: &str) -> Op {
                 class: ClassName::parse(class).expect("a short name"),
                 pool: PoolName::default_pool(),
                 attributes: Arc::default(),
-                life: None,
+                life,
             },
             request: name,
             remember: !request.once,

@@ -1,6 +1,7 @@
 //! Everything that an all-seeing observer writes down during a run: what really ran on the nodes,
 //! what stood on which disk, what the config store held, what clients asked and were told.
 
+use crate::actions::{Fired, Ran};
 use crate::copying::{Copied, Held};
 use crate::life::LifeFacts;
 use crate::writing::{Deferred, SPACE, SeenDocument, Written};
@@ -147,6 +148,10 @@ pub struct Ledger {
     pub given_up: BTreeSet<String>,
     /// Those whose program did its work.
     pub ran: BTreeSet<String>,
+    /// Actions that nodes ran.
+    pub actions: Vec<Ran>,
+    /// Events with actions that life cycles call fired, at the end.
+    pub fired: Vec<Fired>,
     /// What was done with what is copied.
     pub copied: Vec<Copied>,
     /// What documents with copies, and their sources, held at the end.

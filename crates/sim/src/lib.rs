@@ -15,6 +15,7 @@
 //! Beside that, [`modelcheck`] searches every order of events within bounds, with the code that ships, and shows
 //! that the removal of each rule is noticed. [`paper`] is the ring of the first text, refuted.
 
+pub mod actions;
 mod admin_host;
 mod agent_host;
 pub mod blob_store;

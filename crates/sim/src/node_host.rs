@@ -7,7 +7,7 @@ use crate::network::Place;
 use crate::packet::Packet;
 use crate::setup::node_address;
 use crate::world::{Event, Phase, World};
-use rota_model::node_msg::{Action, ActionEnd, ToNode};
+use rota_model::node_msg::ToNode;
 use rota_model::{BootId, ManagerNumber, NodeId, NodeState, PoolName, SessionKey, SlotId, Token};
 use rota_node::{Entry, Node, NodeConfig, NodeEffect, NodeInput, SlotLease, StopHow};
 use rota_protocol::Input;
@@ -379,10 +379,7 @@ impl World {
             }
             NodeEffect::Stop { key, token, how } => self.stop_program(index, run, key, token, how),
             NodeEffect::Act { key, token, action, .. } => {
-                let Action { life_cycle, word, .. } = *action;
-                let end = ActionEnd::Done { output: String::new() };
-                let acted = NodeInput::Acted { key, token, life_cycle, word, end };
-                self.queue.after(1_000, Event::TellNode(index, run, Box::new(acted)));
+                self.start_action(index, run, key, token, *action);
             }
             // Written down already.
             NodeEffect::Journal { .. } => {}

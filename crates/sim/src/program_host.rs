@@ -226,6 +226,7 @@ impl World {
         self.trace.mark((now_us, "end", index, token));
         let line = || format!("ENDS {key} token {token}: {cause:?}");
         self.trace.line(now_us, Place::Node(index), line);
+        self.end_actions(index, Some(token));
     }
 
     /// The keepers look at the lease: when it has passed, they end every program by themselves,

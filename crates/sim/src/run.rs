@@ -6,9 +6,9 @@ use crate::invariant::acknowledged_open::Found;
 use crate::invariant::complete_list::Expected;
 use crate::invariant::converged::Moment;
 use crate::invariant::{
-    Verdict, Violation, acknowledged_open, closed_stays, complete_list, converged, copies_arrive,
-    ends_told, linear, one_instance, same_answer, shown_forward, tasks_ran, unchanged,
-    written_once,
+    Verdict, Violation, acknowledged_open, actions_alone, closed_stays, complete_list, converged,
+    copies_arrive, ends_told, linear, one_instance, same_answer, shown_forward, tasks_ran,
+    unchanged, written_once,
 };
 use crate::ledger::Wish;
 use crate::mutants::{Bug, Plant};
@@ -197,6 +197,9 @@ impl World {
         }
         if self.has_orders() {
             return Err(Violation::new("converged", "an order waits"));
+        }
+        if let Some(text) = self.event_waits() {
+            return Err(Violation::new("converged", text));
         }
         if let Some(text) = self.task_waits() {
             return Err(Violation::new("converged", text));
@@ -428,6 +431,7 @@ impl World {
 
     /// Rules over the whole history.
     fn look_back(&mut self) -> Verdict {
+        self.note_fired();
         let all = &self.checker.ledger;
         let kept = (!all.lost.is_empty()).then(|| all.kept(self.setup.m));
         let ledger = kept.as_ref().unwrap_or(all);
@@ -449,6 +453,7 @@ impl World {
             written_once::check(&ledger.written, &ledger.seen),
             tasks_ran::check(ledger),
             copies_arrive::check(ledger, self.setup.m),
+            actions_alone::check(ledger),
             repeats.map(|_| ()),
         ];
         let now_us = self.now_us();

@@ -169,8 +169,12 @@ impl Setup {
     /// What a node is told at its start.
     pub fn node_config(&self, node: &NodeId, boot: rota_model::BootId) -> NodeConfig {
         let timing = &self.timing;
-        let facts =
-            ClassFacts { reopens: self.reopens, disturb: self.disturb, ..ClassFacts::default() };
+        let facts = ClassFacts {
+            reopens: self.reopens,
+            disturb: self.disturb,
+            life: Box::new(self.life()),
+            ..ClassFacts::default()
+        };
         NodeConfig {
             ended_boots: Vec::new(),
             node: node.clone(),

@@ -89,6 +89,8 @@ pub enum Event {
     Retire(usize, u64),
     /// Something reaches a node's agent from its runtime.
     TellNode(usize, u64, Box<NodeInput>),
+    /// An action of a session comes to its end: by its number in the observer's book.
+    Acted(usize, u64, usize, Box<NodeInput>),
     /// A program takes its next step.
     Program(usize, u64, SessionKey, Token, ProgramStep),
     /// A keeper looks at the lease.
@@ -332,6 +334,7 @@ impl World {
             Event::NodeTick(index, run, at_us) => self.on_node_tick(index, run, at_us),
             Event::Retire(index, run) => self.on_retire(index, run),
             Event::TellNode(index, run, input) => self.tell_node(index, run, *input),
+            Event::Acted(index, run, number, input) => self.on_acted(index, run, number, *input),
             Event::Program(index, run, key, token, step) => {
                 self.on_program(index, run, key, token, step);
             }

@@ -64,7 +64,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     // Copies of documents, and what brings them up to date.
     ("rota-client", &["rota-proto", "rota-docstore", "rota-ring", "rota-tasks"]),
-    ("rota-sim", &["rota-docstore", "rota-protocol", "rota-node", "rota-ring"]),
+    ("rota-sim", &["rota-docstore", "rota-lifecycle", "rota-protocol", "rota-node", "rota-ring"]),
     (
         "rota-manager",
         &[

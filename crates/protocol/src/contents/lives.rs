@@ -71,7 +71,7 @@ fn glimpse(managed: &Managed) -> Glimpse {
 }
 
 /// The life cycles that a document holds. One that does not read as such holds none: nobody can fire it.
-pub(crate) fn managed_in(doc: &Doc) -> Option<Managed> {
+pub fn managed_in(doc: &Doc) -> Option<Managed> {
     let document = doc.of_application().filter(|it| !it.is_deleted())?;
     read_life(document).ok()
 }

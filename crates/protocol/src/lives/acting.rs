@@ -71,6 +71,12 @@ fn document(record: &SessionRecord, managed: &Managed) -> String {
     .to_string()
 }
 
+/// Whether something was written about a session, or its life cycles, that is not committed.
+fn is_written(led: &At<'_>, key: &DocKey) -> bool {
+    let latest = &led.log.replica.latest;
+    latest.contains_key(key) || session_of(key).is_some_and(|it| latest.contains_key(&it))
+}
+
 fn texts(mistakes: &[FieldError]) -> String {
     mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
@@ -113,6 +119,24 @@ impl Lives {
         self.drive_one(led, key);
     }
 
+    /// An event was removed, or has fired: nobody is asked for its action any more.
+    pub(super) fn drop_removed(&mut self, led: &At<'_>, key: &DocKey) {
+        let Some(acting) = self.acting.get(key) else { return };
+        let Event { life_cycle, word } = &acting.event;
+        let managed = led.log.replica.docs.get(key).and_then(|it| managed_in(it));
+        let is_open = managed.is_some_and(|it| {
+            let mut items = it.items();
+            items.any(|(item, held)| {
+                let is_it = item.life_cycle().as_str() == life_cycle && held.fired.is_none();
+                is_it && item.last().to_string() == *word
+            })
+        });
+        // What an action that is over asks for comes all the same.
+        if !is_open && matches!(acting.step, Step::Node { .. }) {
+            self.over(key);
+        }
+    }
+
     /// Asks again what was left unanswered, and writes what had no room.
     pub(super) fn drive(&mut self, led: &mut At<'_>) {
         let keys: Vec<DocKey> = self.acting.keys().cloned().collect();
@@ -128,6 +152,8 @@ impl Lives {
             Step::Node { .. } | Step::Update { .. } if now >= acting.until_ms => {
                 self.failed(led, key, "TIMEOUT", "nobody told how it ended");
             }
+            // Whether it may still run is known when what was written about its session is committed.
+            Step::Node { .. } if is_written(led, key) => {}
             Step::Node { ask_ms, asked, action } if now >= *ask_ms => {
                 *asked += 1;
                 *ask_ms = now + (led.env.config.timing.node_resend_ms << (*asked).min(3));
@@ -230,14 +256,14 @@ impl Lives {
         match result {
             Ok(_) => {
                 led.env.note(Transition::EventFired, Some(led.log.number));
-                self.over(led, &key);
+                self.over(&key);
             }
             Err(refusal) => match refusal.retry {
                 Retry::Now | Retry::AfterMs(_) | Retry::AtOwner(_) => {
                     *again_ms = Some(led.env.now.mono_ms + AGAIN_MS);
                 }
                 Retry::Never | Retry::WhenChanged => match refusal.kind {
-                    RefusalKind::NotFound | RefusalKind::LifeMismatch => self.over(led, &key),
+                    RefusalKind::NotFound | RefusalKind::LifeMismatch => self.over(&key),
                     _ => {
                         let text = refusal.message.clone();
                         self.failed(led, &key, "REFUSED", &text);
@@ -249,14 +275,13 @@ impl Lives {
     }
 
     /// An action is over: the next one may begin.
-    fn over(&mut self, led: &At<'_>, key: &DocKey) {
+    fn over(&mut self, key: &DocKey) {
         self.acting.remove(key);
         // Whoever waits for it is answered with the next look.
         self.arm(key, Some(Stamp::MIN));
         if let Some(next) = self.crowded.pop_first() {
             self.arm(&next, Some(Stamp::MIN));
         }
-        let _ = led;
     }
 
     fn failed(&mut self, led: &mut At<'_>, key: &DocKey, code: &str, report: &str) {
@@ -277,7 +302,7 @@ impl Lives {
         let record = session_of(key).and_then(|it| led.log.replica.record(&it));
         let held = led.log.replica.get(key).is_some_and(|it| managed_in(it).is_some());
         let Some(record) = record.filter(|it| it.life == acting.life && held) else {
-            return self.over(led, key);
+            return self.over(key);
         };
         let session = session_of(key).expect("its record was found");
         let mut managed = managed_of(&led.log.replica, &session, &record, now);
@@ -289,7 +314,7 @@ impl Lives {
         });
         let failure = Failure::new(before.unwrap_or_default() + 1, code, report, now);
         if !managed.fail(life_cycle, word, failure) {
-            return self.over(led, key);
+            return self.over(key);
         }
         led.env.note(Transition::ActionFailed, Some(led.log.number));
         let floor = led.stamps_above().max(now);
@@ -316,6 +341,6 @@ impl Lives {
             let why = Err((code.clone(), report.clone()));
             led.promise(at, it.origin, Ok(Answer::Lives(LivesAnswer::Fired(why))));
         }
-        self.over(led, key);
+        self.over(key);
     }
 }

@@ -11,7 +11,7 @@ use rota_messages::documents::{life_name, session_of as session_in};
 use rota_messages::lives::{Event, FireOp};
 use rota_messages::{DocKey, LivesOp, Op, OpResult};
 use rota_model::items::{LIFE_CLASS, SESSION_CLASS};
-use rota_model::{SessionKey, Stamp};
+use rota_model::{SessionKey, SessionState, Stamp};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Most documents that one step looks at: some milliseconds.
@@ -119,6 +119,7 @@ impl Resident for Lives {
 
     fn committed(&mut self, led: &mut At<'_>, key: &DocKey) {
         if key.name.class() == LIFE_CLASS {
+            self.drop_removed(led, key);
             self.arm_as_committed(led, key);
         } else if key.name.class() == SESSION_CLASS {
             self.on_session(led, key);
@@ -127,8 +128,8 @@ impl Resident for Lives {
 
     fn tick(&mut self, led: &mut At<'_>, turn: Turn) {
         if turn == Turn::Rest && led.lead.is_open() {
-            self.drive(led);
             self.step(led);
+            self.drive(led);
         }
     }
 
@@ -151,6 +152,9 @@ impl Lives {
             return;
         };
         let life = DocKey::new(key.slot, life_name(&record.key));
+        if record.state != SessionState::Ready {
+            self.acting.remove(&life);
+        }
         let is_managed = record.lifetime.as_ref().is_some_and(|it| it.is_managed);
         if is_managed || led.log.replica.get(&life).is_some() {
             self.arm(&life, Some(Stamp::MIN));

@@ -12,7 +12,8 @@ use rota_protocol::Answer;
 /// It is a life that follows a lost one, and a client closed that one, and nobody opened the session since.
 pub fn check(asked: &[Asked], record: &SessionRecord, before: Option<Stamp>) -> Verdict {
     // Its reason goes when it answers; until then it stands in each record.
-    if record.reason != Some(Reason::Reopening) || record.state.is_ended() {
+    let again = [Some(Reason::Reopening), Some(Reason::Restarting)];
+    if !again.contains(&record.reason) || record.state.is_ended() {
         return Ok(());
     }
     let of_key = || asked.iter().filter(|it| it.key == record.key);

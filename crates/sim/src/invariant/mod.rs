@@ -35,6 +35,7 @@
 //! | deadlines | [`deadlines`] | all the time |
 //! | documents | [`written_once`] | at the end, over the histories of documents |
 //! | tasks | [`tasks_ran`] | at the end, over the histories of tasks and documents |
+//! | action | [`actions_alone`] | when one is asked for and starts, and at the end |
 //! | copied | [`copies_arrive`] | at the end, over the histories of copies |
 //! | bodies | [`bodies_beside`] | at every write to a disk |
 //! | converged | [`converged`] | after healing |
@@ -47,6 +48,7 @@
 
 pub mod ack_floor;
 pub mod acknowledged_open;
+pub mod actions_alone;
 pub mod better_awaited;
 pub mod bodies_beside;
 pub mod closed_for_good;

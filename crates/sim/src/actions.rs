@@ -1,0 +1,201 @@
+//! Life cycles under chaos: opens bring some, and nodes run their actions, which take their time and fail.
+
+use crate::ledger::Asked;
+use crate::network::Place;
+use crate::setup::Setup;
+use crate::world::{Event, WALL_START_MS, World};
+use rota_lifecycle::Managed;
+use rota_model::node_msg::{Action, ActionEnd};
+use rota_model::{
+    BootId, Handler, LifeFacts, LifeOptions, NodeId, Restarts, SessionKey, Stamp, Token,
+};
+use rota_node::NodeInput;
+use rota_protocol::life_documents::{life_session, managed_in};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// The life cycle whose events have actions.
+pub const ACTS: &str = "act";
+
+/// One run of an action on a node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ran {
+    /// The session.
+    pub key: SessionKey,
+    /// Its attempt.
+    pub token: Token,
+    /// The machine.
+    pub index: usize,
+    /// Where.
+    pub node: NodeId,
+    /// Under which boot.
+    pub boot: BootId,
+    /// The last word of its item.
+    pub word: String,
+    /// When it began.
+    pub from_us: u64,
+    /// When nothing of it ran any more.
+    pub to_us: Option<u64>,
+    /// It ended with exit code 0.
+    pub is_done: bool,
+}
+
+/// A life cycle as it stands at the end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Fired {
+    /// The session.
+    pub key: SessionKey,
+    /// The last word of the item.
+    pub word: String,
+}
+
+impl Setup {
+    /// Whether opens bring life cycles.
+    pub fn has_life_cycles(&self) -> bool {
+        // Not drawn: a draw more would give every seed another run.
+        self.ends_permille % 3 == 1
+    }
+
+    /// What the class says of lives.
+    pub fn life(&self) -> LifeFacts {
+        let rule = Restarts { times: 3, delay_ms: 200, delay_max_ms: 1_000, steady_ms: 20_000 };
+        let action = Handler::Action { events: BTreeSet::new(), retries: 3, timeout_ms: 4_000 };
+        let cycles = [("note", Handler::Mark), ("after", Handler::Mark), (ACTS, action)];
+        let life_cycles = cycles.map(|(name, it)| (name.to_owned(), it)).into();
+        LifeFacts {
+            max_life_ms: (self.ends_permille % 5 == 2).then_some(15_000),
+            idle_ms: (self.ends_permille % 7 == 3).then_some(20_000),
+            restarts: (self.ends_permille % 4 == 1).then_some(rule),
+            life_cycles: if self.has_life_cycles() { life_cycles } else { BTreeMap::new() },
+            ..LifeFacts::default()
+        }
+    }
+
+    /// What an open brings.
+    pub fn life_of(&self, asked: &Asked) -> Option<Arc<LifeOptions>> {
+        let first_us = asked.attempts.first()?.sent_us;
+        let hash = xxh3_64(asked.request.as_str().as_bytes());
+        if !self.has_life_cycles() || hash.is_multiple_of(4) {
+            return None;
+        }
+        let at = |after_ms: u64| Stamp::from_epoch_ms(WALL_START_MS + first_us / 1000 + after_ms);
+        let (soon, later) = (hash % 1_500, 500 + hash / 7 % 6_000);
+        let items = [
+            format!("note n@{}", at(soon)),
+            format!("{ACTS} a@{}", at(later)),
+            format!("{ACTS} b@{}", at(soon)),
+            format!("after {ACTS}?a"),
+        ];
+        let managed_state = items.into_iter().collect();
+        Some(Arc::new(LifeOptions { managed_state, ..LifeOptions::default() }))
+    }
+}
+
+impl World {
+    /// The runtime runs an action. How long it takes, and how it ends, follows from what it is.
+    pub fn start_action(
+        &mut self,
+        index: usize,
+        run: u64,
+        key: SessionKey,
+        token: Token,
+        action: Action,
+    ) {
+        let now_us = self.now_us();
+        let Some(host) = self.nodes.get(index) else { return };
+        let (node, boot) = host.name();
+        let Action { life_cycle, word, failures, .. } = action;
+        let hash = xxh3_64(format!("{key} {word} {failures}").as_bytes());
+        let takes_us = if hash.is_multiple_of(8) { 2_000_000 } else { 1_000 + hash % 200_000 };
+        let is_done = failures >= 2 || !hash.is_multiple_of(5);
+        let name = word.clone();
+        let line = || format!("RUNS the action {name} of {key} token {token}");
+        self.trace.line(now_us, Place::Node(index), line);
+        let ran = Ran {
+            key: key.clone(),
+            token,
+            index,
+            node,
+            boot,
+            word: word.clone(),
+            from_us: now_us,
+            to_us: None,
+            is_done,
+        };
+        let verdict = crate::invariant::actions_alone::check_start(&self.checker.ledger, &ran);
+        self.checker.judge(now_us, verdict);
+        let number = self.checker.ledger.actions.len();
+        self.checker.ledger.actions.push(ran);
+        let end = match is_done {
+            true => ActionEnd::Done { output: String::new() },
+            false => ActionEnd::Failed { code: "EXIT-3".to_owned(), report: "no".to_owned() },
+        };
+        let input = NodeInput::Acted { key, token, life_cycle, word, end };
+        self.queue.after(takes_us, Event::Acted(index, run, number, Box::new(input)));
+    }
+
+    /// An action comes to its end, if nothing ended it before.
+    pub fn on_acted(&mut self, index: usize, run: u64, number: usize, input: NodeInput) {
+        let now_us = self.now_us();
+        let Some(ran) = self.checker.ledger.actions.get_mut(number) else { return };
+        if ran.to_us.is_none() {
+            ran.to_us = Some(now_us);
+            self.tell_node(index, run, input);
+        }
+    }
+
+    /// What runs of actions on a machine ends: with its session, or with the agent.
+    pub fn end_actions(&mut self, index: usize, token: Option<Token>) {
+        let now_us = self.now_us();
+        let of = |it: &&mut Ran| {
+            it.index == index && it.to_us.is_none() && token.is_none_or(|token| it.token == token)
+        };
+        for ran in self.checker.ledger.actions.iter_mut().filter(of) {
+            (ran.to_us, ran.is_done) = (Some(now_us), false);
+        }
+    }
+
+    /// The life cycles of every partition, as their owners hold them.
+    fn life_cycles(&self) -> Vec<(SessionKey, Managed, Stamp)> {
+        let Some(view) = &self.store.state().view else { return Vec::new() };
+        let mut found = Vec::new();
+        for (number, host) in &self.managers {
+            let now = Stamp::from_epoch_ms(host.wall_ms(self.now_us()));
+            for (key, doc) in &host.disk.durable().docs {
+                if view.part_of(key.slot).1.owner != *number {
+                    continue;
+                }
+                let session = life_session(&key.name);
+                found.extend(session.zip(managed_in(doc)).map(|(it, managed)| (it, managed, now)));
+            }
+        }
+        found
+    }
+
+    /// Something that is due and has not fired, of a session that runs, at the end.
+    pub fn event_waits(&self) -> Option<String> {
+        let runs = |key: &SessionKey| {
+            let instances = &self.checker.ledger.instances;
+            instances.iter().any(|it| it.key == *key && it.to.is_none())
+        };
+        let mut all = self.life_cycles().into_iter().filter(|(_, managed, _)| !managed.has_ended());
+        all.find_map(|(key, managed, now)| {
+            let due = managed.due(now.minus_ms(500)).into_iter().next()?;
+            let text = format!("{} {} of {key} is due and has not fired", due.life_cycle, due.word);
+            runs(&key).then_some(text)
+        })
+    }
+
+    /// What actions have succeeded, as life cycles say at the end.
+    pub fn note_fired(&mut self) {
+        let all = self.life_cycles();
+        let fired = all.iter().flat_map(|(key, managed, _)| {
+            let held = managed.items().filter(|(_, it)| it.fired.is_some()).map(|it| it.0);
+            let past = managed.history().iter().filter(|it| it.fired.is_some()).map(|it| &it.item);
+            let items = held.chain(past).filter(|it| it.life_cycle().as_str() == ACTS);
+            items.map(|it| Fired { key: key.clone(), word: it.last().to_string() })
+        });
+        self.checker.ledger.fired = fired.collect();
+    }
+}

@@ -1,0 +1,119 @@
+//! Actions of sessions: one of a session runs at a time, beside its program; none is asked for once the end of its
+//! session is committed; and what life cycles call fired has run.
+
+use super::{Verdict, Violation};
+use crate::actions::Ran;
+use crate::ledger::Ledger;
+use rota_model::{Epoch, ManagerNumber, SessionKey, Stamp};
+
+/// Checks the start of an action.
+///
+/// # Errors
+/// Another action of the session runs there, or the session does not.
+pub fn check_start(ledger: &Ledger, ran: &Ran) -> Verdict {
+    let is_there = |it: &&Ran| (&it.node, it.boot, &it.key) == (&ran.node, ran.boot, &ran.key);
+    let other = ledger.actions.iter().filter(is_there).find(|it| it.to_us.is_none());
+    if let Some(other) = other {
+        let text = format!("{ran:?} begins beside {other:?}");
+        return Err(Violation::new("action", text));
+    }
+    let runs = ledger.instances.iter().any(|it| {
+        (&it.node, it.boot, it.token) == (&ran.node, ran.boot, ran.token) && it.to.is_none()
+    });
+    if !runs {
+        let text = format!("{ran:?} begins, and its session does not run");
+        return Err(Violation::new("action", text));
+    }
+    Ok(())
+}
+
+/// Checks that an owner asks for an action.
+///
+/// # Errors
+/// Every member of the ISR knows that this life is being closed, or has ended.
+pub fn check_asked(
+    ledger: &Ledger,
+    (part, pe): (ManagerNumber, Epoch),
+    key: &SessionKey,
+    life: Stamp,
+) -> Verdict {
+    let Some(entry) = ledger.view(pe).and_then(|view| view.parts.get(&part)) else {
+        let text = format!("an action of {key} under pe {pe}, which partition {part} never had");
+        return Err(Violation::new("action", text));
+    };
+    let knows = |number| ledger.closing_on.contains(&(number, key.clone(), life));
+    if entry.isr.iter().all(|member| knows(member.number)) {
+        let text =
+            format!("an action of {key} is asked for under pe {pe}, and life {life} is over");
+        return Err(Violation::new("action", text));
+    }
+    Ok(())
+}
+
+/// Checks at the end what life cycles call fired.
+///
+/// # Errors
+/// An event whose action succeeded nowhere.
+pub fn check(ledger: &Ledger) -> Verdict {
+    for fired in &ledger.fired {
+        let is_it = |it: &&Ran| (&it.key, &it.word) == (&fired.key, &fired.word) && it.is_done;
+        if !ledger.actions.iter().any(|it| is_it(&it)) {
+            return Err(Violation::new("action", format!("{fired:?} says so, and never ran")));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::actions::Fired;
+    use crate::invariant::example::{instance, key, life, token, view};
+    use std::sync::Arc;
+
+    fn ran(from_us: u64, to_us: Option<u64>) -> Ran {
+        let running = instance("y", "n0", token(1, 1), 5, None);
+        Ran {
+            key: key("y"),
+            token: token(1, 1),
+            index: 0,
+            node: running.node,
+            boot: running.boot,
+            word: "a@270115080003000".to_owned(),
+            from_us,
+            to_us,
+            is_done: to_us.is_some(),
+        }
+    }
+
+    #[test]
+    fn an_action_beside_another_one_or_without_its_session_is_found() {
+        let mut ledger = Ledger::default();
+        assert_eq!(check_start(&ledger, &ran(7, None)).unwrap_err().rule, "action");
+        ledger.instances.push(instance("y", "n0", token(1, 1), 5, None));
+        assert_eq!(check_start(&ledger, &ran(7, None)), Ok(()));
+        ledger.actions.push(ran(7, None));
+        assert_eq!(check_start(&ledger, &ran(8, None)).unwrap_err().rule, "action");
+    }
+
+    #[test]
+    fn an_action_of_a_life_whose_end_is_committed_is_found() {
+        let (a, b) = (ManagerNumber(10), ManagerNumber(20));
+        let mut ledger = Ledger::default();
+        ledger.views.insert(Epoch(1), Arc::new(view()));
+        ledger.closing_on.insert((a, key("y"), life(1)));
+        assert_eq!(check_asked(&ledger, (a, Epoch(1)), &key("y"), life(1)), Ok(()));
+        ledger.closing_on.insert((b, key("y"), life(1)));
+        let verdict = check_asked(&ledger, (a, Epoch(1)), &key("y"), life(1));
+        assert_eq!(verdict.unwrap_err().rule, "action");
+    }
+
+    #[test]
+    fn an_event_that_is_called_fired_and_never_ran_is_found() {
+        let fired = Fired { key: key("y"), word: "a@270115080003000".to_owned() };
+        let mut ledger = Ledger { fired: vec![fired], ..Ledger::default() };
+        assert_eq!(check(&ledger).unwrap_err().rule, "action");
+        ledger.actions.push(ran(7, Some(9)));
+        assert_eq!(check(&ledger), Ok(()));
+    }
+}
