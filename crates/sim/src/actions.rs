@@ -72,6 +72,14 @@ impl Setup {
         }
     }
 
+    /// After that time without clients nothing happens by itself in sessions any more.
+    pub fn lives_rest_us(&self) -> Option<u64> {
+        let LifeFacts { idle_ms, max_life_ms, restarts, life_cycles, .. } = self.life();
+        let over_ms = idle_ms.max(max_life_ms).map(|it| it + 2_000);
+        let fired_ms = (restarts.is_some() || !life_cycles.is_empty()).then_some(10_000);
+        Some(over_ms.max(fired_ms)? * 1_000)
+    }
+
     /// What an open brings.
     pub fn life_of(&self, asked: &Asked) -> Option<Arc<LifeOptions>> {
         let first_us = asked.attempts.first()?.sent_us;

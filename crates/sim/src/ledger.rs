@@ -270,7 +270,7 @@ impl Ledger {
         for record in writes.iter().filter_map(session_of) {
             let lives = self.lives.entry(record.key.clone()).or_default();
             let facts = lives.entry(record.life).or_insert_with(|| LifeFacts::new(now_us));
-            facts.learn(record);
+            facts.learn(now_us, record);
         }
     }
 

@@ -1,6 +1,6 @@
 //! What is known of one life of a session, from every record that was ever written of it.
 
-use rota_model::{Outcome, RequestFate, RequestId, SessionRecord, Token};
+use rota_model::{Outcome, Reason, RequestFate, RequestId, SessionRecord, Token};
 use std::collections::BTreeSet;
 
 /// Facts about one life.
@@ -12,6 +12,8 @@ pub struct LifeFacts {
     pub creators: BTreeSet<RequestId>,
     /// Attempts to run it.
     pub tokens: BTreeSet<Token>,
+    /// When a record of it was given to a disk that says that it ends by itself: nobody used it, or it lived long.
+    pub expired_us: Option<u64>,
     /// A record of it says that no node took it, and remembers nothing else.
     pub unplaced: bool,
 }
@@ -20,11 +22,14 @@ impl LifeFacts {
     /// A life that was first written now.
     pub fn new(written_us: u64) -> Self {
         let (creators, tokens) = (BTreeSet::new(), BTreeSet::new());
-        Self { written_us, creators, tokens, unplaced: false }
+        Self { written_us, creators, tokens, expired_us: None, unplaced: false }
     }
 
     /// Learns from a record of that life.
-    pub fn learn(&mut self, record: &SessionRecord) {
+    pub fn learn(&mut self, now_us: u64, record: &SessionRecord) {
+        if matches!(record.reason, Some(Reason::IdleTimeout | Reason::MaxLifetime)) {
+            self.expired_us.get_or_insert(now_us);
+        }
         self.tokens.extend(record.token());
         self.unplaced |= record.is_unplaced();
         for entry in &record.requests {

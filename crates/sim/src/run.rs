@@ -278,6 +278,11 @@ impl World {
     /// Every id is read through every manager, every session is listed through every manager, and
     /// the watcher catches up.
     fn scan(&mut self) -> Verdict {
+        // What happens by itself must not happen between two looks.
+        if let Some(rest_us) = self.setup.lives_rest_us() {
+            self.run_until(self.now_us() + rest_us);
+            self.converge()?;
+        }
         if self.some_are_opened_again() {
             self.run_until(self.now_us() + OPENED_AGAIN_US);
             self.converge()?;

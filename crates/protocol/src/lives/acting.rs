@@ -170,7 +170,8 @@ impl Lives {
         let Some(session) = about(key) else { return };
         let (part, range, pe) = (led.log.number, led.log.range, led.lead.pe);
         let Placement { node, boot, token, .. } = placement.clone();
-        let what = CallWhat::Act { key: key.clone() };
+        let event = Event { life_cycle: action.life_cycle.clone(), word: action.word.clone() };
+        let what = CallWhat::Act { key: key.clone(), event };
         let until_ms = led.env.now.mono_ms + action.timeout_ms + ANSWER_MS;
         let call = CallFor { part, pe, node, boot, what, until_ms };
         let slot = key.slot;
@@ -182,8 +183,14 @@ impl Lives {
     }
 
     /// The node answered.
-    pub(crate) fn on_acted(&mut self, led: &mut At<'_>, key: &DocKey, answer: NodeAnswer) {
-        let Some(acting) = self.acting.get_mut(key) else { return };
+    pub(crate) fn on_acted(
+        &mut self,
+        led: &mut At<'_>,
+        (key, event): (&DocKey, &Event),
+        answer: NodeAnswer,
+    ) {
+        // A node answers each repetition of a call: what came late is about an action that is over.
+        let Some(acting) = self.acting.get_mut(key).filter(|it| it.event == *event) else { return };
         if !matches!(acting.step, Step::Node { .. }) || !led.lead.is_open() {
             return;
         }

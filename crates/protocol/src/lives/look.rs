@@ -77,7 +77,7 @@ impl Lives {
         managed: &Managed,
     ) -> Option<Write> {
         let is_gone = managed.has_ended() && managed.is_empty();
-        let floor = led.stamps_above();
+        let floor = led.stamps_above().max(Stamp::from_epoch_ms(led.env.now.wall_ms));
         (before != managed || is_gone).then(|| write_of(&led.log.replica, key, managed, floor))
     }
 

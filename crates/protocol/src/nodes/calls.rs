@@ -1,6 +1,7 @@
 //! Calls to nodes that wait for an answer, and nodes that are wanted.
 
 use rota_messages::DocKey;
+use rota_messages::lives::Event;
 use rota_model::{BootId, Epoch, ManagerNumber, NodeId, PoolName, Resources, SessionKey, Token};
 use std::collections::BTreeMap;
 
@@ -36,6 +37,7 @@ pub(crate) enum CallWhat {
     /// The action of a session, by the document of its life cycles.
     Act {
         key: DocKey,
+        event: Event,
     },
     /// A look at one session waits for it: a scan that begins just before, or a Destroy of what is there.
     Look,

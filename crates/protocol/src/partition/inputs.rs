@@ -159,7 +159,9 @@ impl Partitions {
                 }
                 sessions.on_node_answer(&mut led.at, &key, token, answer);
             }
-            CallWhat::Act { key } => led.residents.lives.on_acted(&mut led.at, &key, answer),
+            CallWhat::Act { key, event } => {
+                led.residents.lives.on_acted(&mut led.at, (&key, &event), answer);
+            }
             // What an earlier epoch asked raised no fence to this one.
             CallWhat::Look | CallWhat::Scan if led.at.log.replica.pe != asked.pe => {}
             CallWhat::Look => sessions.on_look_answer(&mut led.at, call, answer),

@@ -129,7 +129,7 @@ fn bounds_of(ledger: &Ledger, key: &SessionKey, life: Stamp) -> Bounds {
     Bounds {
         opening_us: facts.written_us,
         live_us: live_us.unwrap_or(u64::MAX),
-        ended_us: by_itself.chain(closes).chain(drains).min(),
+        ended_us: by_itself.chain(closes).chain(drains).chain(facts.expired_us).min(),
         unplaced: facts.unplaced,
     }
 }
