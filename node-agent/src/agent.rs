@@ -376,20 +376,7 @@ impl Agent {
 
     /// Of all that managers granted the newest counts: it is one file, however many of them answer.
     fn write_lease(&self, effects: &[NodeEffect]) {
-        let newest = effects.iter().rev().find_map(|effect| match effect {
-            NodeEffect::Lease { slots } => Some(slots),
-            NodeEffect::Answer { .. }
-            | NodeEffect::Journal { .. }
-            | NodeEffect::Start { .. }
-            | NodeEffect::Adopt { .. }
-            | NodeEffect::Stop { .. }
-            | NodeEffect::Act { .. }
-            | NodeEffect::Report { .. }
-            | NodeEffect::Renew { .. }
-            | NodeEffect::BootAnew
-            | NodeEffect::Left
-            | NodeEffect::Retire => None,
-        });
+        let newest = effects.iter().rev().find_map(NodeEffect::lease);
         if let Some(slots) = newest
             && let Err(error) = Leases::new(slots).write(&self.parts.lease)
         {

@@ -300,3 +300,23 @@ pub enum NodeEffect {
     /// Its pool needs this node no more, and nothing runs here: it leaves as after [`NodeInput::Leave`].
     Retire,
 }
+
+impl NodeEffect {
+    /// All slots in which anything may run, if the lease moved.
+    pub fn lease(&self) -> Option<&[SlotLease]> {
+        match self {
+            Self::Lease { slots } => Some(slots),
+            Self::Answer { .. }
+            | Self::Journal { .. }
+            | Self::Start { .. }
+            | Self::Adopt { .. }
+            | Self::Stop { .. }
+            | Self::Act { .. }
+            | Self::Report { .. }
+            | Self::Renew { .. }
+            | Self::BootAnew
+            | Self::Left
+            | Self::Retire => None,
+        }
+    }
+}

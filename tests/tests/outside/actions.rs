@@ -3,10 +3,11 @@
 use super::acting::{Ran, act};
 use rota_client::v1::SessionState;
 use rota_tests::brief::Brief;
-use rota_tests::processes::Process;
+use rota_tests::processes::{Process, of_folder};
 use rota_tests::programs::{running, session_folder};
 use rota_tests::sessions::{CALL, becomes, close};
 use rota_tests::{Launched, PATIENCE, TestFolder, classes_of, eventually};
+use rustix::process::Signal;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -152,7 +153,7 @@ async fn every_end_of_an_action_is_told_and_nothing_of_it_is_left() {
     assert_eq!((code.as_str(), report.contains("more than 131072 bytes")), ("OUTPUT", true));
     let (code, report) = ask("shouts").await;
     assert_eq!(code, "EXIT-4");
-    assert!(report.ends_with("x\nlast words") && report.len() <= 4096, "{}", report.len());
+    assert!(report.ends_with("xlast words") && report.len() <= 4096, "{}", report.len());
     assert_eq!(ask("odd").await.0, "OUTPUT");
     let mut late = ran.act("hangs", "x");
     late.timeout_ms = 300;
@@ -163,6 +164,23 @@ async fn every_end_of_an_action_is_told_and_nothing_of_it_is_left() {
     assert_eq!(act(&scene.agent, long).await, ("DONE".to_owned(), String::new()));
     let left = fs::read_dir(session_folder(&scene.node(), "s")).unwrap().flatten();
     assert!(left.into_iter().all(|it| it.path().extension().is_none_or(|it| it != "in")));
+    scene.end().await;
+}
+
+#[tokio::test]
+async fn an_action_whose_helper_is_killed_is_killed_too_and_told_so() {
+    let scene = Scene::start().await;
+    let ran = scene.ready("s").await;
+    let kills = async {
+        scene.acts("s").await;
+        let all = of_folder(&scene.node());
+        let helper = all.iter().find(|it| it.line.get(1).is_some_and(|it| it == "once"));
+        helper.unwrap_or_else(|| panic!("no helper: {all:?}")).signal(Signal::KILL);
+    };
+    let (end, ()) = tokio::join!(act(&scene.agent, ran.act("hangs", "x")), kills);
+    assert_eq!((end.0.as_str(), end.1.contains("its helper was killed")), ("SIGNAL-9", true));
+    assert!(scene.acting("s").is_empty(), "{:?}", scene.acting("s"));
+    assert_eq!(act(&scene.agent, ran.act("deaf", "x")).await.0, "DONE", "the session goes on");
     scene.end().await;
 }
 

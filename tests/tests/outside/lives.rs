@@ -112,7 +112,7 @@ async fn a_session_that_stops_to_answer_is_ended_as_unhealthy_and_a_well_one_sta
 async fn a_program_that_looks_decides_and_a_later_agent_goes_on_looking() {
     let text = "name = \"looked\"\nkind = \"program\"\nargv = [\"sh\", \"-c\", \"echo ready; exec sleep 1000\"]\n\
                 ready = { line = \"ready\" }\n[life.health]\n\
-                argv = [\"sh\", \"-c\", 'echo $ROTA_SESSION >> looks; test ! -e bad || { echo it is bad >&2; exit 7; }']\n\
+                argv = [\"sh\", \"-c\", 'echo $ROTA_SESSION >> looks; test ! -e bad || (echo it is bad >&2; exit 7)']\n\
                 every = \"100ms\"\nfailures = 3\n";
     let scene = Scene::of(&[("looked", text.to_owned())]).await;
     scene.ready("s", "looked").await;
@@ -137,7 +137,7 @@ async fn a_program_that_looks_decides_and_a_later_agent_goes_on_looking() {
     .await;
     scene.put("s", "bad");
     let detail = scene.unhealthy("s").await;
-    assert!(detail.contains("sh ended with code 7: it is bad"), "{detail}");
+    assert!(detail.contains("sh ended with exit code 7: it is bad"), "{detail}");
     scene.end().await;
 }
 
