@@ -10,7 +10,7 @@ use crate::leaving::{Gone, Leaving};
 use crate::looking;
 use crate::mailbox::{Event, Mailbox};
 use crate::managers::{self, Channels, Hearing, Report, Reporter};
-use crate::runtime::{InUse, Runtime, StartOrder};
+use crate::runtime::{Runtime, StartOrder};
 use crate::session_log;
 use crate::settings::texts;
 use rota_model::node_msg::{FromNode, Register, Renewed, ToNode};
@@ -66,8 +66,6 @@ pub struct Parts {
     pub journal: Journal,
     /// Own mailbox, for what is started here.
     pub mailbox: Mailbox,
-    /// Whose connections count as use.
-    pub in_use: InUse,
     /// What sessions leave free of the disk.
     pub disk: DiskReserve,
 }
@@ -112,7 +110,7 @@ impl Agent {
     pub fn new(parts: Parts) -> Self {
         let channels = Channels::new(parts.cluster.clone());
         let (known, managers) = watch::channel(parts.seeds.clone());
-        managers::keep_alive(channels.clone(), managers.clone(), parts.in_use.clone());
+        managers::keep_alive(channels.clone(), managers.clone(), parts.runtime.in_use());
         let reporter = Reporter::start(channels.clone(), managers, parts.mailbox.clone());
         Self {
             node: parts.node.clone(),

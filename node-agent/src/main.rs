@@ -280,7 +280,6 @@ async fn serve(
     let sandboxes = Sandboxes::new(&settings.ability, lease::boottime_us())?;
     say_what_programs_are_kept_from(&settings, &sandboxes);
     let (sandbox, (observer, http)) = (sandboxes.best, observer(&settings, folder, http)?);
-    let in_use = InUse::default();
     let programs = ProgramSettings {
         data: folder.path().to_owned(),
         lease: folder.lease(),
@@ -297,7 +296,7 @@ async fn serve(
         open_files,
         limiter,
         actions: Actions::new(settings.actions),
-        in_use: in_use.clone(),
+        in_use: InUse::default(),
         keepers,
         listing: observer.listing.clone(),
         log: settings.log,
@@ -325,7 +324,6 @@ async fn serve(
         boots,
         journal: Journal::new(folder.path(), &address),
         mailbox: mailbox.clone(),
-        in_use,
         disk: DiskReserve::new(folder.path().to_owned(), settings.disk_reserve_bytes),
     });
     leave_on_signals(mailbox.clone())?;

@@ -31,11 +31,11 @@ fn read(text: &str, files: &[(&str, FoundAction)]) -> Result<Class, Vec<String>>
 }
 
 fn facts(text: &str) -> LifeFacts {
-    *read(text, &[]).unwrap().text.facts.life
+    *read(text, &[]).expect("no mistakes").text.facts.life
 }
 
 fn mistakes(text: &str) -> Vec<String> {
-    read(text, &[]).unwrap_err()
+    read(text, &[]).expect_err("it has mistakes")
 }
 
 /// Each mistake must be there once, under its field.

@@ -177,7 +177,7 @@ fn variables(ask: &Ask, host: &str, terms: &Terms) -> Result<BTreeMap<String, St
 
 fn told(end: Option<OnceEnd>) -> ActionEnd {
     match end {
-        None => failed("SIGNAL-9", "its helper was killed, and it was killed too"),
+        None => failed("SIGNAL-9", "its minder was killed, and it was killed too"),
         Some(OnceEnd::NotStarted(why)) => failed("NOT-STARTED", &why),
         Some(OnceEnd::TimedOut(report)) => failed("TIMEOUT", &report),
         Some(OnceEnd::TooMuch(report)) => {

@@ -2,11 +2,11 @@
 //! well.
 //!
 //! ```text
-//!  agent ── Act ──▶ Actions ── permit ──▶ run: a helper process ──▶ the program (see `keeper::once`)
+//!  agent ── Act ──▶ Actions ── permit ──▶ run: a minder process ──▶ the program (see `keeper::once`)
 //!  a session's end ── Gate::end ──▶ everything of it is killed, and waited for
 //! ```
 //!
-//! Nothing of this outlives its agent: a helper kills its program when the agent is gone, and managers ask again.
+//! Nothing of this outlives its agent: a minder kills its program when the agent is gone, and managers ask again.
 
 mod act;
 mod run;

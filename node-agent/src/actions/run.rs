@@ -1,4 +1,4 @@
-//! The agent's end of a helper process.
+//! The agent's end of a minder process.
 
 use super::Gate;
 use crate::keeper::once::{OnceEnd, OnceOrder};
@@ -13,23 +13,23 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin};
 use tokio::time::timeout;
 
-/// How long a helper may take beside the time of its program: to start it, and until everything that was killed is
+/// How long a minder may take beside the time of its program: to start it, and until everything that was killed is
 /// gone. After that it is killed itself.
-const HELPER_LATE: Duration = Duration::from_secs(20);
+const MINDER_LATE: Duration = Duration::from_secs(20);
 
-/// Longest end that a helper tells: an output and a report, each byte written as six.
+/// Longest end that a minder tells: an output and a report, each byte written as six.
 const END_BYTES_MAX: u64 = 2 * 1024 * 1024;
 
-/// Runs a program to its end. Everything of it is gone when this returns. `None`: its helper was killed.
+/// Runs a program to its end. Everything of it is gone when this returns. `None`: its minder was killed.
 pub async fn run(order: &OnceOrder, settings: &ProgramSettings, gate: &Gate) -> Option<OnceEnd> {
     if gate.is_shut() {
         return Some(OnceEnd::Cancelled);
     }
     let (mut child, pid) = match start(settings) {
         Ok(started) => started,
-        Err(error) => return Some(OnceEnd::NotStarted(format!("cannot start a helper: {error}"))),
+        Err(error) => return Some(OnceEnd::NotStarted(format!("cannot start a minder: {error}"))),
     };
-    let limit = Duration::from_millis(order.timeout_ms) + HELPER_LATE;
+    let limit = Duration::from_millis(order.timeout_ms) + MINDER_LATE;
     let told = timeout(limit, told(&mut child, order, gate)).await;
     let end = told.ok().flatten();
     let mut seen = Vec::new();
@@ -40,7 +40,7 @@ pub async fn run(order: &OnceOrder, settings: &ProgramSettings, gate: &Gate) -> 
     drop(child.wait().await);
     settings.keepers.remove(pid);
     if end.is_none() {
-        tracing::warn!(pid, "a helper told no end: what is left of its program is killed");
+        tracing::warn!(pid, "a minder told no end: what is left of its program is killed");
         let nowhere = Path::new("");
         let left = Left { group: None, user: None, folder: nowhere, groups: &[], seen: &seen };
         drop(end_left(left, &settings.keepers).await);
@@ -80,7 +80,7 @@ async fn told(child: &mut Child, order: &OnceOrder, gate: &Gate) -> Option<OnceE
     let mut output = BufReader::new(child.stdout.take()?.take(END_BYTES_MAX));
     // One that takes no order ends, and that is seen by its silence.
     if give(&mut input, order).await.is_err() {
-        tracing::warn!("a helper took no order");
+        tracing::warn!("a minder took no order");
     }
     let mut input = Some(input);
     let heard = output.read_line(&mut line);
@@ -91,7 +91,7 @@ async fn told(child: &mut Child, order: &OnceOrder, gate: &Gate) -> Option<OnceE
                 read.ok()?;
                 break;
             }
-            // Closed: the helper kills its program, and tells when that is done.
+            // Closed: the minder kills its program, and tells when that is done.
             () = gate.ending(), if input.is_some() => drop(input.take()),
         }
     }

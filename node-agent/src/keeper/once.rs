@@ -66,7 +66,7 @@ pub struct OnceOrder {
     pub own: Option<Own>,
     /// What the session's processes are bound by.
     pub bounds: Bounds,
-    /// Pid of the agent. A helper whose agent died ahead of it starts nothing.
+    /// Pid of the agent. A minder whose agent died ahead of it starts nothing.
     pub agent: i32,
     /// The session's slot.
     pub slot: SlotId,
@@ -109,7 +109,7 @@ enum Cause {
     Cancelled,
 }
 
-/// Runs a helper to its end.
+/// Runs a minder to its end.
 ///
 /// # Errors
 /// There was no usable order, or nobody to tell the end.
@@ -172,7 +172,7 @@ fn carry_out(order: &OnceOrder) -> Result<OnceEnd, String> {
         cause: None,
         look_ms: LOOK_MS.0,
     };
-    Ok(watch.to_the_end())
+    Ok(watch.until_gone())
 }
 
 /// A file and not a pipe: a program that reads nothing holds nobody up, and takes no memory.
@@ -208,7 +208,7 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    fn to_the_end(mut self) -> OnceEnd {
+    fn until_gone(mut self) -> OnceEnd {
         loop {
             self.wait();
             self.family.reap();

@@ -159,7 +159,7 @@ impl Patient {
             Some(OnceEnd::NotStarted(why)) => Err(why),
             Some(OnceEnd::TooMuch(report)) => Err(format!("it printed too much{}", said(report))),
             Some(OnceEnd::Cancelled) => Err("it is being ended".to_owned()),
-            None => Err(format!("{} was killed with its helper", argv[0])),
+            None => Err(format!("{} was killed with its minder", argv[0])),
         }
     }
 }

@@ -114,6 +114,11 @@ impl Runtime {
         self.classes = shared(classes);
     }
 
+    /// Whose connections count as use.
+    pub fn in_use(&self) -> InUse {
+        self.settings.in_use.clone()
+    }
+
     /// True when nothing runs and no task of a program is left.
     pub fn is_empty(&self) -> bool {
         self.machines.is_empty() && self.programs.is_empty()

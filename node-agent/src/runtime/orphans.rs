@@ -73,6 +73,13 @@ impl Left<'_> {
             || processes::has_variable(pid, FOLDER_VARIABLE, folder)
     }
 
+    /// Whether a process of the session runs, as its user, its environment or its control groups tell.
+    pub fn is_there(&self) -> bool {
+        let held = pids_in(self.groups);
+        let is_its = |pid: i32| held.contains(&pid) || self.has(pid);
+        processes::all().iter().any(|it| it.runs && is_its(it.process.pid))
+    }
+
     /// Whether a process of the session is in that group. Then its number names no strangers.
     pub fn is_in(&self, group: i32) -> bool {
         let all = processes::all();

@@ -5,6 +5,7 @@ use super::answering::Awaited;
 use super::ending::{Course, End};
 use super::health::Patient;
 use super::keeper_link::{Cleared, KeeperLink};
+use super::orphans::{self, Left};
 use super::program::ProgramSettings;
 use super::terms::Terms;
 use crate::actions::Gate;
@@ -74,6 +75,19 @@ impl Holds {
     }
 }
 
+impl Session {
+    /// Kills what actions under an earlier agent left: it may have been killed together with their minders.
+    async fn end_what_acted(&self) {
+        let user = self.terms.own.map(|it| it.user);
+        let (folder, groups) = (&self.folder, self.terms.held.groups());
+        let left = Left { group: None, user, folder, groups, seen: &[] };
+        if left.is_there() {
+            tracing::warn!("killing what an action left under an earlier agent");
+            drop(orphans::end(left, &self.settings.keepers).await);
+        }
+    }
+}
+
 /// How far a program has got.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stage {
@@ -83,6 +97,16 @@ pub enum Stage {
     Started,
     /// It answers.
     Ready,
+}
+
+/// Looks whether a program is well.
+enum Looks {
+    /// It is not ready.
+    NotYet,
+    /// They go on; the end tells why it is unwell.
+    Going(JoinHandle<Option<String>>),
+    /// Nobody looks any more.
+    Over,
 }
 
 /// A program under way.
@@ -109,7 +133,7 @@ pub struct Running {
     /// Through here goes what runs beside the program.
     gate: Gate,
     /// Looks whether it is well, once it is ready.
-    looks: Option<JoinHandle<Option<String>>>,
+    looks: Looks,
     /// Why it was found unwell.
     unwell: Option<String>,
 }
@@ -144,7 +168,7 @@ impl Running {
             grace_ms: None,
             keeper_late: None,
             gate,
-            looks: None,
+            looks: Looks::NotYet,
             unwell: None,
         }
     }
@@ -168,7 +192,7 @@ impl Running {
             matches!(it, End::Told(Exit::Signal(KILL), _) | End::Told(Exit::Code(137), _))
         };
         let course = self.course(end.as_ref().is_some_and(killed)).await;
-        let Self { session, mut link, holds, stage, .. } = self;
+        let Self { session, mut link, holds, stage, adopted, .. } = self;
         let end = match end {
             Some(end) => {
                 session.entry.over();
@@ -186,6 +210,9 @@ impl Running {
         let news = session.news_of(end, &course);
         // Neither its actions nor what looked after it.
         session.settings.actions.close(&session.terms.key, session.terms.token).await;
+        if adopted {
+            session.end_what_acted().await;
+        }
         let Holds { ports, user, limited } = holds;
         // Nothing of it runs any more. The kernel may take a moment to let a group go.
         if !session.terms.held.groups().is_empty() {
@@ -285,7 +312,8 @@ impl Running {
     /// Once it is ready and is to go on: whether it is well, and whether it is used.
     fn look_after(&mut self) {
         let Session { settings, terms, folder, .. } = &self.session;
-        if self.stage != Stage::Ready || self.looks.is_some() || self.gate.is_shut() {
+        if self.stage != Stage::Ready || !matches!(self.looks, Looks::NotYet) || self.gate.is_shut()
+        {
             return;
         }
         settings.in_use.look_at(terms);
@@ -295,7 +323,7 @@ impl Running {
             folder: folder.clone(),
             gate: self.gate.clone(),
         };
-        self.looks = Some(self.gate.spawn(patient.until_unwell()));
+        self.looks = Looks::Going(self.gate.spawn(patient.until_unwell()));
     }
 
     async fn on_started(&mut self, pid: i32) {
@@ -365,11 +393,13 @@ async fn asked_to_stop(stop: &mut watch::Receiver<Option<StopHow>>) -> StopHow {
 }
 
 /// Waits until looks found the session unwell; for ever where nobody looks.
-async fn unwell(looks: &mut Option<JoinHandle<Option<String>>>) -> String {
-    if let Some(task) = looks.as_mut().filter(|it| !it.is_finished())
-        && let Ok(Some(why)) = task.await
-    {
-        return why;
+async fn unwell(looks: &mut Looks) -> String {
+    if let Looks::Going(task) = looks {
+        let found = task.await.ok().flatten();
+        *looks = Looks::Over;
+        if let Some(why) = found {
+            return why;
+        }
     }
     std::future::pending().await
 }

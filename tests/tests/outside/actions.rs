@@ -3,7 +3,7 @@
 use super::acting::{Ran, act};
 use rota_client::v1::SessionState;
 use rota_tests::brief::Brief;
-use rota_tests::processes::{Process, of_folder};
+use rota_tests::processes::{Process, of_folder, send};
 use rota_tests::programs::{running, session_folder};
 use rota_tests::sessions::{CALL, becomes, close};
 use rota_tests::{Launched, PATIENCE, TestFolder, classes_of, eventually};
@@ -49,9 +49,13 @@ fn acting(folder: &TestFolder, id: &str) -> Vec<Process> {
 
 impl Scene {
     async fn with(flags: &[&str]) -> Self {
+        Self::of(ACTS, flags).await
+    }
+
+    async fn of(class: &str, flags: &[&str]) -> Self {
         let folder = TestFolder::new();
         let brief = Brief::start(&folder).await;
-        let classes = classes_of(&folder, &[("acts", ACTS)]);
+        let classes = classes_of(&folder, &[("acts", class)]);
         let actions = folder.path().join("classes/acts/actions");
         fs::create_dir_all(&actions).unwrap();
         for (name, text) in PROGRAMS {
@@ -168,17 +172,17 @@ async fn every_end_of_an_action_is_told_and_nothing_of_it_is_left() {
 }
 
 #[tokio::test]
-async fn an_action_whose_helper_is_killed_is_killed_too_and_told_so() {
+async fn an_action_whose_minder_is_killed_is_killed_too_and_told_so() {
     let scene = Scene::start().await;
     let ran = scene.ready("s").await;
     let kills = async {
         scene.acts("s").await;
         let all = of_folder(&scene.node());
-        let helper = all.iter().find(|it| it.line.get(1).is_some_and(|it| it == "once"));
-        helper.unwrap_or_else(|| panic!("no helper: {all:?}")).signal(Signal::KILL);
+        let minder = all.iter().find(|it| it.line.get(1).is_some_and(|it| it == "once"));
+        minder.unwrap_or_else(|| panic!("no minder: {all:?}")).signal(Signal::KILL);
     };
     let (end, ()) = tokio::join!(act(&scene.agent, ran.act("hangs", "x")), kills);
-    assert_eq!((end.0.as_str(), end.1.contains("its helper was killed")), ("SIGNAL-9", true));
+    assert_eq!((end.0.as_str(), end.1.contains("its minder was killed")), ("SIGNAL-9", true));
     assert!(scene.acting("s").is_empty(), "{:?}", scene.acting("s"));
     assert_eq!(act(&scene.agent, ran.act("deaf", "x")).await.0, "DONE", "the session goes on");
     scene.end().await;
@@ -240,6 +244,32 @@ async fn an_action_ends_with_its_agent_and_runs_again_when_the_next_one_is_asked
         if end.0 == "EXIT-3" { Ok(()) } else { Err(format!("{end:?}")) }
     })
     .await;
+    scene.end().await;
+}
+
+#[tokio::test]
+async fn what_an_action_left_when_agent_and_minder_were_killed_at_once_ends_with_its_session() {
+    // Without a namespace, which the kernel would end.
+    let scene = Scene::of(&format!("{ACTS}sandbox = \"none\"\n"), &[]).await;
+    let ran = scene.ready("s").await;
+    tokio::select! {
+        end = act(&scene.agent, ran.act("hangs", "x")) => panic!("{end:?}"),
+        () = scene.acts("s") => {}
+    }
+    let Scene { brief, agent, line, folder } = scene;
+    let of_once = |it: &Process| it.line.get(1).is_some_and(|it| it == "once");
+    let minders = of_folder(&folder.path().join("node")).into_iter().filter(of_once);
+    let minders: Vec<Process> = minders.collect();
+    assert_eq!(minders.len(), 1);
+    // Neither has time to do anything.
+    send(agent.pid(), Signal::STOP);
+    minders[0].signal(Signal::KILL);
+    agent.kill().await;
+    assert!(!acting(&folder, "s").is_empty(), "what the action forked runs on");
+    let agent = Launched::start(&folder, "agent", "rota-node-agent", &line).await;
+    let scene = Scene { brief, agent, line, folder };
+    scene.brief.client.close(close("s"), CALL).await.unwrap();
+    assert!(scene.acting("s").is_empty(), "{:?}", scene.acting("s"));
     scene.end().await;
 }
 

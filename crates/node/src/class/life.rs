@@ -46,7 +46,6 @@ const RETRIES_USUAL: u32 = 5;
 const ACTION_TIMEOUT: Span = Span { default: 30_000, min: 100, max: HOUR_MS, text: "100ms to 1h" };
 
 /// What a class says of the lives of its sessions.
-#[derive(Default)]
 pub(super) struct Life {
     /// What managers decide by.
     pub(super) facts: LifeFacts,
@@ -73,16 +72,15 @@ pub(super) fn read_life(
         }
         None => None,
     };
-    let mut life = Life::default();
-    life.idle_connections = table.optional_bool("idle_connections", mistakes) == Some(true);
-    if life.idle_connections && program.is_some_and(|it| !it.port) {
+    let idle_connections = table.optional_bool("idle_connections", mistakes) == Some(true);
+    if idle_connections && program.is_some_and(|it| !it.port) {
         mistakes.add("life.idle_connections", "is true, and the class has no port");
     }
-    life.health = read_health(&mut table, program, mistakes);
-    life.facts = read_facts(&mut table, program, mistakes);
-    life.facts.life_cycles = read_cycles(&mut table, programs, mistakes);
+    let health = read_health(&mut table, program, mistakes);
+    let mut facts = read_facts(&mut table, program, mistakes);
+    facts.life_cycles = read_cycles(&mut table, programs, mistakes);
     table.finish(FIELDS, mistakes);
-    life
+    Life { facts, health, idle_connections }
 }
 
 fn refuse_for_machines(

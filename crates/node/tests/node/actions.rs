@@ -41,18 +41,20 @@ fn acted(world: &mut World, id: &str, token: Token, word: &str, output: &str) ->
 
 /// The words of the actions that are to run.
 fn begun(effects: &[NodeEffect]) -> Vec<String> {
-    let word = |it: &NodeEffect| match it {
-        NodeEffect::Act { action, .. } => Some(action.word.clone()),
-        _ => None,
+    let word = |it: &NodeEffect| {
+        let NodeEffect::Act { action, .. } = it else { return None };
+        Some(action.word.clone())
     };
     effects.iter().filter_map(word).collect()
 }
 
 fn outputs(effects: &[NodeEffect]) -> Vec<(u64, String)> {
-    let of = full_answers(effects).into_iter().map(|it| match it.answer {
-        NodeAnswer::Acted { end: ActionEnd::Done { output } } => (it.call, output),
-        NodeAnswer::Acted { end: ActionEnd::Failed { code, .. } } => (it.call, code),
-        other => panic!("{other:?}"),
+    let of = full_answers(effects).into_iter().map(|it| {
+        let NodeAnswer::Acted { end } = it.answer else { panic!("{it:?}") };
+        match end {
+            ActionEnd::Done { output } => (it.call, output),
+            ActionEnd::Failed { code, .. } => (it.call, code),
+        }
     });
     of.collect()
 }
