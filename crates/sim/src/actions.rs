@@ -1,11 +1,12 @@
 //! Life cycles under chaos: opens bring some, and nodes run their actions, which take their time and fail.
 
 use crate::ledger::Asked;
+use crate::mutants::Bug;
 use crate::network::Place;
 use crate::setup::Setup;
 use crate::world::{Event, WALL_START_MS, World};
 use rota_lifecycle::Managed;
-use rota_model::node_msg::{Action, ActionEnd};
+use rota_model::node_msg::{Action, ActionEnd, ToNode};
 use rota_model::{
     BootId, Handler, LifeFacts, LifeOptions, NodeId, Restarts, SessionKey, Stamp, Token,
 };
@@ -141,6 +142,24 @@ impl World {
         };
         let input = NodeInput::Acted { key, token, life_cycle, word, end };
         self.queue.after(takes_us, Event::Acted(index, run, number, Box::new(input)));
+    }
+
+    /// A node with a planted bug runs an action that it should not run.
+    pub(crate) fn plant_on_action(&mut self, index: usize, message: &ToNode) {
+        let ToNode::Act { key, token, action, .. } = message else { return };
+        let of = |it: &&Ran| it.index == index && it.token == *token && it.word == action.word;
+        let runs = self.checker.ledger.actions.iter().filter(of).any(|it| it.to_us.is_none());
+        let instances = &self.checker.ledger.instances;
+        let is_live = instances.iter().any(|it| it.token == *token && it.to.is_none());
+        let is_wrong = match self.bug() {
+            Some(Bug::ActionTwice) => runs,
+            Some(Bug::ActionUnguarded) => !is_live,
+            Some(_) | None => false,
+        };
+        let run = self.nodes.get(index).filter(|_| is_wrong).map(|it| it.run);
+        if let Some(run) = run {
+            self.start_action(index, run, key.clone(), *token, (**action).clone());
+        }
     }
 
     /// An action comes to its end, if nothing ended it before.

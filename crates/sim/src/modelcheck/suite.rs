@@ -242,6 +242,10 @@ fn found_within(bug: Bug) -> Option<(Bounds, Left)> {
         | Bug::TaskUnrun
         | Bug::SearchUnbuilt
         | Bug::CopyForgotten
+        | Bug::ActionTwice
+        | Bug::ActionUnguarded
+        | Bug::EventUnrun
+        | Bug::ClosingRestarted
         | Bug::DropsUnsaid => None,
     }
 }

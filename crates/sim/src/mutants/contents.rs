@@ -1,7 +1,8 @@
 //! Planted bugs of copies: what is done to the entries and contents that they get.
 
 use crate::world::World;
-use rota_model::{ManagerNumber, Reason, SessionRecord, SessionState};
+use rota_model::{ManagerNumber, Reason, SessionRecord, SessionState, Stamp};
+use rota_protocol::life_documents::managed_in;
 use rota_protocol::{Chunk, Disk, Doc, DocKey, Entry, Message, Write};
 use rota_ring::View;
 use std::collections::BTreeMap;
@@ -66,6 +67,29 @@ pub(crate) fn reopen_closed(message: &mut Message) {
             }
         },
     );
+}
+
+/// Entries in which lives that a client closed are to be started again.
+pub(crate) fn restart_closed(message: &mut Message) {
+    alter_sessions(
+        message,
+        |_| true,
+        |record| {
+            let closed = (SessionState::Closed, Some(Reason::ClosedByClient));
+            if (record.state, record.reason) == closed {
+                (record.state, record.reason) = (SessionState::Failed, Some(Reason::Restarting));
+            }
+        },
+    );
+}
+
+/// A document; of life cycles, one that calls every action done.
+pub(crate) fn with_all_fired(doc: &Doc) -> Option<Doc> {
+    let Some(mut managed) = managed_in(doc) else { return Some(doc.clone()) };
+    for due in managed.clone().due(Stamp::MAX) {
+        managed.fire(due.life_cycle.as_str(), &due.word, doc.version());
+    }
+    Some(Doc::life_after(None, doc.name().clone(), &managed, doc.version()))
 }
 
 fn alter_sessions(

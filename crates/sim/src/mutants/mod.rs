@@ -16,7 +16,9 @@ pub(crate) mod stores;
 pub(crate) mod syncs;
 
 use crate::checker::Run;
-use crate::mutants::contents::{alter_documents, forget_requests, reopen_closed, unless_memory};
+use crate::mutants::contents::{
+    alter_documents, forget_requests, reopen_closed, restart_closed, unless_memory, with_all_fired,
+};
 use crate::mutants::nodes::{alter_call, believe_verdicts};
 pub(crate) use crate::mutants::nodes::{head_mut, is_redrive, raise_epoch};
 use crate::mutants::peers::{empty_page, let_copies_fall};
@@ -223,6 +225,14 @@ bugs!(
     SearchUnbuilt = "search_unbuilt",
     /// Whoever holds copies says that they were written, and lets them fall.
     CopyForgotten = "copy_forgotten",
+    /// A node that is asked again for an action that runs runs it once more beside that.
+    ActionTwice = "action_twice",
+    /// A node runs an action without a look whether its session runs.
+    ActionUnguarded = "action_unguarded",
+    /// Copies are told that an event fired whose action has not ended.
+    EventUnrun = "event_unrun",
+    /// A life that a client closed is started again by the next owner, as if it had ended badly.
+    ClosingRestarted = "closing_restarted",
 
 );
 
@@ -245,7 +255,7 @@ impl Bug {
         // Its disks lose writes, so sound managers stop the partition (R2) and say nothing wrong.
         // Only a wrong answer shows that they do not.
         let stands_still = matches!(rule, "converged" | "progress" | "served" | "given up");
-        if self == Bug::ClosingReopened {
+        if matches!(self, Bug::ClosingReopened | Bug::ClosingRestarted) {
             return rule == "closed for good";
         }
         self != Bug::WrongR2 || !stands_still
@@ -534,6 +544,8 @@ impl World {
             (Bug::EmptyArc, message) => self.empty_arc(number, message),
             (Bug::SearchUnbuilt, message) => empty_page(message),
             (Bug::CopyForgotten, message) => let_copies_fall(message),
+            (Bug::ClosingRestarted, message) => restart_closed(message),
+            (Bug::EventUnrun, message) => alter_documents(message, with_all_fired),
             (Bug::DeltaAfterLoss, message) => self.only_what_changed(number, message),
             (_, _) => {}
         }
@@ -541,6 +553,7 @@ impl World {
 
     /// A call on its way into a node.
     pub fn plant_on_node_call(&mut self, index: usize, mut message: ToNode) -> Option<ToNode> {
+        self.plant_on_action(index, &message);
         let Some(plant) = &mut self.plant else { return Some(message) };
         let host = self.nodes.get(index)?;
         let (agent, boot) = (host.agent.as_ref()?, host.boot);
