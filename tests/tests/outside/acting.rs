@@ -73,16 +73,13 @@ pub async fn act(agent: &Launched, act: v1::Act) -> (String, String) {
     let answered = async {
         loop {
             let batch = answers.message().await.expect("the stream stands").expect("it is open");
-            for answer in batch.answers {
-                match answer.answer {
-                    Some(v1::node_answer::Answer::Acted(it)) if it.done => {
-                        return ("DONE".to_owned(), it.text);
-                    }
-                    Some(v1::node_answer::Answer::Acted(it)) => return (it.code, it.text),
-                    other => panic!("{other:?}"),
-                }
+            if let Some(answer) = batch.answers.into_iter().next() {
+                return answer.answer;
             }
         }
     };
-    timeout(PATIENCE, answered).await.expect("an answer comes")
+    let answer = timeout(PATIENCE, answered).await.expect("an answer comes");
+    let Some(v1::node_answer::Answer::Acted(acted)) = answer else { panic!("{answer:?}") };
+    let how = if acted.done { "DONE".to_owned() } else { acted.code };
+    (how, acted.text)
 }

@@ -69,7 +69,7 @@ impl Scene {
     async fn unhealthy(&self, id: &str) -> String {
         let ended = becomes(&self.brief.client, id, SessionState::Failed).await;
         assert_eq!(ended.reason(), Reason::Unhealthy, "{ended:?}");
-        assert!(running(&self.node()).get(id).is_none(), "nothing of it runs");
+        assert!(!running(&self.node()).contains_key(id), "nothing of it runs");
         ended.detail
     }
 
@@ -105,6 +105,27 @@ async fn a_session_that_stops_to_answer_is_ended_as_unhealthy_and_a_well_one_sta
         .await;
         assert_eq!(read(&scene.brief.client, id).await.unwrap().state(), SessionState::Ready);
     }
+    scene.end().await;
+}
+
+/// Listens until its folder has a file that says no.
+const LISTENER: &str = r#"
+import os, socket, sys, time
+listener = socket.create_server((sys.argv[1], int(sys.argv[2])))
+while not os.path.exists("shut"):
+    time.sleep(0.05)
+listener.close()
+time.sleep(1000)
+"#;
+
+#[tokio::test]
+async fn a_session_whose_port_takes_no_connection_any_more_is_unhealthy() {
+    let text = server("port", "[life.health]\nport = true\nevery = \"100ms\"\nfailures = 2\n");
+    let scene = Scene::of(&[("port", text.replace(SERVER, LISTENER))]).await;
+    scene.ready("s", "port").await;
+    scene.put("s", "shut");
+    let detail = scene.unhealthy("s").await;
+    assert!(detail.contains("its port takes no connection"), "{detail}");
     scene.end().await;
 }
 
