@@ -45,6 +45,8 @@ pub enum OutcomeUnknown {
     Request(String),
     /// An event of a state machine.
     Event,
+    /// A change of a session.
+    Change,
     /// An operation, perhaps with a time and a request id by which its repetition is known.
     Operation(Option<(Stamp, RequestId)>),
     /// An import that did not come to its end.
@@ -68,6 +70,9 @@ impl std::fmt::Display for OutcomeUnknown {
             OutcomeUnknown::Event => {
                 f.write_str("outcome unknown; `session get` shows the machine's state")
             }
+            OutcomeUnknown::Change => f.write_str(
+                "outcome unknown; repeating it is safe, and `session life` shows how it stands",
+            ),
             OutcomeUnknown::Operation(Some((operation_time, id))) => write!(
                 f,
                 "outcome unknown; repeat it with --operation-time {operation_time} --request-id {id} to find out"

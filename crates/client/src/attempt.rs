@@ -95,6 +95,8 @@ calls_of_a_session! {
     CloseRequest, CloseResponse, "close", close, { fn request_id(&self) -> &str { &self.request_id } };
     GetRequest, GetResponse, "get", get, { fn may_change(&self) -> bool { false } };
     KeepAliveRequest, KeepAliveResponse, "keep-alive", keep_alive, { fn may_change(&self) -> bool { false } };
+    UpdateRequest, UpdateResponse, "update", update, {};
+    GetLifeRequest, GetLifeResponse, "get life", get_life, { fn may_change(&self) -> bool { false } };
 }
 
 /// Calls that concern no single slot and may be repeated: each only reads, or its service says so.

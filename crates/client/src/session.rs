@@ -204,6 +204,28 @@ impl Client {
         Ok(answered.answer)
     }
 
+    /// Changes attributes and life cycles of a session. It may be repeated, so give times that are absolute.
+    pub async fn update(
+        &self,
+        request: v1::UpdateRequest,
+        wait: Duration,
+    ) -> Result<v1::UpdateResponse, CallError> {
+        let answered = self.call(request, wait).await?;
+        complete(answered.answer.life.is_some(), "life", &answered.endpoint)?;
+        Ok(answered.answer)
+    }
+
+    /// How the life cycles of a session stand.
+    pub async fn life(
+        &self,
+        request: v1::GetLifeRequest,
+        wait: Duration,
+    ) -> Result<v1::GetLifeResponse, CallError> {
+        let answered = self.call(request, wait).await?;
+        complete(answered.answer.life.is_some(), "life", &answered.endpoint)?;
+        Ok(answered.answer)
+    }
+
     /// One page of the sessions of the whole ring. Pages follow each other by `page_token`.
     pub async fn list(
         &self,

@@ -193,7 +193,7 @@ pub enum ActionEnd {
     },
     /// It failed, or was not run.
     Failed {
-        /// `EXIT-3`, `SIGNAL-9`, `TIMEOUT`, `NOT-STARTED`, `NOT-RUNNING`, `OUTPUT`.
+        /// `EXIT-3`, `SIGNAL-9`, `TIMEOUT`, `NOT-STARTED`, `NOT-RUNNING`, `OUTPUT`, `BUSY`.
         code: String,
         /// What it said last on its standard error, or why it was not run.
         report: String,

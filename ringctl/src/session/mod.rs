@@ -3,6 +3,7 @@
 mod change;
 mod close_many;
 mod keep_alive;
+mod life;
 mod logs;
 mod show;
 mod silence;
@@ -49,6 +50,10 @@ pub enum SessionCommand {
     Logs(logs::LogsArguments),
     /// Send an event to a session's state machine.
     Send(SendArguments),
+    /// Show the life cycles of a session: what happened, what waits for what, and when the next event fires.
+    Life(life::LifeArguments),
+    /// Change attributes and life cycles of a session, all in one commit.
+    Update(life::UpdateArguments),
 }
 
 /// Where an id is looked for, and how long.
@@ -79,8 +84,43 @@ pub struct OpenArguments {
     /// Name of this request: repeating it repeats the answer (for 10 minutes).
     #[arg(long, default_value = "", hide_default_value = true)]
     request_id: String,
+    /// Close it when nobody used it for so long [default: as its class says].
+    #[arg(long, value_name = "DURATION", value_parser = length_of_time)]
+    idle: Option<Duration>,
+    /// Close it so long after its life began [default: as its class says].
+    #[arg(long, value_name = "DURATION", value_parser = length_of_time)]
+    max_life: Option<Duration>,
+    /// So long it may take to become READY [default: as its class says].
+    #[arg(long, value_name = "DURATION", value_parser = length_of_time)]
+    start_timeout: Option<Duration>,
+    /// So long its program is given to end, where a close says nothing [default: as its class says].
+    #[arg(long, value_name = "DURATION", value_parser = grace)]
+    close_grace: Option<Duration>,
+    /// How often in a row it is started again after a bad end [default: as its class says].
+    #[arg(long, value_name = "N")]
+    restarts: Option<u32>,
+    /// A life-cycle item, as in `reminder note@+2h`; may be given several times.
+    #[arg(long = "life", value_name = "ITEM")]
+    life: Vec<String>,
     #[command(flatten)]
     call: CallArguments,
+}
+
+impl OpenArguments {
+    /// What is asked for of its life, if anything is.
+    fn life(&self) -> anyhow::Result<Option<v1::LifeOptions>> {
+        let ms =
+            |it: Option<Duration>| it.map(|it| u64::try_from(it.as_millis()).unwrap_or(u64::MAX));
+        let options = v1::LifeOptions {
+            idle_ms: ms(self.idle),
+            max_life_ms: ms(self.max_life),
+            start_timeout_ms: ms(self.start_timeout),
+            close_grace_ms: ms(self.close_grace),
+            restarts: self.restarts,
+            managed_state: life::absolute(&self.life)?,
+        };
+        Ok(Some(options).filter(|it| *it != v1::LifeOptions::default()))
+    }
 }
 
 /// `session get`.
@@ -275,6 +315,8 @@ pub async fn run(command: &SessionCommand, endpoint: &str, out: &mut Out) -> any
         | SessionCommand::Get(_)
         | SessionCommand::KeepAlive(_)
         | SessionCommand::List(_)
+        | SessionCommand::Life(_)
+        | SessionCommand::Update(_)
         | SessionCommand::Send(_) => false,
     };
     if may_be_silent {
@@ -293,6 +335,8 @@ async fn carry_out(client: &Client, command: &SessionCommand, out: &mut Out) -> 
         SessionCommand::Watch(arguments) => change::watch(client, arguments, out).await,
         SessionCommand::Logs(arguments) => Box::pin(logs::run(client, arguments, out)).await,
         SessionCommand::Send(arguments) => send(client, arguments, out).await,
+        SessionCommand::Life(arguments) => life::life(client, arguments, out).await,
+        SessionCommand::Update(arguments) => Box::pin(life::update(client, arguments, out)).await,
     }
 }
 
@@ -319,7 +363,7 @@ async fn open(client: &Client, it: &OpenArguments, out: &mut Out) -> anyhow::Res
         attributes: attributes_once(&it.attributes)?,
         pool: it.pool.clone(),
         request_id: request_id(client, &it.request_id),
-        life: None,
+        life: it.life()?,
     };
     let unknown = OutcomeUnknown::Request(request.request_id.clone());
     let answer = client.open(request.clone(), it.call.timeout).await;

@@ -81,9 +81,25 @@ pub struct Shown {
     pub version: u64,
     /// Empty for programs.
     pub machine_state: String,
+    /// Closed when nobody used it for so long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_ms: Option<u64>,
+    /// Closed so long after its life began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_life_ms: Option<u64>,
+    /// How many restarts in a row led to this life.
+    #[serde(skip_serializing_if = "is_none")]
+    pub restarts: u32,
+    /// When another life begins, of one that ended badly: a stamp.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restart_at: Option<u64>,
     /// Only in the answer to a get: whether the owner confirmed it with its copies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stale: Option<bool>,
+}
+
+fn is_none(number: &u32) -> bool {
+    *number == 0
 }
 
 /// The answer to a close.
@@ -317,6 +333,10 @@ impl Shown {
             life: session.life,
             version: session.version,
             machine_state: session.machine_state.clone(),
+            idle_ms: session.idle_ms,
+            max_life_ms: session.max_life_ms,
+            restarts: session.restarts,
+            restart_at: Some(session.restart_at).filter(|it| *it > 0),
             stale: None,
         }
     }
@@ -346,6 +366,10 @@ pub fn one(shown: &Shown) -> Table {
     if !shown.attributes_digest.is_empty() {
         attributes.push(format!("not kept; digest {}", shown.attributes_digest));
     }
+    let time = |ms: Option<u64>| {
+        ms.map(|ms| humantime::format_duration(Duration::from_millis(ms)).to_string())
+    };
+    let number = |it: u64| if it > 0 { it.to_string() } else { String::new() };
     let rows = [
         ("id", shown.id.clone()),
         ("namespace", shown.namespace.clone()),
@@ -363,6 +387,10 @@ pub fn one(shown: &Shown) -> Table {
         ("owner", format!("{} (epoch {})", shown.owner, shown.epoch)),
         ("life", shown.life.to_string()),
         ("version", shown.version.to_string()),
+        ("closed if unused for", time(shown.idle_ms).unwrap_or_default()),
+        ("lives at most", time(shown.max_life_ms).unwrap_or_default()),
+        ("restarts in a row", number(shown.restarts.into())),
+        ("restarts at", number(shown.restart_at.unwrap_or_default())),
     ];
     for (field, value) in rows {
         if !value.trim().is_empty() {

@@ -97,6 +97,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "ringctl",
         &[
             "rota-client",
+            // Times that people enter become absolute there.
+            "rota-lifecycle",
             "rota-proto",
             "rota-ring",
             "rota-daemon",

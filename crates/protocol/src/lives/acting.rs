@@ -213,6 +213,13 @@ impl Lives {
             | NodeAnswer::Scanned { .. } => return,
         };
         match end {
+            // These say nothing of the action: it is asked for again.
+            ActionEnd::Failed { code, .. } if ["BUSY", "NOT-RUNNING"].contains(&code.as_str()) => {
+                let again_ms = led.env.now.mono_ms + AGAIN_MS;
+                if let Step::Node { ask_ms, .. } = &mut acting.step {
+                    *ask_ms = again_ms.max(*ask_ms);
+                }
+            }
             ActionEnd::Failed { code, report } => self.failed(led, key, &code, &report),
             ActionEnd::Done { output } => {
                 let now = Stamp::from_epoch_ms(led.env.now.wall_ms);
