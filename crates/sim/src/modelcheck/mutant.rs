@@ -35,6 +35,7 @@
 //! | the next agent goes by the lease that keepers have | `lease_by_itself` | search |
 //! | the next agent tells what nobody has acknowledged | `news_forgotten` | seed |
 //! | an end that a client asked for wins over opening again | `closing_reopened` | seed |
+//! | and over a restart | `closing_restarted` | seed |
 //! | I8: a new owner serves when all copies have answered its Sync | `served_unsynced` | search |
 //! | what a Sync brought is committed when its owner says so | `sync_settled` | seed |
 //! | I9: a manager speaks when the config store has its run | `claimed_early` | search |
