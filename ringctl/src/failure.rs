@@ -45,8 +45,6 @@ pub enum OutcomeUnknown {
     Request(String),
     /// An event of a state machine.
     Event,
-    /// A change of a session.
-    Change,
     /// An operation, perhaps with a time and a request id by which its repetition is known.
     Operation(Option<(Stamp, RequestId)>),
     /// An import that did not come to its end.
@@ -59,6 +57,8 @@ pub enum OutcomeUnknown {
     Cancel,
     /// Something was ordered about a node.
     NodeOrder,
+    /// A session was changed.
+    Update,
 }
 
 impl std::fmt::Display for OutcomeUnknown {
@@ -70,9 +70,6 @@ impl std::fmt::Display for OutcomeUnknown {
             OutcomeUnknown::Event => {
                 f.write_str("outcome unknown; `session get` shows the machine's state")
             }
-            OutcomeUnknown::Change => f.write_str(
-                "outcome unknown; repeating it is safe, and `session life` shows how it stands",
-            ),
             OutcomeUnknown::Operation(Some((operation_time, id))) => write!(
                 f,
                 "outcome unknown; repeat it with --operation-time {operation_time} --request-id {id} to find out"
@@ -83,6 +80,9 @@ impl std::fmt::Display for OutcomeUnknown {
             ),
             OutcomeUnknown::NodeOrder => f.write_str(
                 "outcome unknown; repeating it is safe, and `ringctl inspect` shows nodes",
+            ),
+            OutcomeUnknown::Update => f.write_str(
+                "outcome unknown; `session life` and `session get` show how it stands, and repeating it is safe",
             ),
             OutcomeUnknown::Leave => {
                 f.write_str("outcome unknown; repeat it, or see what `ringctl inspect` shows")

@@ -96,7 +96,7 @@ calls_of_a_session! {
     GetRequest, GetResponse, "get", get, { fn may_change(&self) -> bool { false } };
     KeepAliveRequest, KeepAliveResponse, "keep-alive", keep_alive, { fn may_change(&self) -> bool { false } };
     UpdateRequest, UpdateResponse, "update", update, {};
-    GetLifeRequest, GetLifeResponse, "get life", get_life, { fn may_change(&self) -> bool { false } };
+    GetLifeRequest, GetLifeResponse, "life", get_life, { fn may_change(&self) -> bool { false } };
 }
 
 /// Calls that concern no single slot and may be repeated: each only reads, or its service says so.

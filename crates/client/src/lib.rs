@@ -16,6 +16,7 @@
 //!   process that hangs holds nobody up.
 //! * [`Watch`]: changes at least once and without gaps, over breaks. [`DocumentWatch`]: those of one document,
 //!   a class or a namespace, with a filter.
+//! * [`KeepAlive`]: a session that is kept alive until it is dropped.
 //! * [`Logs`]: what a program prints, every byte once, over breaks.
 //! * [`Options::route_by_view`]: go to the owner directly and save the forward hop.
 //! * [`Documents`]: operations on documents, updates of copies, bodies of attachments in pieces. An
@@ -32,6 +33,7 @@ mod connections;
 pub mod documents;
 mod error;
 mod hung;
+mod keep_alive;
 pub mod pools;
 mod programs;
 mod resume;
@@ -48,6 +50,7 @@ pub use cached::{
 pub use connections::{CONNECTIONS_DEFAULT, EndpointsError, parse_endpoints};
 pub use documents::Documents;
 pub use error::CallError;
+pub use keep_alive::{KeepAlive, may_live_on};
 pub use pools::Pools;
 pub use programs::{Logs, Printed};
 pub use session::{Client, Entry, OnWait, Options};

@@ -5,6 +5,7 @@ use crate::call;
 use crate::connections::{Borrowed, CONNECTIONS_DEFAULT, Connections, EndpointsError};
 use crate::error::CallError;
 use crate::hung::Known;
+use crate::keep_alive::KeepAlive;
 use crate::retry::Attempts;
 use crate::routing::RouteCache;
 use crate::watch::{DocumentWatch, Watch, WatchOptions};
@@ -204,26 +205,33 @@ impl Client {
         Ok(answered.answer)
     }
 
-    /// Changes attributes and life cycles of a session. It may be repeated, so give times that are absolute.
+    /// Keeps a session alive in the background until what this gives is dropped: see [`KeepAlive::start`].
+    pub fn kept_alive(&self, request: v1::KeepAliveRequest, every: Duration) -> KeepAlive {
+        KeepAlive::start(self, request, every)
+    }
+
+    /// Changes attributes and life cycles of a session, all in one commit, and tells how they stand. It may be
+    /// repeated, as what is set or added twice is there once. With `if_version` a repetition may be refused with
+    /// VERSION_MISMATCH after the first one was carried out.
     pub async fn update(
         &self,
         request: v1::UpdateRequest,
         wait: Duration,
-    ) -> Result<v1::UpdateResponse, CallError> {
+    ) -> Result<v1::Life, CallError> {
         let answered = self.call(request, wait).await?;
         complete(answered.answer.life.is_some(), "life", &answered.endpoint)?;
-        Ok(answered.answer)
+        Ok(answered.answer.life.unwrap_or_default())
     }
 
-    /// How the life cycles of a session stand.
+    /// How the life cycles of a session stand, with their history.
     pub async fn life(
         &self,
         request: v1::GetLifeRequest,
         wait: Duration,
-    ) -> Result<v1::GetLifeResponse, CallError> {
+    ) -> Result<v1::Life, CallError> {
         let answered = self.call(request, wait).await?;
         complete(answered.answer.life.is_some(), "life", &answered.endpoint)?;
-        Ok(answered.answer)
+        Ok(answered.answer.life.unwrap_or_default())
     }
 
     /// One page of the sessions of the whole ring. Pages follow each other by `page_token`.

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 use tokio_stream::Stream;
 use tokio_stream::wrappers::TcpListenerStream;
@@ -32,6 +32,8 @@ struct Script {
     watches: Mutex<VecDeque<Vec<Result<v1::WatchResponse, Status>>>>,
     positions: Mutex<Vec<Vec<u8>>>,
     view: Mutex<Option<v1::View>>,
+    /// The lives that were kept alive, one for each call.
+    kept: watch::Sender<Vec<u64>>,
 }
 
 #[derive(Clone)]
@@ -89,9 +91,13 @@ impl Sessions for Manager {
 
     async fn keep_alive(
         &self,
-        _request: Request<v1::KeepAliveRequest>,
+        request: Request<v1::KeepAliveRequest>,
     ) -> Result<Response<v1::KeepAliveResponse>, Status> {
-        Err(Status::unimplemented("keep_alive"))
+        let v1::KeepAliveRequest { id, life, .. } = request.into_inner();
+        self.0.kept.send_modify(|it| it.push(life));
+        self.next()?;
+        let session = Some(v1::Session { id, ..Default::default() });
+        Ok(Response::new(v1::KeepAliveResponse { session, idle_ms: None }))
     }
 
     async fn list(
@@ -525,4 +531,47 @@ async fn with_routing_a_call_goes_to_the_owner_and_learns_when_it_moved() {
     owner.script.refusals.lock().unwrap().push_back(moved);
     let opened = client.open(open("a"), WAIT).await.unwrap();
     assert_eq!(opened.session.unwrap().detail, "entry");
+}
+
+/// Waits until a session was kept alive so often.
+async fn kept(manager: &Running, times: usize) {
+    let mut kept = manager.script.kept.subscribe();
+    let enough = kept.wait_for(|it| it.len() >= times);
+    let waited = tokio::time::timeout(WAIT, enough).await;
+    waited.expect("the calls come").expect("the script holds the sender");
+}
+
+fn keep_alive(life: u64) -> v1::KeepAliveRequest {
+    v1::KeepAliveRequest { id: "a".to_owned(), life, ..Default::default() }
+}
+
+#[tokio::test]
+async fn a_session_is_kept_alive_over_breaks_until_it_has_ended_and_why_is_told() {
+    let manager = start("only").await;
+    let passing =
+        [Status::unavailable("away"), refused(RefusalKind::Overloaded, Retry::AfterMs(1))];
+    manager.script.refusals.lock().unwrap().extend(passing);
+    let client = Client::connect(&manager.address).unwrap();
+    let guard = client.kept_alive(keep_alive(7), Duration::from_millis(5));
+    kept(&manager, 5).await;
+    assert!(guard.goes_on());
+    let ended = refused(RefusalKind::NotFound, Retry::WhenChanged);
+    manager.script.refusals.lock().unwrap().push_back(ended);
+    let told = tokio::time::timeout(WAIT, guard.ended()).await.unwrap();
+    assert_eq!(told.reason(), "NOT_FOUND", "{told:?}");
+    assert!(manager.script.kept.borrow().iter().all(|life| *life == 7));
+}
+
+#[tokio::test]
+async fn a_session_is_kept_alive_no_more_once_the_guard_is_dropped() {
+    let manager = start("only").await;
+    let client = Client::connect(&manager.address).unwrap();
+    let guard = client.kept_alive(keep_alive(0), Duration::from_millis(1));
+    kept(&manager, 3).await;
+    drop(guard);
+    // Another guard's calls come alone from some moment on: those of life 0 have stopped.
+    let _other = client.kept_alive(keep_alive(1), Duration::from_millis(1));
+    let mut seen = manager.script.kept.subscribe();
+    let alone = seen.wait_for(|it| it.len() > 50 && it.iter().rev().take(50).all(|it| *it == 1));
+    tokio::time::timeout(WAIT, alone).await.expect("the calls stop").expect("the script holds it");
 }

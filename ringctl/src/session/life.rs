@@ -1,360 +1,342 @@
-//! `ringctl session life` and `ringctl session update`: life cycles of a session, and what changes them.
+//! `ringctl session life`: how the life cycles of a session stand.
 
-use super::{CallArguments, Shown, attribute};
-use crate::failure::{OutcomeUnknown, UsageMistake};
-use crate::output::{Format, Out, for_terminals, plain_table};
-use anyhow::Context;
+use super::show::length;
+use super::{CallArguments, Shown};
+use crate::failure::OutcomeUnknown;
+use crate::output::{Format, Out, counted, for_terminals, plain_table};
+use crate::task::at::now;
 use clap::Args;
+use comfy_table::Table;
+use rota_client::docstore::Stamp;
 use rota_client::{Client, v1};
-use rota_lifecycle::LifeItem;
-use rota_model::Stamp;
 use serde::Serialize;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 /// `session life`.
 #[derive(Args, Debug)]
 pub struct LifeArguments {
-    /// Id of the session.
+    /// Id of the session; it may have ended.
     id: String,
-    /// Try an event again at once whose action failed: its life cycle, and the last word of its item.
-    #[arg(long, num_args = 2, value_names = ["LIFE_CYCLE", "WORD"], conflicts_with = "skip")]
+    /// Try an event at once whose action failed: its life cycle, and the last word of its item as shown.
+    #[arg(long, num_args = 2, value_names = ["LIFE_CYCLE", "WORD"])]
     retry: Vec<String>,
-    /// Let an event count as fired whose action failed.
+    /// Count an event as fired whose action failed.
     #[arg(long, num_args = 2, value_names = ["LIFE_CYCLE", "WORD"])]
     skip: Vec<String>,
     #[command(flatten)]
     call: CallArguments,
 }
 
-/// `session update`.
-#[derive(Args, Debug)]
-pub struct UpdateArguments {
-    /// Id of the session.
-    id: String,
-    /// Set an attribute; may be given several times.
-    #[arg(long = "attr", value_name = "NAME=VALUE", value_parser = attribute)]
-    attributes: Vec<(String, String)>,
-    /// Remove an attribute; may be given several times.
-    #[arg(long = "no-attr", value_name = "NAME")]
-    remove_attributes: Vec<String>,
-    /// Add a life-cycle item, as in `reminder note@+2h`; may be given several times.
-    #[arg(long = "life", value_name = "ITEM")]
-    add: Vec<String>,
-    /// Remove a life-cycle item by its whole text, or all items of a life cycle by its name.
-    #[arg(long = "no-life", value_name = "ITEM")]
-    remove: Vec<String>,
-    /// Move a life cycle to the history, whatever is left of it.
-    #[arg(long, value_name = "LIFE_CYCLE")]
-    finish: Vec<String>,
-    /// Only if the session has this version (see `session get`).
-    #[arg(long, value_name = "VERSION", default_value_t = 0, hide_default_value = true)]
-    if_version: u64,
-    /// Only this life (see `session get`). Inside an action it is the life that the action is for.
-    #[arg(
-        long,
-        value_name = "LIFE",
-        env = "ROTA_LIFE",
-        default_value_t = 0,
-        hide_default_value = true,
-        hide_env_values = true
-    )]
-    if_life: u64,
-    #[command(flatten)]
-    call: CallArguments,
-}
-
-/// A life-cycle item.
+/// A life-cycle item. Times are stamps; what says nothing is left out.
 #[derive(Serialize, PartialEq, Eq, Debug)]
 struct ShownItem {
-    text: String,
     life_cycle: String,
-    /// WAITING, FIRED, SKIPPED, FAILED, or MARK.
-    status: &'static str,
-    #[serde(skip_serializing_if = "is_zero")]
-    due_at: u64,
+    text: String,
+    /// When its last word fired.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fired_at: Option<u64>,
+    /// An operator skipped it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    skipped: bool,
+    /// When it fires.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    due_at: Option<u64>,
+    /// What it waits for, as LIFE_CYCLE?EVENT.
     #[serde(skip_serializing_if = "String::is_empty")]
     waits_for: String,
-    #[serde(skip_serializing_if = "is_zero")]
-    fired_at: u64,
+    /// What became of its action.
     #[serde(skip_serializing_if = "Option::is_none")]
-    failure: Option<ShownFailure>,
-    #[serde(skip_serializing_if = "is_zero")]
-    moved_at: u64,
+    failed: Option<ShownFailure>,
+    /// When it moved to the history.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    moved_at: Option<u64>,
 }
 
-/// Why an action failed, and what is done about it.
+/// An action that failed.
 #[derive(Serialize, PartialEq, Eq, Debug)]
 struct ShownFailure {
+    /// How often.
     failures: u32,
+    /// Of the last failure.
     code: String,
+    /// What the last failure said.
     report: String,
+    /// The task that tries it again.
+    #[serde(skip_serializing_if = "String::is_empty")]
     task: String,
+    /// PARKED: it is not tried again by itself.
+    #[serde(skip_serializing_if = "String::is_empty")]
     task_state: String,
-    #[serde(skip_serializing_if = "is_zero")]
-    retry_at: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_at: Option<u64>,
 }
 
-/// The life cycles of a session.
+/// How the life cycles of a session stand.
 #[derive(Serialize, PartialEq, Eq, Debug)]
-struct ShownLife {
+pub struct ShownLife {
+    /// None: it is forgotten, and its history is not.
     session: Option<Shown>,
     items: Vec<ShownItem>,
+    /// What has finished, oldest first.
     history: Vec<ShownItem>,
-    /// Life cycles that wait for each other.
+    /// Life cycles that wait for each other, and none of which can fire by itself.
     cycles: Vec<String>,
-    #[serde(skip_serializing_if = "is_zero")]
-    next_at: u64,
+    /// When the next event fires; none is timed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_at: Option<u64>,
 }
 
-fn is_zero(number: &u64) -> bool {
-    *number == 0
+/// A stamp on the wire, where 0 is none.
+fn some(stamp: u64) -> Option<u64> {
+    (stamp > 0).then_some(stamp)
 }
 
-fn item(it: &v1::LifeItem) -> ShownItem {
-    let failed = it.failures > 0 && it.fired_at == 0;
-    let status = match (it.fired_at, it.skipped) {
-        (1.., true) => "SKIPPED",
-        (1.., false) => "FIRED",
-        (0, _) if failed => "FAILED",
-        (0, _) if it.due_at == 0 && it.waits_for.is_empty() && it.moved_at == 0 => "MARK",
-        (0, _) if it.moved_at > 0 => "LEFT",
-        (0, _) => "WAITING",
-    };
-    let failure = failed.then(|| ShownFailure {
-        failures: it.failures,
-        code: it.code.clone(),
-        report: it.report.clone(),
-        task: it.task.clone(),
-        task_state: it.task_state.clone(),
-        retry_at: it.retry_at,
-    });
-    ShownItem {
-        text: it.text.clone(),
-        life_cycle: it.life_cycle.clone(),
-        status,
-        due_at: it.due_at,
-        waits_for: it.waits_for.clone(),
-        fired_at: it.fired_at,
-        failure,
-        moved_at: it.moved_at,
+impl ShownItem {
+    fn of(it: &v1::LifeItem) -> Self {
+        let failed = ShownFailure {
+            failures: it.failures,
+            code: it.code.clone(),
+            report: it.report.clone(),
+            task: it.task.clone(),
+            task_state: it.task_state.clone(),
+            retry_at: some(it.retry_at),
+        };
+        Self {
+            life_cycle: it.life_cycle.clone(),
+            text: it.text.clone(),
+            fired_at: some(it.fired_at),
+            skipped: it.skipped,
+            due_at: some(it.due_at),
+            waits_for: it.waits_for.clone(),
+            failed: (it.failures > 0).then_some(failed),
+            moved_at: some(it.moved_at),
+        }
     }
+
+    /// Its words; what has happened has this mark: the words ahead of the last one, and that as well once it fired or
+    /// where it has nothing to fire.
+    fn words(&self, mark: &str) -> String {
+        let mut words: Vec<&str> = self.text.split(' ').skip(1).collect();
+        let last = words.pop().unwrap_or_default();
+        let is_mark = !last.contains(['@', '?']);
+        let mut shown: Vec<String> = words.iter().map(|it| format!("{mark}{it}")).collect();
+        let has_happened = self.fired_at.is_some() || is_mark;
+        shown.push(if has_happened { format!("{mark}{last}") } else { last.to_owned() });
+        shown.join(" ")
+    }
+
+    /// When it fires, or did.
+    fn fires(&self, now: Stamp) -> String {
+        match (self.fired_at, self.due_at) {
+            (Some(at), _) => {
+                let how = if self.skipped { "skipped" } else { "fired" };
+                format!("{how} {}", moment(at, now))
+            }
+            (None, Some(at)) => moment(at, now),
+            (None, None) => "-".to_owned(),
+        }
+    }
+
+    fn failure(&self, now: Stamp) -> String {
+        let Some(it) = &self.failed else { return "-".to_owned() };
+        let times = counted(it.failures.into(), "time");
+        let report = it.report.split_whitespace().collect::<Vec<_>>().join(" ");
+        let mut text = format!("{times}, {}", it.code);
+        if !report.is_empty() {
+            text.push_str(&format!(": {report}"));
+        }
+        if !it.task.is_empty() {
+            text.push_str(&format!("; task {} {}", it.task, it.task_state));
+        }
+        if let Some(at) = it.retry_at {
+            text.push_str(&format!(", again {}", moment(at, now)));
+        }
+        text
+    }
+}
+
+/// A moment from now on or ago, and as it stands in items.
+fn moment(at: u64, now: Stamp) -> String {
+    let Ok(at) = Stamp::parse(at) else { return at.to_string() };
+    let absolute = UNIX_EPOCH + Duration::from_millis(at.to_epoch_ms());
+    let absolute = humantime::format_rfc3339_millis(absolute);
+    let relative = match at.ms_since(now) {
+        Some(ms) => format!("in {}", length(ms)),
+        None => format!("{} ago", length(now.ms_since(at).unwrap_or_default())),
+    };
+    format!("{relative} ({absolute})")
 }
 
 impl ShownLife {
-    fn of(life: &v1::Life) -> Self {
+    /// Of an answer.
+    pub fn of(life: &v1::Life) -> Self {
         Self {
             session: life.session.as_ref().map(Shown::of),
-            items: life.items.iter().map(item).collect(),
-            history: life.history.iter().map(item).collect(),
+            items: life.items.iter().map(ShownItem::of).collect(),
+            history: life.history.iter().map(ShownItem::of).collect(),
             cycles: life.cycles.clone(),
-            next_at: life.next_at,
+            next_at: some(life.next_at),
         }
     }
-}
 
-/// A stamp as a person reads it: when, and how far away that is.
-fn when(stamp: u64, now_ms: u64) -> String {
-    let Some(at_ms) = Stamp::parse(stamp).ok().map(Stamp::to_epoch_ms) else {
-        return String::new();
-    };
-    let at = UNIX_EPOCH + Duration::from_millis(at_ms);
-    let away = |ms: u64| humantime::format_duration(Duration::from_secs(ms / 1_000)).to_string();
-    let far = match at_ms.checked_sub(now_ms) {
-        Some(ms) => format!("in {}", away(ms)),
-        None => format!("{} ago", away(now_ms - at_ms)),
-    };
-    format!("{} ({far})", humantime::format_rfc3339_millis(at))
-}
-
-/// What a person reads of an item beside its text.
-fn told(it: &ShownItem, now_ms: u64) -> String {
-    match &it.failure {
-        Some(failure) => {
-            let next = match (failure.task_state.as_str(), failure.retry_at) {
-                ("", _) => "nothing tries it again".to_owned(),
-                ("PARKED", _) => format!("PARKED: --retry or --skip it (task {})", failure.task),
-                (state, 0) => format!("{state} again (task {})", failure.task),
-                (_, at) => format!("again at {}", when(at, now_ms)),
-            };
-            let times = if failure.failures == 1 { "once" } else { "times" };
-            let count = if failure.failures == 1 {
-                String::new()
-            } else {
-                format!("{} ", failure.failures)
-            };
-            format!("failed {count}{times}, {}: {}; {next}", failure.code, failure.report.trim())
+    fn items_table(&self, mark: &str, now: Stamp) -> Table {
+        let mut table = plain_table(["LIFE CYCLE", "WORDS", "WAITS FOR", "FIRES", "FAILED"]);
+        for it in &self.items {
+            let waits = if it.waits_for.is_empty() { "-".to_owned() } else { it.waits_for.clone() };
+            let (words, fires, failed) = (it.words(mark), it.fires(now), it.failure(now));
+            table.add_row([it.life_cycle.clone(), words, waits, fires, failed]);
         }
-        None if it.fired_at > 0 => when(it.fired_at, now_ms),
-        None if it.due_at > 0 => when(it.due_at, now_ms),
-        None if !it.waits_for.is_empty() => format!("waits for {}", it.waits_for),
-        None => String::new(),
+        table
     }
-}
 
-fn show(life: &v1::Life, out: &mut Out) -> anyhow::Result<()> {
-    let shown = ShownLife::of(life);
-    if out.format() == Format::Json {
-        out.json(&shown)?;
-        return Ok(());
-    }
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let now_ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
-    let mut table = plain_table(["ITEM", "STATUS", ""]);
-    for it in shown.items.iter().chain(&shown.history) {
-        let place = if it.moved_at > 0 { ", history" } else { "" };
-        table.add_row([it.text.clone(), format!("{}{place}", it.status), told(it, now_ms)]);
-    }
-    out.table(&table)?;
-    for cycle in &shown.cycles {
-        let text =
-            format!("warning: {cycle} wait for each other, and none of them can fire by itself");
-        eprintln!("{}", for_terminals(&text));
-    }
-    Ok(())
-}
-
-/// Items with absolute times: the same ones however often they are sent.
-pub fn absolute(items: &[String]) -> anyhow::Result<Vec<String>> {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let now = Stamp::from_epoch_ms(u64::try_from(since.as_millis()).unwrap_or(u64::MAX));
-    let read = items.iter().map(|it| {
-        let item = LifeItem::parse_entry(it, now).map(|it| it.to_string());
-        item.map_err(|mistake| UsageMistake(format!("--life {it:?} {}", mistake.problem)).into())
-    });
-    read.collect()
-}
-
-fn event(given: &[String]) -> Vec<v1::LifeEvent> {
-    match given {
-        [life_cycle, word] => {
-            vec![v1::LifeEvent { life_cycle: life_cycle.clone(), word: word.clone() }]
+    fn history_table(&self, mark: &str, now: Stamp) -> Table {
+        let mut table = plain_table(["FINISHED", "WORDS", "FIRED", "MOVED"]);
+        for it in &self.history {
+            let moved = it.moved_at.map_or_else(|| "-".to_owned(), |at| moment(at, now));
+            table.add_row([it.life_cycle.clone(), it.words(mark), it.fires(now), moved]);
         }
-        _ => Vec::new(),
+        table
     }
-}
 
-async fn change(
-    client: &Client,
-    request: v1::UpdateRequest,
-    wait: Duration,
-    out: &mut Out,
-) -> anyhow::Result<()> {
-    let unknown = OutcomeUnknown::Change;
-    let answer = client.update(request, wait).await;
-    let answer = answer.map_err(|error| unknown.unless_refused(error))?;
-    show(answer.life.as_ref().context("the answer has no life cycles")?, out)
-}
-
-/// `session life`.
-pub async fn life(client: &Client, it: &LifeArguments, out: &mut Out) -> anyhow::Result<()> {
-    let (namespace, id) = (it.call.namespace.clone(), it.id.clone());
-    if !it.retry.is_empty() || !it.skip.is_empty() {
-        let (retry, skip) = (event(&it.retry), event(&it.skip));
-        let request = v1::UpdateRequest { namespace, id, retry, skip, ..Default::default() };
-        return change(client, request, it.call.timeout, out).await;
-    }
-    let answer = client.life(v1::GetLifeRequest { namespace, id }, it.call.timeout).await?;
-    show(answer.life.as_ref().context("the answer has no life cycles")?, out)
-}
-
-/// `session update`.
-pub async fn update(client: &Client, it: &UpdateArguments, out: &mut Out) -> anyhow::Result<()> {
-    let (namespace, id) = (it.call.namespace.clone(), it.id.clone());
-    // A name stands for all items of its life cycle, as they are now.
-    let (texts, names): (Vec<&String>, Vec<&String>) =
-        it.remove.iter().partition(|it| it.contains(' '));
-    let mut remove_state: Vec<String> = texts.into_iter().cloned().collect();
-    if !names.is_empty() {
-        let asked = v1::GetLifeRequest { namespace: namespace.clone(), id: id.clone() };
-        let life = client.life(asked, it.call.timeout).await?.life.unwrap_or_default();
-        for name in names {
-            let items = life.items.iter().filter(|it| it.life_cycle == *name);
-            let before = remove_state.len();
-            remove_state.extend(items.map(|it| it.text.clone()));
-            if remove_state.len() == before {
-                let text = format!("--no-life {name}: session {id:?} has no such life cycle");
-                anyhow::bail!(UsageMistake(text));
+    /// Prints it. Warnings go to stderr.
+    pub fn tell(&self, out: &mut Out) -> anyhow::Result<()> {
+        let warnings = self.cycles.iter().map(|it| {
+            format!("warning: life cycles wait for each other, and none can fire by itself: {it}")
+        });
+        warnings.for_each(|it| eprintln!("{}", for_terminals(&it)));
+        if out.format() == Format::Json {
+            return Ok(out.json(self)?);
+        }
+        let now = now();
+        let mark = if out.style().unicode { "✓" } else { "*" };
+        match &self.session {
+            Some(it) => {
+                let (id, state, life, version) = (&it.id, &it.state, it.life, it.version);
+                out.text(&format!("session {id}: {state}, life {life}, version {version}\n"))?;
             }
+            None => out.text("the session is forgotten, and its history is not\n")?,
         }
+        if self.items.is_empty() {
+            out.text("no life cycle is open\n")?;
+        } else {
+            out.table(&self.items_table(mark, now))?;
+        }
+        if let Some(at) = self.next_at {
+            out.text(&format!("the next event fires {}\n", moment(at, now)))?;
+        }
+        if !self.history.is_empty() {
+            out.table(&self.history_table(mark, now))?;
+        }
+        Ok(())
     }
-    let request = v1::UpdateRequest {
-        namespace,
-        id,
-        life: it.if_life,
-        if_version: it.if_version,
-        attributes: super::attributes_once(&it.attributes)?,
-        remove_attributes: it.remove_attributes.clone(),
-        add_state: absolute(&it.add)?,
-        remove_state,
-        finish: it.finish.clone(),
-        skip: Vec::new(),
-        retry: Vec::new(),
+}
+
+/// Events as pairs of words of the command line.
+fn events(words: &[String]) -> Vec<v1::LifeEvent> {
+    let pairs = words.chunks_exact(2);
+    let event = |it: &[String]| {
+        let [life_cycle, word] = it else { return None };
+        Some(v1::LifeEvent { life_cycle: life_cycle.clone(), word: word.clone() })
     };
-    let empty = v1::UpdateRequest {
-        namespace: request.namespace.clone(),
-        id: request.id.clone(),
-        life: request.life,
-        if_version: request.if_version,
-        ..Default::default()
+    pairs.filter_map(event).collect()
+}
+
+/// Shows the life cycles of a session, after the events that are named were retried or skipped.
+pub async fn run(client: &Client, it: &LifeArguments, out: &mut Out) -> anyhow::Result<()> {
+    let (namespace, id) = (it.call.namespace.clone(), it.id.clone());
+    let (retry, skip) = (events(&it.retry), events(&it.skip));
+    let life = if retry.is_empty() && skip.is_empty() {
+        client.life(v1::GetLifeRequest { namespace, id }, it.call.timeout).await?
+    } else {
+        let request = v1::UpdateRequest { namespace, id, retry, skip, ..Default::default() };
+        let answer = client.update(request, it.call.timeout).await;
+        answer.map_err(|error| OutcomeUnknown::Update.unless_refused(error))?
     };
-    if request == empty {
-        let told =
-            "nothing is to be changed: give --attr, --no-attr, --life, --no-life or --finish";
-        anyhow::bail!(UsageMistake(told.to_owned()));
-    }
-    change(client, request, it.call.timeout, out).await
+    ShownLife::of(&life).tell(out)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::{Cli, Command};
+    use crate::session::SessionCommand;
+    use clap::Parser;
 
-    fn wire(text: &str) -> v1::LifeItem {
-        let life_cycle = text.split(' ').next().unwrap_or_default().to_owned();
-        v1::LifeItem { text: text.to_owned(), life_cycle, ..Default::default() }
+    fn at(ms: u64) -> u64 {
+        Stamp::parse(261_128_000_000_000).unwrap().plus_ms(ms).as_u64()
     }
 
-    #[test]
-    fn each_item_says_how_it_stands() {
-        let stamp = 261128000000000;
-        let statuses = [
-            (v1::LifeItem { due_at: stamp, ..wire("a x@261128000000000") }, "WAITING"),
-            (v1::LifeItem { waits_for: "b?y".to_owned(), ..wire("a b?y") }, "WAITING"),
-            (wire("a done"), "MARK"),
-            (v1::LifeItem { fired_at: stamp, ..wire("a x@261128000000000") }, "FIRED"),
-            (v1::LifeItem { fired_at: stamp, skipped: true, ..wire("a b?y") }, "SKIPPED"),
-            (v1::LifeItem { failures: 2, ..wire("a b?y") }, "FAILED"),
-            (v1::LifeItem { moved_at: stamp, ..wire("a b?y") }, "LEFT"),
-        ];
-        for (it, status) in statuses {
-            assert_eq!(item(&it).status, status, "{it:?}");
-        }
-    }
-
-    #[test]
-    fn a_failure_says_when_it_is_tried_again_or_what_an_operator_may_do() {
-        let failed = |task_state: &str| v1::LifeItem {
-            failures: 2,
-            code: "EXIT-3".to_owned(),
-            report: "no\n".to_owned(),
-            task: "{a}act-1".to_owned(),
-            task_state: task_state.to_owned(),
-            ..wire("a b?y")
+    fn life() -> v1::Life {
+        let item = |life_cycle: &str, words: &str| v1::LifeItem {
+            text: format!("{life_cycle} {words}"),
+            life_cycle: life_cycle.to_owned(),
+            ..Default::default()
         };
-        let text = told(&item(&failed("PARKED")), 0);
-        assert_eq!(
-            text,
-            "failed 2 times, EXIT-3: no; PARKED: --retry or --skip it (task {a}act-1)"
-        );
-        let text = told(&item(&failed("RUNNING")), 0);
-        assert_eq!(text, "failed 2 times, EXIT-3: no; RUNNING again (task {a}act-1)");
+        let failed = v1::LifeItem {
+            failures: 2,
+            code: "EXIT".to_owned(),
+            report: "exit code 3\nno ink".to_owned(),
+            task: "default/{a}1".to_owned(),
+            task_state: "WAITING".to_owned(),
+            retry_at: at(30_000),
+            ..item("letter", "print@T")
+        };
+        let items = vec![
+            v1::LifeItem { due_at: at(92_000), ..item("key", "made retire@T") },
+            v1::LifeItem { waits_for: "key?retire".to_owned(), ..item("note", "key?retire") },
+            failed,
+            item("sign", "signed"),
+        ];
+        let past = v1::LifeItem {
+            fired_at: at(0),
+            skipped: true,
+            moved_at: at(1_000),
+            ..item("old", "gone@T")
+        };
+        v1::Life { items, history: vec![past], next_at: at(92_000), ..Default::default() }
     }
 
     #[test]
-    fn a_time_is_told_with_its_distance() {
-        let at_ms = Stamp::parse(261128000000000).unwrap().to_epoch_ms();
-        assert_eq!(when(261128000000000, at_ms - 90_500), "2026-11-28T00:00:00.000Z (in 1m 30s)");
-        assert_eq!(when(261128000000000, at_ms + 5_000), "2026-11-28T00:00:00.000Z (5s ago)");
-        assert_eq!(when(0, at_ms), "");
+    fn what_has_happened_is_marked_and_what_comes_is_told_with_its_time() {
+        let now = Stamp::parse(at(2_000)).unwrap();
+        let shown = ShownLife::of(&life());
+        let table = shown.items_table("*", now).to_string();
+        let rows: Vec<&str> = table.lines().collect();
+        assert!(rows[1].contains("*made retire@T"), "{table}");
+        assert!(rows[1].contains("in 1m 30s (2026-11-28T00:01:32.000Z)"), "{table}");
+        assert!(rows[2].contains("key?retire") && !rows[2].contains('*'), "{table}");
+        let failed = "2 times, EXIT: exit code 3 no ink; task default/{a}1 WAITING, again in 28s";
+        assert!(rows[3].contains(failed), "{table}");
+        assert!(rows[4].contains("*signed"), "{table}");
+        let history = shown.history_table("*", now).to_string();
+        assert!(history.contains("*gone@T"), "{history}");
+        assert!(history.contains("skipped 2s ago (2026-11-28T00:00:00.000Z)"), "{history}");
+        assert!(history.contains("1s ago (2026-11-28T00:00:01.000Z)"), "{history}");
+    }
+
+    #[test]
+    fn a_document_leaves_out_what_says_nothing() {
+        let told = serde_json::to_value(ShownLife::of(&life())).unwrap();
+        let plain = serde_json::json!({"life_cycle": "sign", "text": "sign signed"});
+        assert_eq!(told["items"][3], plain);
+        assert_eq!(told["items"][2]["failed"]["failures"], 2);
+        assert_eq!(told["next_at"], at(92_000));
+    }
+
+    #[test]
+    fn an_event_is_named_by_two_words_and_several_may_be() {
+        let line = "ringctl session life a --retry b c --retry d e?f --skip g h";
+        let cli = Cli::try_parse_from(line.split(' ')).unwrap();
+        let Command::Session(SessionCommand::Life(it)) = cli.command else {
+            panic!("another command")
+        };
+        let of = |words: &[String]| {
+            let named =
+                events(words).into_iter().map(|it| format!("{} {}", it.life_cycle, it.word));
+            named.collect::<Vec<_>>()
+        };
+        assert_eq!(of(&it.retry), ["b c", "d e?f"]);
+        assert_eq!(of(&it.skip), ["g h"]);
+        assert!(Cli::try_parse_from("ringctl session life a --skip g".split(' ')).is_err());
     }
 }

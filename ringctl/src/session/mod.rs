@@ -2,24 +2,27 @@
 
 mod change;
 mod close_many;
+mod items;
 mod keep_alive;
 mod life;
 mod logs;
+mod open;
 mod show;
 mod silence;
+mod update;
 
 pub use show::{Shown, state_name};
 
 use crate::connect;
 use crate::failure::{Addressee, OutcomeUnknown, Reported, UsageMistake};
 use crate::length_of_time::length_of_time;
-use crate::output::{Format, Out, for_terminals, plain_table};
+use crate::output::{Format, Out, plain_table};
 use crate::secret::AdminKey;
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use rota_client::{CallError, Client, v1};
 use rota_model::{GRACE_MS_MAX, Refusal, RefusalKind, Retry, SessionState};
-use show::{Closed, Listed, Moved, Opened};
+use show::{Closed, Listed, Moved};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -33,15 +36,20 @@ const UNFINISHED: &str = "the session is closing and has not ended";
 #[derive(Subcommand, Debug)]
 pub enum SessionCommand {
     /// Find the live session of an id, or start one.
-    Open(OpenArguments),
+    Open(open::OpenArguments),
     /// Read one session.
     Get(GetArguments),
     /// End a session, or many. Exit code 1 when it is closing and has not ended yet: its program uses its grace, or its
     /// node is silent. Both are told.
     Close(CloseArguments),
-    /// Say that somebody uses a session, and tell for how long nobody had said so (`-`: that is not known).
+    /// Say that somebody uses a session, and tell for how long nobody had said so (`-`: that is not known). With --every
+    /// it goes on until Ctrl-C, or until the session has ended (exit code 1).
     #[command(name = "keepalive")]
     KeepAlive(keep_alive::KeepAliveArguments),
+    /// Change attributes and life cycles of a session that lives, all in one commit.
+    Update(update::UpdateArguments),
+    /// Show the life cycles of a session: what has happened, what waits, when the next event fires, and the history.
+    Life(life::LifeArguments),
     /// List the sessions of the ring.
     List(ListArguments),
     /// Follow changes, one line each; ends on Ctrl-C or SIGTERM, with exit code 0.
@@ -50,10 +58,6 @@ pub enum SessionCommand {
     Logs(logs::LogsArguments),
     /// Send an event to a session's state machine.
     Send(SendArguments),
-    /// Show the life cycles of a session: what happened, what waits for what, and when the next event fires.
-    Life(life::LifeArguments),
-    /// Change attributes and life cycles of a session, all in one commit.
-    Update(life::UpdateArguments),
 }
 
 /// Where an id is looked for, and how long.
@@ -65,62 +69,6 @@ pub struct CallArguments {
     /// How long the answer may take.
     #[arg(long, default_value = "10s", value_parser = length_of_time)]
     timeout: Duration,
-}
-
-/// `session open`.
-#[derive(Args, Debug)]
-pub struct OpenArguments {
-    /// Id of the session: 1 to 255 bytes, no control characters.
-    id: String,
-    /// What to run.
-    #[arg(long)]
-    class: String,
-    /// An attribute of a new session; may be given several times.
-    #[arg(long = "attr", value_name = "NAME=VALUE", value_parser = attribute)]
-    attributes: Vec<(String, String)>,
-    /// Pool whose nodes may run it [default: as its class says, or default].
-    #[arg(long, default_value = "", hide_default_value = true)]
-    pool: String,
-    /// Name of this request: repeating it repeats the answer (for 10 minutes).
-    #[arg(long, default_value = "", hide_default_value = true)]
-    request_id: String,
-    /// Close it when nobody used it for so long [default: as its class says].
-    #[arg(long, value_name = "DURATION", value_parser = length_of_time)]
-    idle: Option<Duration>,
-    /// Close it so long after its life began [default: as its class says].
-    #[arg(long, value_name = "DURATION", value_parser = length_of_time)]
-    max_life: Option<Duration>,
-    /// So long it may take to become READY [default: as its class says].
-    #[arg(long, value_name = "DURATION", value_parser = length_of_time)]
-    start_timeout: Option<Duration>,
-    /// So long its program is given to end, where a close says nothing [default: as its class says].
-    #[arg(long, value_name = "DURATION", value_parser = grace)]
-    close_grace: Option<Duration>,
-    /// How often in a row it is started again after a bad end [default: as its class says].
-    #[arg(long, value_name = "N")]
-    restarts: Option<u32>,
-    /// A life-cycle item, as in `reminder note@+2h`; may be given several times.
-    #[arg(long = "life", value_name = "ITEM")]
-    life: Vec<String>,
-    #[command(flatten)]
-    call: CallArguments,
-}
-
-impl OpenArguments {
-    /// What is asked for of its life, if anything is.
-    fn life(&self) -> anyhow::Result<Option<v1::LifeOptions>> {
-        let ms =
-            |it: Option<Duration>| it.map(|it| u64::try_from(it.as_millis()).unwrap_or(u64::MAX));
-        let options = v1::LifeOptions {
-            idle_ms: ms(self.idle),
-            max_life_ms: ms(self.max_life),
-            start_timeout_ms: ms(self.start_timeout),
-            close_grace_ms: ms(self.close_grace),
-            restarts: self.restarts,
-            managed_state: life::absolute(&self.life)?,
-        };
-        Ok(Some(options).filter(|it| *it != v1::LifeOptions::default()))
-    }
 }
 
 /// `session get`.
@@ -305,18 +253,18 @@ fn session_state(text: &str) -> Result<SessionState, String> {
 /// Runs a command on sessions.
 pub async fn run(command: &SessionCommand, endpoint: &str, out: &mut Out) -> anyhow::Result<()> {
     let client = connect::client(endpoint, out.format())?;
-    let work = carry_out(&client, command, out);
+    let work = Box::pin(carry_out(&client, command, out));
     // Some are silent while nothing happens.
     let may_be_silent = match command {
         SessionCommand::Watch(_) => true,
         SessionCommand::Logs(it) => it.follows(),
         SessionCommand::Close(it) => it.conditions.is_some(),
+        SessionCommand::KeepAlive(it) => it.goes_on(),
         SessionCommand::Open(_)
         | SessionCommand::Get(_)
-        | SessionCommand::KeepAlive(_)
-        | SessionCommand::List(_)
-        | SessionCommand::Life(_)
         | SessionCommand::Update(_)
+        | SessionCommand::Life(_)
+        | SessionCommand::List(_)
         | SessionCommand::Send(_) => false,
     };
     if may_be_silent {
@@ -327,16 +275,16 @@ pub async fn run(command: &SessionCommand, endpoint: &str, out: &mut Out) -> any
 
 async fn carry_out(client: &Client, command: &SessionCommand, out: &mut Out) -> anyhow::Result<()> {
     match command {
-        SessionCommand::Open(arguments) => open(client, arguments, out).await,
+        SessionCommand::Open(arguments) => open::run(client, arguments, out).await,
         SessionCommand::Get(arguments) => get(client, arguments, out).await,
         SessionCommand::Close(arguments) => close(client, arguments, out).await,
         SessionCommand::KeepAlive(arguments) => keep_alive::run(client, arguments, out).await,
+        SessionCommand::Update(arguments) => update::run(client, arguments, out).await,
+        SessionCommand::Life(arguments) => life::run(client, arguments, out).await,
         SessionCommand::List(arguments) => list(client, arguments, out).await,
         SessionCommand::Watch(arguments) => change::watch(client, arguments, out).await,
         SessionCommand::Logs(arguments) => Box::pin(logs::run(client, arguments, out)).await,
         SessionCommand::Send(arguments) => send(client, arguments, out).await,
-        SessionCommand::Life(arguments) => life::life(client, arguments, out).await,
-        SessionCommand::Update(arguments) => Box::pin(life::update(client, arguments, out)).await,
     }
 }
 
@@ -353,48 +301,6 @@ fn attributes_once(given: &[(String, String)]) -> anyhow::Result<BTreeMap<String
 /// The name that was given to the request, or a new one.
 fn request_id(client: &Client, given: &str) -> String {
     if given.is_empty() { client.request_id() } else { given.to_owned() }
-}
-
-async fn open(client: &Client, it: &OpenArguments, out: &mut Out) -> anyhow::Result<()> {
-    let request = v1::OpenRequest {
-        namespace: it.call.namespace.clone(),
-        id: it.id.clone(),
-        class: it.class.clone(),
-        attributes: attributes_once(&it.attributes)?,
-        pool: it.pool.clone(),
-        request_id: request_id(client, &it.request_id),
-        life: it.life()?,
-    };
-    let unknown = OutcomeUnknown::Request(request.request_id.clone());
-    let answer = client.open(request.clone(), it.call.timeout).await;
-    let answer = answer.map_err(|error| unknown.unless_refused(error))?;
-    let warnings = [
-        show::ended_since(&answer),
-        show::found_otherwise(&request, &answer),
-        show::found_in_doubt(&answer),
-        show::created_with_remark(&answer),
-    ];
-    let opened = Opened::of(&answer).context("the answer has no session")?;
-    match out.format() {
-        Format::Json => out.json(&opened)?,
-        Format::Table => {
-            let mut table =
-                plain_table(["ID", "OUTCOME", "STATE", "ADDRESS", "NODE", "OWNER", "EPOCH"]);
-            table.add_row([
-                opened.id,
-                opened.outcome,
-                opened.state,
-                opened.address,
-                opened.node.id,
-                opened.owner.to_string(),
-                opened.epoch.to_string(),
-            ]);
-            out.table(&table)?;
-            // A program compares by itself: the document tells the class, and the node's state.
-            warnings.iter().flatten().for_each(|it| eprintln!("{}", for_terminals(it)));
-        }
-    }
-    Ok(())
 }
 
 async fn read(

@@ -1,6 +1,6 @@
 //! Sessions as they are shown.
 
-use crate::output::{pairs, plain_table};
+use crate::output::{counted, pairs, plain_table};
 use comfy_table::Table;
 use rota_client::v1;
 use rota_model::SessionState;
@@ -81,24 +81,24 @@ pub struct Shown {
     pub version: u64,
     /// Empty for programs.
     pub machine_state: String,
-    /// Closed when nobody used it for so long.
+    /// Closed when nobody used it for so long, in milliseconds; left out: never.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_ms: Option<u64>,
-    /// Closed so long after its life began.
+    /// Closed so long after its life began, in milliseconds; left out: never.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_life_ms: Option<u64>,
-    /// How many restarts in a row led to this life.
-    #[serde(skip_serializing_if = "is_none")]
-    pub restarts: u32,
-    /// When another life begins, of one that ended badly: a stamp.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub restart_at: Option<u64>,
+    /// How many restarts in a row led to this life; left out: none.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub restarts: u64,
+    /// When another life begins, as a stamp; left out: none does.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub restart_at: u64,
     /// Only in the answer to a get: whether the owner confirmed it with its copies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stale: Option<bool>,
 }
 
-fn is_none(number: &u32) -> bool {
+fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
@@ -335,8 +335,8 @@ impl Shown {
             machine_state: session.machine_state.clone(),
             idle_ms: session.idle_ms,
             max_life_ms: session.max_life_ms,
-            restarts: session.restarts,
-            restart_at: Some(session.restart_at).filter(|it| *it > 0),
+            restarts: session.restarts.into(),
+            restart_at: session.restart_at,
             stale: None,
         }
     }
@@ -359,6 +359,30 @@ impl Shown {
     }
 }
 
+/// A length of time as options take it, from milliseconds.
+pub fn length(ms: u64) -> String {
+    humantime::format_duration(Duration::from_millis(ms)).to_string()
+}
+
+/// A number that says something; empty for none.
+fn number(it: u64) -> String {
+    if it == 0 { String::new() } else { it.to_string() }
+}
+
+/// How long it lives and what comes after it, in the words of the options; empty where nothing is said.
+fn life_text(shown: &Shown) -> String {
+    let mut said = Vec::new();
+    said.extend(shown.idle_ms.map(|ms| format!("idle {}", length(ms))));
+    said.extend(shown.max_life_ms.map(|ms| format!("max {}", length(ms))));
+    if shown.restarts > 0 {
+        said.push(counted(shown.restarts, "restart"));
+    }
+    if shown.restart_at > 0 {
+        said.push(format!("again at {}", shown.restart_at));
+    }
+    said.join(", ")
+}
+
 /// A table of one session: a line per field.
 pub fn one(shown: &Shown) -> Table {
     let mut table = plain_table(["FIELD", "VALUE"]);
@@ -366,10 +390,6 @@ pub fn one(shown: &Shown) -> Table {
     if !shown.attributes_digest.is_empty() {
         attributes.push(format!("not kept; digest {}", shown.attributes_digest));
     }
-    let time = |ms: Option<u64>| {
-        ms.map(|ms| humantime::format_duration(Duration::from_millis(ms)).to_string())
-    };
-    let number = |it: u64| if it > 0 { it.to_string() } else { String::new() };
     let rows = [
         ("id", shown.id.clone()),
         ("namespace", shown.namespace.clone()),
@@ -387,10 +407,10 @@ pub fn one(shown: &Shown) -> Table {
         ("owner", format!("{} (epoch {})", shown.owner, shown.epoch)),
         ("life", shown.life.to_string()),
         ("version", shown.version.to_string()),
-        ("closed if unused for", time(shown.idle_ms).unwrap_or_default()),
-        ("lives at most", time(shown.max_life_ms).unwrap_or_default()),
-        ("restarts in a row", number(shown.restarts.into())),
-        ("restarts at", number(shown.restart_at.unwrap_or_default())),
+        ("idle", shown.idle_ms.map_or_else(String::new, length)),
+        ("max life", shown.max_life_ms.map_or_else(String::new, length)),
+        ("restarts", number(shown.restarts)),
+        ("restart at", number(shown.restart_at)),
     ];
     for (field, value) in rows {
         if !value.trim().is_empty() {
@@ -403,18 +423,24 @@ pub fn one(shown: &Shown) -> Table {
     table
 }
 
-/// A table of sessions: a line each.
+/// A table of sessions: a line each. What holds for their lives stands last, where it holds for one of them.
 pub fn many(shown: &[Shown]) -> Table {
-    let mut table =
-        plain_table(["NAMESPACE", "ID", "CLASS", "STATE", "REASON", "ADDRESS", "NODE", "OWNER"]);
+    let has_lives = shown.iter().any(|it| !life_text(it).is_empty());
+    let mut header =
+        vec!["NAMESPACE", "ID", "CLASS", "STATE", "REASON", "ADDRESS", "NODE", "OWNER"];
+    header.extend(has_lives.then_some("LIFE"));
+    let mut table = plain_table(header);
     for it in shown {
-        let owner = it.owner.to_string();
+        let (owner, life) = (it.owner.to_string(), life_text(it));
         let (namespace, id, class) = (&it.namespace, &it.id, &it.class);
         let state = match it.machine_state.as_str() {
             "" => it.state.clone(),
             machine => format!("{} ({machine})", it.state),
         };
-        table.add_row([namespace, id, class, &state, &it.reason, &it.address, &it.node.id, &owner]);
+        let mut row =
+            vec![namespace, id, class, &state, &it.reason, &it.address, &it.node.id, &owner];
+        row.extend(has_lives.then_some(&life));
+        table.add_row(row);
     }
     table
 }
@@ -537,5 +563,32 @@ mod tests {
         }
         assert_eq!(state_name(0), "");
         assert_eq!(state_name(99), "");
+    }
+
+    #[test]
+    fn what_holds_for_a_life_is_shown_where_it_is_set_and_nowhere_else() {
+        let plain = session();
+        let text = many(&[Shown::of(&plain)]).to_string();
+        assert!(!text.contains("LIFE"), "{text}");
+        let json = serde_json::to_string(&Shown::of(&plain)).unwrap();
+        assert!(!json.contains("idle_ms") && !json.contains("restart"), "{json}");
+        let lively = v1::Session {
+            idle_ms: Some(90_000),
+            max_life_ms: Some(28_800_000),
+            restarts: 2,
+            restart_at: 260_101_000_001_000,
+            ..session()
+        };
+        let shown = Shown::of(&lively);
+        let text = many(&[Shown::of(&plain), Shown::of(&lively)]).to_string();
+        let said = "idle 1m 30s, max 8h, 2 restarts, again at 260101000001000";
+        assert!(text.contains("LIFE") && text.contains(said), "{text}");
+        let text = one(&shown).to_string();
+        for said in ["1m 30s", "8h", "restarts", "260101000001000"] {
+            assert!(text.contains(said), "{said}: {text}");
+        }
+        let json = serde_json::to_value(&shown).unwrap();
+        let told = ["idle_ms", "max_life_ms", "restarts", "restart_at"].map(|it| json[it].as_u64());
+        assert_eq!(told, [90_000, 28_800_000, 2, 260_101_000_001_000].map(Some));
     }
 }

@@ -53,6 +53,8 @@ mod leaves;
 #[cfg(test)]
 mod lists;
 #[cfg(test)]
+mod lives;
+#[cfg(test)]
 mod lost_managers;
 #[cfg(test)]
 mod lost_nodes;

@@ -229,7 +229,7 @@ async fn a_session_is_kept_alive_through_any_manager_as_long_as_it_lives() {
     let refusal = managers[2].keep_alive(used(session.life + 1), CALL).await.unwrap_err();
     assert_eq!(refusal.refusal().unwrap().kind, RefusalKind::LifeMismatch);
     let told = cluster.ringctl(&["session", "keepalive", "room", "-o", "json"]).await.json();
-    assert!(told["idle_ms"].is_u64() && told["state"] == "READY", "{told}");
+    assert!(told["unused_ms"].is_u64() && told["state"] == "READY", "{told}");
     managers[1].close(close("room"), CALL).await.unwrap();
     let refusal = managers[0].keep_alive(used(0), CALL).await.unwrap_err();
     let refusal = refusal.refusal().unwrap();

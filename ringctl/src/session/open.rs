@@ -1,0 +1,160 @@
+//! `ringctl session open`.
+
+use super::items::absolute;
+use super::show::{self, Opened};
+use super::{CallArguments, attribute, attributes_once, grace, request_id};
+use crate::failure::OutcomeUnknown;
+use crate::length_of_time::length_of_time;
+use crate::output::{Format, Out, for_terminals, plain_table};
+use anyhow::Context;
+use clap::Args;
+use rota_client::{Client, v1};
+use std::time::Duration;
+
+/// `session open`.
+#[derive(Args, Debug)]
+pub struct OpenArguments {
+    /// Id of the session: 1 to 255 bytes, no control characters.
+    id: String,
+    /// What to run.
+    #[arg(long)]
+    class: String,
+    /// An attribute of a new session; may be given several times.
+    #[arg(long = "attr", value_name = "NAME=VALUE", value_parser = attribute)]
+    attributes: Vec<(String, String)>,
+    /// Pool whose nodes may run it [default: as its class says, or default].
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pool: String,
+    /// Name of this request: repeating it repeats the answer (for 10 minutes).
+    #[arg(long, default_value = "", hide_default_value = true)]
+    request_id: String,
+    #[command(flatten)]
+    life: LifeArguments,
+    #[command(flatten)]
+    call: CallArguments,
+}
+
+/// How long a new session lives, and what comes after, where it is not to be as its class says.
+#[derive(Args, Debug)]
+struct LifeArguments {
+    /// Close it when nobody used it for so long, as in 30m [default: as its class says].
+    #[arg(long, value_name = "DURATION", value_parser = length_of_time)]
+    idle: Option<Duration>,
+    /// Close it so long after its life began, as in 8h [default: as its class says].
+    #[arg(long, value_name = "DURATION", value_parser = length_of_time)]
+    max_life: Option<Duration>,
+    /// So long it may take to become READY [default: as its class says].
+    #[arg(long, value_name = "DURATION", value_parser = length_of_time)]
+    start_timeout: Option<Duration>,
+    /// So long its program may take to end where a close says nothing, up to 5m [default: as its class says].
+    #[arg(long, value_name = "DURATION", value_parser = grace)]
+    close_grace: Option<Duration>,
+    /// Start it again so often in a row after a bad end [default: as its class says].
+    #[arg(long, value_name = "N")]
+    restarts: Option<u32>,
+    /// A life-cycle item of a new session, as in 'reminder note@+2s'; may be given several times.
+    #[arg(long = "life", value_name = "ITEM")]
+    items: Vec<String>,
+}
+
+/// Milliseconds of a length of time; a part of one counts as a whole, so that nothing becomes 0.
+fn millis(length: Duration) -> u64 {
+    u64::try_from(length.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+impl LifeArguments {
+    /// What is asked for; `None`: all is as the class says.
+    fn to_wire(&self) -> Option<v1::LifeOptions> {
+        let asked = v1::LifeOptions {
+            idle_ms: self.idle.map(millis),
+            max_life_ms: self.max_life.map(millis),
+            start_timeout_ms: self.start_timeout.map(millis),
+            close_grace_ms: self.close_grace.map(millis),
+            restarts: self.restarts,
+            managed_state: self.items.clone(),
+        };
+        (asked != v1::LifeOptions::default()).then_some(asked)
+    }
+}
+
+/// Finds the live session of an id, or starts one.
+pub async fn run(client: &Client, it: &OpenArguments, out: &mut Out) -> anyhow::Result<()> {
+    let mut life = it.life.to_wire();
+    if let Some(asked) = &mut life {
+        asked.managed_state = absolute(&asked.managed_state)?;
+    }
+    let request = v1::OpenRequest {
+        namespace: it.call.namespace.clone(),
+        id: it.id.clone(),
+        class: it.class.clone(),
+        attributes: attributes_once(&it.attributes)?,
+        pool: it.pool.clone(),
+        request_id: request_id(client, &it.request_id),
+        life,
+    };
+    let unknown = OutcomeUnknown::Request(request.request_id.clone());
+    let answer = client.open(request.clone(), it.call.timeout).await;
+    let answer = answer.map_err(|error| unknown.unless_refused(error))?;
+    let warnings = [
+        show::ended_since(&answer),
+        show::found_otherwise(&request, &answer),
+        show::found_in_doubt(&answer),
+        show::created_with_remark(&answer),
+    ];
+    let opened = Opened::of(&answer).context("the answer has no session")?;
+    match out.format() {
+        Format::Json => out.json(&opened)?,
+        Format::Table => {
+            let mut table =
+                plain_table(["ID", "OUTCOME", "STATE", "ADDRESS", "NODE", "OWNER", "EPOCH"]);
+            table.add_row([
+                opened.id,
+                opened.outcome,
+                opened.state,
+                opened.address,
+                opened.node.id,
+                opened.owner.to_string(),
+                opened.epoch.to_string(),
+            ]);
+            out.table(&table)?;
+            // A program compares by itself: the document tells the class, and the node's state.
+            warnings.iter().flatten().for_each(|it| eprintln!("{}", for_terminals(it)));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, Command};
+    use crate::session::SessionCommand;
+    use clap::Parser;
+
+    fn asked(options: &[&str]) -> Option<v1::LifeOptions> {
+        let line = ["ringctl", "session", "open", "a", "--class", "c"].iter().chain(options);
+        let cli = Cli::try_parse_from(line).unwrap();
+        let Command::Session(SessionCommand::Open(open)) = cli.command else {
+            panic!("another command")
+        };
+        open.life.to_wire()
+    }
+
+    #[test]
+    fn an_open_asks_for_nothing_of_a_life_unless_an_option_says_so() {
+        assert_eq!(asked(&[]), None);
+        let options = "--idle 30m --max-life 8h --start-timeout 20s --close-grace 0s --restarts 0";
+        let options: Vec<&str> =
+            options.split(' ').chain(["--life", "a b@+2s", "--life", "c d"]).collect();
+        let expected = v1::LifeOptions {
+            idle_ms: Some(1_800_000),
+            max_life_ms: Some(28_800_000),
+            start_timeout_ms: Some(20_000),
+            close_grace_ms: Some(0),
+            restarts: Some(0),
+            managed_state: vec!["a b@+2s".to_owned(), "c d".to_owned()],
+        };
+        assert_eq!(asked(&options), Some(expected));
+        assert_eq!(asked(&["--idle", "1us"]).unwrap().idle_ms, Some(1));
+    }
+}

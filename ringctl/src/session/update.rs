@@ -1,0 +1,164 @@
+//! `ringctl session update`.
+
+use super::items::absolute;
+use super::life::ShownLife;
+use super::{CallArguments, attribute, attributes_once};
+use crate::failure::{OutcomeUnknown, UsageMistake};
+use crate::output::{Out, for_terminals};
+use clap::Args;
+use rota_client::{Client, v1};
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+/// `session update`.
+#[derive(Args, Debug)]
+pub struct UpdateArguments {
+    /// Id of the session.
+    id: String,
+    /// An attribute to set; may be given several times.
+    #[arg(long = "attr", value_name = "NAME=VALUE", value_parser = attribute)]
+    attributes: Vec<(String, String)>,
+    /// An attribute to remove; may be given several times.
+    #[arg(long = "no-attr", value_name = "NAME")]
+    no_attributes: Vec<String>,
+    /// A life-cycle item to add, as in 'reminder note@+2h'; may be given several times.
+    #[arg(long = "life", alias = "life-item", value_name = "ITEM")]
+    items: Vec<String>,
+    /// A life-cycle item to remove, as its whole text, or a life cycle, to remove all of its items; may be given
+    /// several times.
+    #[arg(long = "no-life", value_name = "ITEM|LIFE_CYCLE")]
+    no_items: Vec<String>,
+    /// A life cycle that moves to the history, whatever is left of it; may be given several times.
+    #[arg(long, value_name = "LIFE_CYCLE")]
+    finish: Vec<String>,
+    /// Change only this version of the session (see `session get`).
+    #[arg(long, value_name = "VERSION")]
+    if_version: Option<u64>,
+    /// Change only this life; without it, whichever lives. In a program or an action of the session itself, that of
+    /// ROTA_LIFE.
+    #[arg(long, value_name = "LIFE")]
+    if_life: Option<u64>,
+    #[command(flatten)]
+    call: CallArguments,
+}
+
+/// The life of the session that this process belongs to, if `namespace` and `id` are that session's.
+fn own_life(
+    namespace: &str,
+    id: &str,
+    variable: impl Fn(&str) -> Option<String>,
+) -> anyhow::Result<Option<u64>> {
+    let is_other = |name: &str, own: &str| variable(name).is_some_and(|it| it != own);
+    let Some(life) = variable("ROTA_LIFE").filter(|it| !it.is_empty()) else { return Ok(None) };
+    if is_other("ROTA_SESSION", id) || is_other("ROTA_NAMESPACE", namespace) {
+        return Ok(None);
+    }
+    let wrong = |_| UsageMistake(format!("ROTA_LIFE is {life:?}; a life is a number of 15 digits"));
+    Ok(Some(life.parse().map_err(wrong)?))
+}
+
+impl UpdateArguments {
+    fn is_empty(&self) -> bool {
+        self.attributes.is_empty()
+            && self.no_attributes.is_empty()
+            && self.items.is_empty()
+            && self.no_items.is_empty()
+            && self.finish.is_empty()
+    }
+
+    /// What is asked for, but for life cycles whose items are all to be removed.
+    fn request(&self) -> anyhow::Result<v1::UpdateRequest> {
+        let (namespace, id) = (&self.call.namespace, &self.id);
+        let own = || own_life(namespace, id, |name| std::env::var(name).ok());
+        let life = self.if_life.map_or_else(own, |it| Ok(Some(it)))?;
+        let whole = self.no_items.iter().filter(|it| it.contains(' '));
+        Ok(v1::UpdateRequest {
+            namespace: namespace.clone(),
+            id: id.clone(),
+            life: life.unwrap_or_default(),
+            if_version: self.if_version.unwrap_or_default(),
+            attributes: attributes_once(&self.attributes)?,
+            remove_attributes: self.no_attributes.clone(),
+            add_state: self.items.clone(),
+            remove_state: whole.cloned().collect(),
+            finish: self.finish.clone(),
+            ..Default::default()
+        })
+    }
+
+    /// Life cycles whose items are all to be removed.
+    fn no_life_cycles(&self) -> BTreeSet<&str> {
+        let names = self.no_items.iter().map(String::as_str);
+        names.filter(|it| !it.contains(' ')).collect()
+    }
+}
+
+/// The items of these life cycles, and the life cycles that have none.
+fn items_of<'a>(life: &v1::Life, named: &BTreeSet<&'a str>) -> (Vec<String>, Vec<&'a str>) {
+    let items = life.items.iter().filter(|it| named.contains(it.life_cycle.as_str()));
+    let items: Vec<String> = items.map(|it| it.text.clone()).collect();
+    let has = |name: &str| life.items.iter().any(|it| it.life_cycle == name);
+    (items, named.iter().copied().filter(|it| !has(it)).collect())
+}
+
+/// Changes a session, and shows how its life cycles stand after that.
+pub async fn run(client: &Client, it: &UpdateArguments, out: &mut Out) -> anyhow::Result<()> {
+    if it.is_empty() {
+        let told =
+            "nothing is to be changed: --attr, --no-attr, --life, --no-life or --finish says what";
+        anyhow::bail!(UsageMistake(told.to_owned()));
+    }
+    let began = Instant::now();
+    let mut request = it.request()?;
+    request.add_state = absolute(&request.add_state)?;
+    let named = it.no_life_cycles();
+    if !named.is_empty() {
+        let (namespace, id) = (request.namespace.clone(), request.id.clone());
+        let life = client.life(v1::GetLifeRequest { namespace, id }, it.call.timeout).await?;
+        let (items, absent) = items_of(&life, &named);
+        request.remove_state.extend(items);
+        for name in absent {
+            let told = format!("session {:?} has no item of life cycle {name:?}", it.id);
+            eprintln!("{}", for_terminals(&told));
+        }
+    }
+    // One deadline for both calls.
+    let left = it.call.timeout.saturating_sub(began.elapsed());
+    let answer = client.update(request, left).await;
+    let life = answer.map_err(|error| OutcomeUnknown::Update.unless_refused(error))?;
+    ShownLife::of(&life).tell(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_changes_its_own_life_and_any_life_of_other_sessions() {
+        let with = |life: &str, namespace: &str, id: &str| {
+            let all = [("ROTA_LIFE", life), ("ROTA_SESSION", "a"), ("ROTA_NAMESPACE", "default")];
+            own_life(namespace, id, |name| {
+                all.into_iter().find(|it| it.0 == name).map(|it| it.1.to_owned())
+            })
+        };
+        assert_eq!(with("261122152849840", "default", "a").unwrap(), Some(261_122_152_849_840));
+        assert_eq!(with("261122152849840", "default", "b").unwrap(), None);
+        assert_eq!(with("261122152849840", "other", "a").unwrap(), None);
+        assert!(with("x", "default", "a").unwrap_err().to_string().contains("ROTA_LIFE is \"x\""));
+        assert_eq!(own_life("default", "a", |_| None).unwrap(), None);
+    }
+
+    #[test]
+    fn a_life_cycle_without_words_stands_for_all_of_its_items() {
+        let item = |text: &str| v1::LifeItem {
+            text: text.to_owned(),
+            life_cycle: text.split(' ').next().unwrap().to_owned(),
+            ..Default::default()
+        };
+        let items = vec![item("a b"), item("c d"), item("a e")];
+        let life = v1::Life { items, ..Default::default() };
+        let (removed, absent) = items_of(&life, &BTreeSet::from(["a", "x"]));
+        assert_eq!(removed, ["a b", "a e"]);
+        assert_eq!(absent, ["x"]);
+    }
+}

@@ -1,0 +1,262 @@
+//! Sessions with a life: idle times, longest lives, life cycles, restarts, and what `ringctl` shows and changes of them.
+
+use rota_client::v1;
+use rota_tests::sessions::{CALL, becomes, open, read};
+use rota_tests::{
+    Cluster, Following, PATIENCE, TestFolder, eventually, http_get, shipped_classes_and,
+};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
+use v1::{Reason, SessionState};
+
+/// A machine with life cycles for which nothing runs.
+const MARKED: &str = r#"
+name = "marked"
+kind = "machine"
+states = ["on"]
+initial = "on"
+[life.cycles.note]
+mark_only = true
+[life.cycles.other]
+mark_only = true
+"#;
+
+/// Its action fails, and is not tried again by itself.
+const PRINTER: &str = r#"
+name = "printer"
+kind = "program"
+argv = ["sh", "-c", "echo up; exec sleep 1000"]
+ready = { line = "up" }
+[life.cycles.letter]
+retries = 0
+"#;
+
+/// Ends badly once the file of the attribute `until` is there, and takes that away.
+const RISER: &str = r#"
+name = "riser"
+kind = "program"
+argv = ["sh", "-c", "echo up; until [ -e \"$1\" ]; do sleep 0.02; done; rm \"$1\"; exit 7", "sh", "{attr.until}"]
+ready = { line = "up" }
+[life]
+restart = { times = 1, delay = "100ms" }
+"#;
+
+async fn run(cluster: &Cluster, line: &[&str]) -> Value {
+    cluster.ringctl(&[line, &["-o", "json"]].concat()).await.json()
+}
+
+async fn refused(cluster: &Cluster, line: &[&str]) -> Value {
+    cluster.ringctl(&[line, &["-o", "json"]].concat()).await.error()
+}
+
+/// Waits until the life cycles of a session stand like this.
+async fn life_where(cluster: &Cluster, id: &str, what: &str, holds: fn(&Value) -> bool) -> Value {
+    eventually(&format!("{id}: {what}"), PATIENCE, async || {
+        let life = run(cluster, &["session", "life", id]).await;
+        if holds(&life) { Ok(life) } else { Err(life.to_string()) }
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_lives_while_it_is_kept_alive_and_is_closed_when_nobody_uses_it_any_more() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    let client = cluster.client();
+    run(&cluster, &["session", "open", "room", "--class", "counter", "--idle", "2s"]).await;
+    let shown = run(&cluster, &["session", "get", "room"]).await;
+    assert_eq!(shown["idle_ms"], 2_000, "{shown}");
+    let line = ["session", "keepalive", "room", "--every", "200ms", "-o", "json"];
+    let mut keeping = Following::start(&cluster.endpoints(), &line);
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(4) {
+        let told = keeping.json().await;
+        assert_eq!(told["state"], "READY", "{told}");
+    }
+    let ended = keeping.end(Signal::INT).await;
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let closed = becomes(&client, "room", SessionState::Closed).await;
+    assert_eq!(closed.reason(), Reason::IdleTimeout);
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_is_closed_at_the_end_of_its_longest_life_although_it_is_used() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    let began = Instant::now();
+    run(&cluster, &["session", "open", "game", "--class", "counter", "--max-life", "3s"]).await;
+    let shown = cluster.ringctl(&["session", "list"]).await.expect_success().stdout;
+    assert!(shown.contains("max 3s"), "{shown}");
+    let line = ["session", "keepalive", "game", "--every", "100ms"];
+    let ended = Following::start(&cluster.endpoints(), &line).over().await;
+    assert_eq!(ended.code, 1, "{ended:?}");
+    let why = "session \"game\" is CLOSED: MAX_LIFETIME";
+    // The close may be under way when it is told.
+    let closing = "session \"game\" is CLOSING: MAX_LIFETIME";
+    assert!(ended.stderr.contains(why) || ended.stderr.contains(closing), "{ended:?}");
+    assert!(ended.stdout.starts_with("ID "), "{ended:?}");
+    assert!(began.elapsed() >= Duration::from_secs(3), "it is not closed too early");
+    let closed = becomes(&cluster.client(), "game", SessionState::Closed).await;
+    assert_eq!(closed.reason(), Reason::MaxLifetime);
+    let never = cluster.ringctl(&["session", "keepalive", "nobody", "--every", "1s"]).await;
+    assert_eq!(never.code, 1, "{never:?}");
+    assert!(never.stderr.contains("NOT_FOUND"), "{never:?}");
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_open_that_asks_for_more_than_its_class_has_is_refused_by_name() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    let open = ["session", "open", "a", "--class", "counter"];
+    let error = refused(&cluster, &[&open[..], &["--life", "letter print@+1h"]].concat()).await;
+    assert!(error["message"].as_str().unwrap().contains("letter"), "{error}");
+    let error = refused(&cluster, &[&open[..], &["--restarts", "3"]].concat()).await;
+    assert!(error["message"].as_str().unwrap().contains("life.restarts is 3"), "{error}");
+    let error = refused(&cluster, &[&open[..], &["--life", "note soon@"]].concat()).await;
+    assert!(error["message"].as_str().unwrap().contains("column"), "{error}");
+    assert_eq!(refused(&cluster, &["session", "get", "a"]).await["reason"], "NOT_FOUND");
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn attributes_change_in_one_commit_and_only_in_the_version_and_life_that_are_meant() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    let client = cluster.client();
+    let attributes = ["--attr", "colour=red", "--attr", "size=1"];
+    let open = ["session", "open", "a", "--class", "builtin"];
+    run(&cluster, &[&open[..], &attributes].concat()).await;
+    let session = read(&client, "a").await.unwrap();
+    let (version, life) = (session.version.to_string(), session.life.to_string());
+    let change = ["session", "update", "a", "--attr", "colour=blue", "--no-attr", "size"];
+    let exactly = ["--if-version", &version, "--if-life", &life];
+    let told = run(&cluster, &[&change[..], &exactly].concat()).await;
+    assert_eq!(told["session"]["attributes"], serde_json::json!({"colour": "blue"}), "{told}");
+    let session = read(&client, "a").await.unwrap();
+    assert_eq!(session.attributes, [("colour".to_owned(), "blue".to_owned())].into());
+    let error = refused(&cluster, &[&change[..], &["--if-version", &version]].concat()).await;
+    assert_eq!(error["reason"], "VERSION_MISMATCH", "{error}");
+    let error = refused(&cluster, &[&change[..], &["--if-life", "261122152849840"]].concat()).await;
+    assert_eq!(error["reason"], "LIFE_MISMATCH", "{error}");
+    let nothing = cluster.ringctl(&["session", "update", "a"]).await;
+    assert_eq!(nothing.code, 2, "{nothing:?}");
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn marks_fire_at_their_time_and_items_are_added_removed_and_finished() {
+    let folder = TestFolder::new();
+    let classes = shipped_classes_and(&folder, &[("marked", MARKED)]);
+    let cluster = Cluster::start(&folder, &["--classes", &classes]).await;
+    let open = ["session", "open", "a", "--class", "marked"];
+    run(&cluster, &[&open[..], &["--life", "note early@+1s", "--life", "note late@+1h"]].concat())
+        .await;
+    let life = life_where(&cluster, "a", "the early one fires", |life| {
+        life["items"].as_array().unwrap().iter().any(|it| it["fired_at"].is_u64())
+    })
+    .await;
+    assert_eq!(life["items"].as_array().unwrap().len(), 2, "the late one is left: {life}");
+    assert!(life["next_at"].is_u64(), "{life}");
+    // Two that wait for each other.
+    let waits = ["--life", "note x?other.y", "--life", "other y"];
+    let error = refused(&cluster, &[&["session", "update", "a"][..], &waits].concat()).await;
+    assert!(error["message"].as_str().unwrap().contains("column"), "{error}");
+    let waits = ["--life", "note other?y", "--life", "other note?x"];
+    let told = cluster.ringctl(&[&["session", "update", "a"][..], &waits].concat()).await;
+    let told = told.expect_success();
+    assert!(told.stdout.contains("other?y") && told.stdout.contains("*early@"), "{told:?}");
+    let removed = run(&cluster, &["session", "update", "a", "--no-life", "note"]).await;
+    let items = removed["items"].as_array().unwrap();
+    assert!(items.iter().all(|it| it["life_cycle"] != "note"), "{removed}");
+    let history = removed["history"].to_string();
+    assert!(history.contains("early@") && !history.contains("late@"), "{removed}");
+    let finished = run(&cluster, &["session", "update", "a", "--finish", "other"]).await;
+    assert_eq!(finished["items"], serde_json::json!([]), "{finished}");
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reminder_of_the_shipped_class_runs_its_program() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    let open = ["session", "open", "desk", "--class", "notes", "--life", "reminder note@+1s"];
+    let opened = run(&cluster, &open).await;
+    let life = life_where(&cluster, "desk", "the reminder has fired", |life| {
+        life["history"].as_array().unwrap().iter().any(|it| it["fired_at"].is_u64())
+    })
+    .await;
+    assert_eq!(life["history"][0]["life_cycle"], "reminder", "{life}");
+    let address = opened["address"].as_str().unwrap();
+    let page = http_get(address, "/notes.txt").await;
+    // The program of the class serves the folder of the session, or that below it.
+    let page = match page {
+        Ok(page) if page.code == 200 => page,
+        _ => http_get(address, "/work/notes.txt").await.unwrap(),
+    };
+    assert!(page.body.starts_with("note of session desk"), "{}", page.body);
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_action_that_failed_is_shown_retried_and_skipped() {
+    let folder = TestFolder::new();
+    let classes = shipped_classes_and(&folder, &[("printer", PRINTER)]);
+    let actions = folder.path().join("classes/printer/actions");
+    std::fs::create_dir_all(&actions).unwrap();
+    let letter = actions.join("letter");
+    let counted = folder.at("runs");
+    std::fs::write(&letter, format!("#!/bin/sh\necho x >> {counted}\necho no ink >&2\nexit 3\n"))
+        .unwrap();
+    std::fs::set_permissions(&letter, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let cluster = Cluster::start(&folder, &["--classes", &classes]).await;
+    let open = ["session", "open", "a", "--class", "printer", "--life", "letter print@+1s"];
+    run(&cluster, &open).await;
+    let has_failed = |life: &Value| life["items"][0]["failed"]["code"] == "EXIT-3";
+    let life = life_where(&cluster, "a", "the action has failed", has_failed).await;
+    assert!(life["items"][0]["failed"]["report"].to_string().contains("no ink"), "{life}");
+    let text = life["items"][0]["text"].as_str().unwrap();
+    let word = text.strip_prefix("letter ").unwrap();
+    run(&cluster, &["session", "life", "a", "--retry", "letter", word]).await;
+    eventually("it runs again", PATIENCE, async || {
+        let runs = std::fs::read_to_string(&counted).unwrap_or_default().lines().count();
+        if runs >= 2 { Ok(()) } else { Err(format!("{runs} runs")) }
+    })
+    .await;
+    life_where(&cluster, "a", "the action has failed again", has_failed).await;
+    let shown = cluster.ringctl(&["session", "life", "a"]).await.expect_success().stdout;
+    assert!(shown.contains("EXIT-3") && shown.contains("no ink"), "{shown}");
+    let life = run(&cluster, &["session", "life", "a", "--skip", "letter", word]).await;
+    assert_eq!(life["items"], serde_json::json!([]), "{life}");
+    assert_eq!(life["history"][0]["skipped"], true, "{life}");
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_ended_badly_is_started_again_and_shows_how_often() {
+    let folder = TestFolder::new();
+    let classes = shipped_classes_and(&folder, &[("riser", RISER)]);
+    let cluster = Cluster::start(&folder, &["--classes", &classes]).await;
+    let client = cluster.client();
+    let until = folder.at("go");
+    let attributes = [("until".to_owned(), until.clone())].into();
+    let request = v1::OpenRequest { attributes, ..open("phoenix", "riser") };
+    let first = client.open(request, CALL).await.unwrap().session.unwrap();
+    std::fs::write(&until, "").unwrap();
+    let next = eventually("another life begins", PATIENCE, async || {
+        let session = read(&client, "phoenix").await.map_err(|error| format!("{error:?}"))?;
+        let is_next = session.life > first.life && session.state() == SessionState::Ready;
+        if is_next { Ok(session) } else { Err(format!("{session:?}")) }
+    })
+    .await;
+    assert_eq!((next.restarts, &next.attributes), (1, &first.attributes));
+    let shown = run(&cluster, &["session", "get", "phoenix"]).await;
+    assert_eq!(shown["restarts"], 1, "{shown}");
+    std::fs::write(&until, "").unwrap();
+    let failed = becomes(&client, "phoenix", SessionState::Failed).await;
+    assert_eq!(failed.reason(), Reason::Exited, "once is all that its class allows: {failed:?}");
+    cluster.end().await;
+}
