@@ -171,6 +171,8 @@ mod tests {
         let must = "schema must declare, as read only, documents of class";
         assert_eq!(refused(sessions.clone()), format!("{must} \"session\""));
         let sessions = sessions.read_only(SESSION_CLASS);
+        assert_eq!(refused(sessions.clone()), format!("{must} \"life\""));
+        let sessions = sessions.read_only(LIFE_CLASS);
         assert_eq!(refused(sessions.clone()), format!("{must} \"request\""));
         let sessions = sessions.read_only(REQUEST_CLASS);
         assert_eq!(refused(sessions), format!("{must} \"orders\""));
