@@ -11,6 +11,7 @@ mod body;
 mod call;
 mod error;
 mod links;
+mod lives;
 mod managers;
 mod nodes;
 mod openapi;

@@ -88,6 +88,22 @@ impl Call {
         Ok(call)
     }
 
+    /// Whether the body has an object of that name. Its fields become fields of the body, as `name.field`.
+    pub fn open_object(&mut self, name: &str) -> bool {
+        let Some(object) = self.field::<Option<Map<String, Value>>>(name) else { return false };
+        let prefix = format!("{name}.");
+        let taken: Vec<String> =
+            self.body.keys().filter(|it| it.starts_with(&prefix)).cloned().collect();
+        for field in taken {
+            self.body.remove(&field);
+            self.wrong(&field, format!("is not known here; it stands in the object {name:?}"));
+        }
+        for (field, value) in object {
+            self.body.insert(format!("{name}.{field}"), value);
+        }
+        true
+    }
+
     /// A field of the body; its default where the body has none.
     pub fn field<T: DeserializeOwned + Default>(&mut self, name: &str) -> T {
         let Some(value) = self.body.remove(name) else { return T::default() };

@@ -153,6 +153,14 @@ pub struct Session {
     pub life: u64,
     pub version: u64,
     pub machine_state: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_life_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restarts: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restart_at: Option<u64>,
     /// Only in the answer to a get.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stale: Option<bool>,
@@ -160,6 +168,36 @@ pub struct Session {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stable_number: Option<u64>,
     pub links: Value,
+}
+
+/// How the life cycles of a session stand.
+#[derive(Serialize, Debug)]
+pub struct LifeShown {
+    /// `null` when the session is forgotten and its history is not.
+    pub session: Option<Session>,
+    pub items: Vec<LifeItem>,
+    pub history: Vec<LifeItem>,
+    pub cycles: Vec<String>,
+    pub next_at: Option<u64>,
+    pub links: Value,
+}
+
+/// A life-cycle item. Moments are stamps.
+#[derive(Serialize, Debug)]
+pub struct LifeItem {
+    pub text: String,
+    pub life_cycle: String,
+    pub fired_at: Option<u64>,
+    pub skipped: bool,
+    pub due_at: Option<u64>,
+    pub waits_for: Option<String>,
+    pub failures: u32,
+    pub code: Option<String>,
+    pub report: Option<String>,
+    pub task: Option<String>,
+    pub task_state: Option<String>,
+    pub retry_at: Option<u64>,
+    pub moved_at: Option<u64>,
 }
 
 /// The node of a session.
@@ -353,6 +391,9 @@ impl Session {
                 "open": link(":open"),
                 "close": link(":close"),
                 "send": link(":send"),
+                "keepalive": link(":keepalive"),
+                "update": link(":update"),
+                "life": link("/life"),
                 "watch": link(":watch"),
             }),
             state: without_prefix(state, "SESSION_STATE_"),
@@ -377,6 +418,10 @@ impl Session {
             life: it.life,
             version: it.version,
             machine_state: it.machine_state,
+            idle_ms: it.idle_ms,
+            max_life_ms: it.max_life_ms,
+            restarts: (it.restarts > 0).then_some(it.restarts),
+            restart_at: number(it.restart_at),
             stale: None,
             stable_number: None,
         }
@@ -390,6 +435,40 @@ impl Session {
             self.links["on_node"] = format!("{list}/{number}").into();
         }
         Self { stable_number: number, ..self }
+    }
+}
+
+impl LifeItem {
+    fn of(it: v1::LifeItem) -> Self {
+        Self {
+            text: it.text,
+            life_cycle: it.life_cycle,
+            fired_at: number(it.fired_at),
+            skipped: it.skipped,
+            due_at: number(it.due_at),
+            waits_for: text(it.waits_for),
+            failures: it.failures,
+            code: text(it.code),
+            report: text(it.report),
+            task: text(it.task),
+            task_state: text(it.task_state),
+            retry_at: number(it.retry_at),
+            moved_at: number(it.moved_at),
+        }
+    }
+}
+
+impl LifeShown {
+    /// As the service of sessions shows it, with its own path and that of the session.
+    pub fn of(it: v1::Life, own: &str, session: &str) -> Self {
+        Self {
+            session: it.session.map(Session::of),
+            items: it.items.into_iter().map(LifeItem::of).collect(),
+            history: it.history.into_iter().map(LifeItem::of).collect(),
+            cycles: it.cycles,
+            next_at: number(it.next_at),
+            links: json!({"self": own, "session": session}),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use super::body::BODIES_KIB_MAX;
 use super::call::last_with_verb;
 use super::error::Failed;
-use super::{managers, nodes, openapi, pools, route, sessions, tasks, watch, writes};
+use super::{lives, managers, nodes, openapi, pools, route, sessions, tasks, watch, writes};
 use crate::rpc::documents::DocumentsService;
 use crate::rpc::operator::OperatorService;
 use crate::rpc::pools::PoolsService;
@@ -136,6 +136,7 @@ async fn index(State(tree): State<Arc<Tree>>) -> Json<Value> {
             "session": "/v1/namespaces/{namespace}/sessions/{id}",
             "namespace_tasks": "/v1/namespaces/{namespace}/tasks",
             "route": "/route{?session,namespace,class}",
+            "session_life": "/v1/namespaces/{namespace}/sessions/{id}/life",
             "session_by_query": "/v1/session{?namespace,id}",
         },
     }))
@@ -202,6 +203,7 @@ pub fn routes() -> Vec<Route> {
         ("/v1/namespaces/{namespace}/sessions", get(sessions::of_namespace)),
         ("/v1/namespaces/{namespace}/sessions:watch", get(watch::of_namespace)),
         ("/v1/namespaces/{namespace}/sessions/{id}", get(sessions::by_path).post(writes::by_path)),
+        ("/v1/namespaces/{namespace}/sessions/{id}/life", get(lives::by_path)),
         ("/v1/namespaces/{namespace}/tasks", get(tasks::list)),
         (
             "/v1/namespaces/{namespace}/tasks/{id}",
@@ -212,6 +214,9 @@ pub fn routes() -> Vec<Route> {
         ("/v1/session:open", post(writes::open_by_query)),
         ("/v1/session:close", post(writes::close_by_query)),
         ("/v1/session:send", post(writes::send_by_query)),
+        ("/v1/session:keepalive", post(writes::keep_alive_by_query)),
+        ("/v1/session:update", post(writes::update_by_query)),
+        ("/v1/session/life", get(lives::by_query)),
         ("/route", get(route::show)),
     ]
 }

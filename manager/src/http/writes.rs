@@ -1,7 +1,8 @@
-//! What changes sessions: `POST` of `:open`, `:close` and `:send`.
+//! What changes sessions: `POST` of `:open`, `:close` and `:send`, and the way to those of `lives`.
 
 use super::call::{Call, last_with_verb};
 use super::error::Failed;
+use super::lives;
 use super::route::{is_coming, not_yet};
 use super::sessions::Which;
 use super::shown::{Session, outcome};
@@ -24,7 +25,7 @@ use tokio::time::{Instant, timeout_at};
 use tonic::{Request, Status};
 
 /// What can be done to a session.
-pub const VERBS: [&str; 3] = ["open", "close", "send"];
+pub const VERBS: [&str; 5] = ["open", "close", "send", "keepalive", "update"];
 
 /// The header with the request id: the same one gets the same answer.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -82,7 +83,7 @@ async fn open(tree: &Tree, headers: &HeaderMap, mut call: Call, which: Which) ->
         attributes: call.field("attributes"),
         pool: call.field("pool"),
         request_id: request_id(headers, &mut call),
-        life: None,
+        life: lives::options(&mut call),
     };
     let opened = tree.sessions.open(call.request(request)?).await?.into_inner();
     let (outcome, ended_since) = (outcome(opened.outcome()), opened.ended_since);
@@ -196,6 +197,8 @@ pub async fn by_path(
     match verb {
         "open" => open(&tree, &headers, call, which).await,
         "close" => close(&tree, &headers, call, which).await,
+        "keepalive" => lives::keep_alive(&tree, call, which).await,
+        "update" => lives::update(&tree, call, which).await,
         _ => send(&tree, &headers, call, which).await,
     }
 }
@@ -243,6 +246,28 @@ pub async fn send_by_query(
 ) -> Answer {
     let (call, which) = named(&tree, &uri, &headers, body).await?;
     send(&tree, &headers, call, which).await
+}
+
+/// `:keepalive` by the query.
+pub async fn keep_alive_by_query(
+    State(tree): State<Arc<Tree>>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Body,
+) -> Answer {
+    let (call, which) = named(&tree, &uri, &headers, body).await?;
+    lives::keep_alive(&tree, call, which).await
+}
+
+/// `:update` by the query.
+pub async fn update_by_query(
+    State(tree): State<Arc<Tree>>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Body,
+) -> Answer {
+    let (call, which) = named(&tree, &uri, &headers, body).await?;
+    lives::update(&tree, call, which).await
 }
 
 #[cfg(test)]
