@@ -134,7 +134,9 @@ mod tests {
 
     fn call(body: Value) -> Call {
         let Value::Object(body) = body else { panic!("{body} is no object") };
-        Call { body, ..Call::default() }
+        let mut call = Call::default();
+        call.body = body;
+        call
     }
 
     fn which() -> Which {
