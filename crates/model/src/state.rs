@@ -73,7 +73,7 @@ impl SessionState {
         match reason {
             Some(Reason::Reopening) => self == Self::Lost,
             Some(Reason::Restarting) => self == Self::Failed,
-            _ => false,
+            Some(_) | None => false,
         }
     }
 

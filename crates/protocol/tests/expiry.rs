@@ -67,7 +67,7 @@ fn ends(table: &mut Table, id: &str, reason: Reason, exit: Exit) {
     table.live.remove(&record.key);
     let event = ReportEvent::Ended { reason, exit: Some(exit), detail: "it said no".to_owned() };
     let item = ReportItem {
-        node: NodeId::parse("n1").unwrap(),
+        node: NodeId::parse("n1").expect("a name"),
         boot: at.boot,
         key: record.key.clone(),
         token: at.token,

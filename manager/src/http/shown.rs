@@ -130,6 +130,14 @@ pub struct PoolClass {
     pub disturb: String,
     pub open_on_demand: bool,
     pub other_pools: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_life_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restarts: Option<u32>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub life_cycles: BTreeMap<String, &'static str>,
 }
 
 /// A session.
@@ -304,6 +312,7 @@ impl PoolInForce {
 impl PoolClass {
     fn of(digest: String, facts: Option<&v1::ClassFacts>) -> Self {
         let facts = facts.cloned().unwrap_or_default();
+        let life = facts.life.unwrap_or_default();
         Self {
             digest,
             pool: text(facts.pool),
@@ -316,8 +325,17 @@ impl PoolClass {
             on_node_loss: if facts.reopens { "reopen" } else { "lost" },
             open_on_demand: facts.opens_on_demand,
             other_pools: !facts.only_its_pool,
+            idle_ms: life.idle_ms,
+            max_life_ms: life.max_life_ms,
+            restarts: life.restarts.map(|it| it.times),
+            life_cycles: life.life_cycles.iter().map(life_cycle).collect(),
         }
     }
+}
+
+/// A life cycle of a class, and who acts when its events fire.
+fn life_cycle((name, it): (&String, &v1::life_facts::Handler)) -> (String, &'static str) {
+    (name.clone(), if it.mark { "mark" } else { "program" })
 }
 
 impl Pool {

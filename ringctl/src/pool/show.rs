@@ -5,7 +5,7 @@ use crate::inspect::{short_digest, stable_number};
 use crate::output::{pairs, plain_table};
 use comfy_table::Table;
 use rota_client::pools::PoolState;
-use rota_model::{ClassText, Labels, LoadLimit, Stamp};
+use rota_model::{ClassText, Handler, Labels, LoadLimit, Stamp};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -89,6 +89,17 @@ pub struct ShownClass {
     pub open_on_demand: bool,
     /// Whether an open may name another pool.
     pub other_pools: bool,
+    /// In ms; left out: its sessions are never closed for that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_life_ms: Option<u64>,
+    /// How often in a row a session is started again after a bad end; left out: never.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restarts: Option<u32>,
+    /// Its life cycles: `mark`, or `program`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub life_cycles: BTreeMap<String, &'static str>,
 }
 
 impl ShownClass {
@@ -106,8 +117,21 @@ impl ShownClass {
             disturb: text.facts.disturb.as_str(),
             open_on_demand: text.facts.opens_on_demand,
             other_pools: !text.facts.only_its_pool,
+            idle_ms: text.facts.life.idle_ms,
+            max_life_ms: text.facts.life.max_life_ms,
+            restarts: text.facts.life.restarts.map(|it| it.times),
+            life_cycles: text.facts.life.life_cycles.iter().map(life_cycle).collect(),
         }
     }
+}
+
+/// A life cycle, and who acts when its events fire.
+fn life_cycle((name, handler): (&String, &Handler)) -> (String, &'static str) {
+    let acts = match handler {
+        Handler::Mark => "mark",
+        Handler::Action { .. } => "program",
+    };
+    (name.clone(), acts)
 }
 
 impl Shown {
@@ -274,9 +298,28 @@ fn classes(it: &Shown) -> String {
             "on_upgrade" => String::new(),
             other => format!(" (disturb {other})"),
         };
-        format!("{name} {}{goes}{}{reopens}{disturb}", short_digest(&it.digest), needs(it))
+        let lives = lives(it);
+        format!("{name} {}{goes}{}{reopens}{disturb}{lives}", short_digest(&it.digest), needs(it))
     });
     each.collect::<Vec<_>>().join(", ")
+}
+
+/// How long sessions of a class live, and their life cycles.
+fn lives(it: &ShownClass) -> String {
+    let time = |what: &str, ms: Option<u64>| {
+        let time = ms.map(|ms| humantime::format_duration(std::time::Duration::from_millis(ms)));
+        time.map(|it| format!("{what} {it}"))
+    };
+    let all = [
+        time("idle", it.idle_ms),
+        time("max_life", it.max_life_ms),
+        it.restarts.map(|it| format!("restarts {it}")),
+        (!it.life_cycles.is_empty()).then(|| {
+            format!("life cycles {}", it.life_cycles.keys().cloned().collect::<Vec<_>>().join(" "))
+        }),
+    ];
+    let all: Vec<String> = all.into_iter().flatten().collect();
+    if all.is_empty() { String::new() } else { format!(" ({})", all.join(", ")) }
 }
 
 /// What a class needs beyond one place.

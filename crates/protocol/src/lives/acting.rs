@@ -276,13 +276,15 @@ impl Lives {
                 Retry::Now | Retry::AfterMs(_) | Retry::AtOwner(_) => {
                     *again_ms = Some(led.env.now.mono_ms + AGAIN_MS);
                 }
-                Retry::Never | Retry::WhenChanged => match refusal.kind {
-                    RefusalKind::NotFound | RefusalKind::LifeMismatch => self.over(&key),
-                    _ => {
+                Retry::Never | Retry::WhenChanged => {
+                    let is_over = [RefusalKind::NotFound, RefusalKind::LifeMismatch];
+                    if is_over.contains(&refusal.kind) {
+                        self.over(&key);
+                    } else {
                         let text = refusal.message.clone();
                         self.failed(led, &key, "REFUSED", &text);
                     }
-                },
+                }
             },
         }
         true

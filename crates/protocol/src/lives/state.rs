@@ -164,9 +164,10 @@ impl Lives {
 
 impl RequestHandler for Lives {
     fn carry_out(&mut self, led: &mut At<'_>, origin: Origin, op: Op) {
-        match op {
-            Op::Lives(LivesOp::Fire(op)) if led.lead.is_open() => self.on_fire(led, origin, *op),
-            _ => led.enqueue(origin),
+        if !led.lead.is_open() {
+            led.enqueue(origin);
+        } else if let Op::Lives(LivesOp::Fire(op)) = op {
+            self.on_fire(led, origin, *op);
         }
     }
 

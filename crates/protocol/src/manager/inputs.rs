@@ -175,10 +175,10 @@ impl Manager {
                 }
             }
             Internal::Task { part, rid } => {
-                if let Some(mut led) = self.parts.led(&part, &mut self.env) {
-                    if !led.residents.lives.on_answered(&mut led.at, rid, &result) {
-                        led.residents.tasks.on_answered(&mut led.at, rid, result);
-                    }
+                if let Some(mut led) = self.parts.led(&part, &mut self.env)
+                    && !led.residents.lives.on_answered(&mut led.at, rid, &result)
+                {
+                    led.residents.tasks.on_answered(&mut led.at, rid, result);
                 }
             }
             Internal::Errand { part, work, rid } => {

@@ -111,10 +111,10 @@ impl Expiry {
 /// Why it is closed, for people.
 fn detail(lifetime: &Lifetime, reason: Reason) -> String {
     let seconds = |ms: Option<u64>| ms.unwrap_or_default() as f64 / 1_000.0;
-    match reason {
-        Reason::IdleTimeout => format!("nobody used it for {} s", seconds(lifetime.idle_ms)),
-        _ => format!("it lived for {} s", seconds(lifetime.max_life_ms)),
+    if reason == Reason::IdleTimeout {
+        return format!("nobody used it for {} s", seconds(lifetime.idle_ms));
     }
+    format!("it lived for {} s", seconds(lifetime.max_life_ms))
 }
 
 impl Sessions {

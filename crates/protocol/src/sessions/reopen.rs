@@ -225,10 +225,9 @@ impl Sessions {
         };
         let lives = (Some(old), Some(old));
         let record = life_of(led.env, lives, &old.key, &old.spec, led.stamps_above());
-        let step = match old.state {
-            SessionState::Failed => Transition::SessionRestarted,
-            _ => Transition::SessionReopened,
-        };
+        let is_restart = old.state == SessionState::Failed;
+        let step =
+            if is_restart { Transition::SessionRestarted } else { Transition::SessionReopened };
         led.env.note(step, Some(led.log.number));
         self.write_pending(led, key, record, chosen, None);
         true
