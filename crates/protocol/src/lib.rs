@@ -21,6 +21,7 @@ mod documents;
 mod errands;
 mod lives;
 mod log;
+mod managed;
 mod manager;
 mod membership;
 mod node_lease;

@@ -188,12 +188,7 @@ async fn a_reminder_of_the_shipped_class_runs_its_program() {
     .await;
     assert_eq!(life["history"][0]["life_cycle"], "reminder", "{life}");
     let address = opened["address"].as_str().unwrap();
-    let page = http_get(address, "/notes.txt").await;
-    // The program of the class serves the folder of the session, or that below it.
-    let page = match page {
-        Ok(page) if page.code == 200 => page,
-        _ => http_get(address, "/work/notes.txt").await.unwrap(),
-    };
+    let page = http_get(address, "/notes.txt").await.expect("its server answers");
     assert!(page.body.starts_with("note of session desk"), "{}", page.body);
     cluster.end().await;
 }

@@ -12,6 +12,7 @@ const ROOMS: &[&str] = &[
     "contents",
     "nodes",
     "log",
+    "managed",
     "node_lease",
     "numbers",
     "pools",

@@ -1,12 +1,12 @@
 //! One action: the node is asked for it, and what it asks for is carried out.
 
-use crate::contents::lives::{
-    facts, managed_in, managed_of, retry_key, retry_write, session_of, write_of,
-};
+use crate::contents::lives::{managed_in, session_of};
 use crate::lives::state::{Lives, Wanted, about};
 use crate::log::at::At;
 use crate::log::env::NameOf;
 use crate::log::internal::OwnRequest;
+use crate::managed::retry::{retry_key, retry_write};
+use crate::managed::{facts, managed_of, write_of};
 use crate::nodes::calls::{CallFor, CallWhat};
 use crate::ports::note::Transition;
 use rota_lifecycle::{Failure, Managed, Patch};

@@ -1,9 +1,10 @@
 //! A look at the life cycles of one session: they begin, fire, or end with it.
 
-use crate::contents::lives::{begun, facts, is_mark, managed_in, session_of, write_of};
+use crate::contents::lives::{managed_in, session_of};
 use crate::lives::state::{ACTIONS_MAX, Lives, Wanted, purged_before};
 use crate::log::at::At;
 use crate::log::resident::RequestHandler;
+use crate::managed::{begun, facts, is_mark, write_of};
 use crate::ports::note::Transition;
 use rota_lifecycle::{Due, Managed};
 use rota_messages::lives::{Event, LivesAnswer};

@@ -3,11 +3,11 @@
 //! The record says where a life stands; [`Work`] says who waits for it and what the node was asked
 //! last. Everything that a record promises is committed before the node is asked (I5).
 
-use crate::contents::lives::{check_handlers, given};
 use crate::log::at::At;
 use crate::log::env::Env;
 use crate::log::origin::Origin;
 use crate::log::resident::RequestHandler;
+use crate::managed::{check_handlers, given};
 use crate::nodes::choice::{Chosen, NoNode};
 use crate::ports::note::Transition;
 use crate::sessions::capacity::{

@@ -2,13 +2,13 @@
 //!
 //! Invariant: the record and the document of life cycles that one change writes are committed together.
 
-use crate::contents::lives::{
-    begun, beside, check_handlers, facts, is_mark, managed_in, managed_of, retry_key, write_of,
-};
+use crate::contents::lives::{beside, managed_in};
 use crate::contents::tasks::task_of;
 use crate::log::at::At;
 use crate::log::origin::Origin;
 use crate::log::resident::RequestHandler;
+use crate::managed::retry::retry_key;
+use crate::managed::{begun, check_handlers, facts, is_mark, managed_of, write_of};
 use crate::ports::note::Transition;
 use crate::sessions::keep_alive::refuses;
 use crate::sessions::read::{key_of, not_found, view_at_node, visible};

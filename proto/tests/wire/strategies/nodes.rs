@@ -43,12 +43,18 @@ pub fn to_node() -> Any<ToNode> {
         after,
         limit,
     });
+    let act = (head(), key(), slot(), token(), (stamp(), any::<u32>(), any::<u64>(), ".{0,20}"));
+    let act = act.prop_map(|(head, key, slot, token, (life, failures, timeout_ms, document))| {
+        let (life_cycle, word) = ("bill".to_owned(), "paid@261128000000000".to_owned());
+        let action = Action { life, life_cycle, word, failures, timeout_ms, document };
+        ToNode::Act { head, key, slot, token, action: Box::new(action) }
+    });
     let meet = (head(), epoch(), managers()).prop_map(|(head, epoch, managers)| ToNode::Meet {
         head,
         epoch,
         managers,
     });
-    prop_oneof![create, destroy, scan, meet].boxed()
+    prop_oneof![create, destroy, act, scan, meet].boxed()
 }
 
 pub fn dead() -> Any<DeadToken> {
@@ -96,6 +102,10 @@ pub fn from_node() -> Any<FromNode> {
             .prop_map(|(items, more, highest)| NodeAnswer::Scanned { items, more, highest }),
         epoch().prop_map(|fence| NodeAnswer::Fenced { fence }),
         Just(NodeAnswer::WrongBoot),
+        ".{0,20}".prop_map(|output| NodeAnswer::Acted { end: ActionEnd::Done { output } }),
+        ("[A-Z]{1,6}", ".{0,20}").prop_map(|(code, report)| NodeAnswer::Acted {
+            end: ActionEnd::Failed { code, report }
+        }),
     ];
     (any::<u64>(), name(NodeId::parse), boot(), load(), answer)
         .prop_map(|(call, node, boot, load, answer)| FromNode { call, node, boot, load, answer })
@@ -116,6 +126,21 @@ fn needs() -> Any<Needs> {
             labels,
         })
         .boxed()
+}
+
+/// What a class says of lives, by a number.
+fn life_facts(number: u32) -> LifeFacts {
+    let steady_ms = number.into();
+    let rule = Restarts { times: 3, delay_ms: 1, delay_max_ms: 2, steady_ms };
+    let events = ["c".to_owned()].into();
+    let action = Handler::Action { events, retries: number, timeout_ms: 4 };
+    LifeFacts {
+        idle_ms: Some(number.into()),
+        close_grace_max_ms: Some(5),
+        restarts: Some(rule),
+        life_cycles: [("a".to_owned(), Handler::Mark), ("b".to_owned(), action)].into(),
+        ..LifeFacts::default()
+    }
 }
 
 pub fn register() -> Any<Register> {
@@ -139,6 +164,7 @@ pub fn register() -> Any<Register> {
             let digests = classes.iter().zip(1..).map(|(it, at)| (it.clone(), ClassDigest(at)));
             let digests = digests.collect();
             let facts = classes.iter().take(1).map(|it| {
+                let needs_weight = needs.weight;
                 let reopens = needs.weight.is_multiple_of(2);
                 let disturb = Disturb::ALL[needs.weight as usize % 3];
                 let (pool, needs) = (Some(pool.clone()), needs.clone());
@@ -151,7 +177,7 @@ pub fn register() -> Any<Register> {
                     disturb,
                     opens_on_demand,
                     only_its_pool,
-                    life: Default::default(),
+                    life: Box::new(life_facts(needs_weight)),
                 };
                 (it.clone(), facts)
             });

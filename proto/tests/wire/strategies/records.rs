@@ -2,7 +2,7 @@
 
 use super::Any;
 use super::names::*;
-use proptest::collection::{btree_map, vec};
+use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option::of;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -18,12 +18,42 @@ pub fn attributes() -> Any<Attributes> {
     btree_map("[a-z]{1,6}", ".{0,12}", 0..4).boxed()
 }
 
+pub fn life_options() -> Any<Option<Arc<LifeOptions>>> {
+    let times = (of(IDLE_MS_MIN..=LIFE_MS_MAX), of(1_000..=LIFE_MS_MAX));
+    let node = (of(100..=START_TIMEOUT_MS_MAX), of(0..=GRACE_MS_MAX), of(0..=RESTARTS_MAX));
+    (times, node, btree_set("x[a-z]{1,4} [a-z]{1,5}", 0..3))
+        .prop_map(|((idle_ms, max_life_ms), node, managed_state)| {
+            let (start_timeout_ms, close_grace_ms, restarts) = node;
+            let asked = LifeOptions {
+                idle_ms,
+                max_life_ms,
+                start_timeout_ms,
+                close_grace_ms,
+                restarts,
+                managed_state,
+            };
+            (!asked.is_default()).then(|| Arc::new(asked))
+        })
+        .boxed()
+}
+
+/// What a client is shown of what holds for a life.
+pub fn lifetime() -> Any<Option<Arc<Lifetime>>> {
+    (of(1..=LIFE_MS_MAX), of(1..=LIFE_MS_MAX), 0..9_u32, of(stamp()))
+        .prop_map(|(idle_ms, max_life_ms, restarts, restart_at)| {
+            let (origin, is_managed) = (None, false);
+            let it = Lifetime { idle_ms, max_life_ms, is_managed, origin, restarts, restart_at };
+            (!it.is_default()).then(|| Arc::new(it))
+        })
+        .boxed()
+}
+
 pub fn spec() -> Any<SessionSpec> {
     let pool = prop_oneof![Just(PoolName::default_pool()), name(PoolName::parse)];
-    (name(ClassName::parse), pool, attributes())
-        .prop_map(|(class, pool, attributes)| {
+    (name(ClassName::parse), pool, attributes(), life_options())
+        .prop_map(|(class, pool, attributes, life)| {
             let attributes = Arc::new(attributes);
-            SessionSpec { class, pool, attributes, life: None }
+            SessionSpec { class, pool, attributes, life }
         })
         .boxed()
 }
@@ -67,8 +97,8 @@ pub fn record() -> Any<SessionRecord> {
     let what = (key(), spec(), stamp(), stamp(), state());
     let exit = (of(exit()), of(0..=GRACE_MS_MAX));
     let how = (of(reason()), text(), exit, of(placement()), (text(), any::<u64>()));
-    (what, how, requests())
-        .prop_map(|((key, spec, one, other, state), how, requests)| {
+    (what, how, requests(), lifetime())
+        .prop_map(|((key, spec, one, other, state), how, requests, lifetime)| {
             let (reason, detail, (exit, grace_ms), placement, (machine_state, machine_change)) =
                 how;
             SessionRecord {
@@ -86,7 +116,7 @@ pub fn record() -> Any<SessionRecord> {
                 machine_state,
                 machine_change,
                 requests,
-                lifetime: None,
+                lifetime,
             }
         })
         .boxed()

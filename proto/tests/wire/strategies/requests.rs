@@ -8,10 +8,12 @@ use proptest::option::of;
 use proptest::prelude::*;
 use proptest::sample::select;
 use rota_docstore::Usage;
+use rota_lifecycle::{Edit, LifeItem, Name};
 use rota_messages::api::{
     ClearOp, DocumentEvent, FollowOp, Holdings, ImportOp, OperateOp, PageOp, Reader, Service,
     SyncOp, WatchOp,
 };
+use rota_messages::lives::{Event, FireOp, LivesOp, UpdateOp};
 use rota_messages::{Answer, DocumentAnswer, DocumentCursor, DocumentOp, DocumentPage, Op};
 use rota_model::node_msg::{ReportEvent, ReportItem};
 use rota_model::*;
@@ -114,12 +116,44 @@ pub fn report() -> Any<ReportItem> {
         .boxed()
 }
 
+fn event() -> Any<Event> {
+    ("x[a-z]{1,4}", "[a-z]{1,5}").prop_map(|(life_cycle, word)| Event { life_cycle, word }).boxed()
+}
+
+fn items() -> Any<Vec<LifeItem>> {
+    let item = "x[a-z]{1,4} [a-z]{1,5}".prop_map(|it| LifeItem::parse(&it).expect("it is an item"));
+    vec(item, 0..3).boxed()
+}
+
+fn lives_op() -> Any<LivesOp> {
+    let finish = vec("x[a-z]{1,4}".prop_map(|it| Name::parse(&it).expect("a name")), 0..2);
+    let edit = (items(), items(), finish);
+    let edit = edit.prop_map(|(add, remove, finish)| Edit { add, remove, finish, replace: None });
+    let attributes = btree_map("[a-z]{1,6}", of(".{0,12}"), 0..4);
+    let events = (vec(event(), 0..2), vec(event(), 0..2));
+    let update = (key(), of(stamp()), of(stamp()), attributes, edit, events).prop_map(
+        |(key, life, if_version, attributes, edit, (skip, retry))| {
+            let edit = Arc::new(edit);
+            UpdateOp { key, life, if_version, attributes, edit, skip, retry, ran: None }
+        },
+    );
+    let fire = (key(), stamp(), event())
+        .prop_map(|(key, origin, event)| LivesOp::Fire(Box::new(FireOp { key, origin, event })));
+    prop_oneof![
+        update.prop_map(|it| LivesOp::Update(Box::new(it))),
+        key().prop_map(LivesOp::Show),
+        fire,
+    ]
+    .boxed()
+}
+
 pub fn op() -> Any<Op> {
     let list = (client_list(), filter()).prop_map(|(op, filter)| ListOp { filter, ..op });
     prop_oneof![
         open_op().prop_map(Op::Open),
         close_op().prop_map(Op::Close),
         keep_alive_op().prop_map(Op::KeepAlive),
+        lives_op().prop_map(Op::Lives),
         get_op().prop_map(Op::Get),
         list.prop_map(Op::List),
         pull_op().prop_map(Op::Pull),
@@ -234,8 +268,12 @@ fn watched() -> Any<Pulled<DocumentEvent, DocumentCursor>> {
 
 pub fn view_of_session() -> Any<SessionView> {
     // What is remembered of requests does not travel.
-    let record =
-        record().prop_map(|it| SessionRecord { grace_ms: None, requests: Vec::new(), ..it });
+    let record = record().prop_map(|it| SessionRecord {
+        spec: SessionSpec { life: None, ..it.spec },
+        grace_ms: None,
+        requests: Vec::new(),
+        ..it
+    });
     (record.prop_map(Arc::new), number(), epoch(), of(contact()))
         .prop_map(|(record, owner, epoch, node)| SessionView { record, owner, epoch, node })
         .boxed()

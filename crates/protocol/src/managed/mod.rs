@@ -1,0 +1,86 @@
+//! The document of life cycles beside a session, as owners read and write it; and who handles what fires.
+
+pub(crate) mod retry;
+
+use crate::contents::lives::{beside, managed_in};
+use crate::log::env::Env;
+use crate::log::replica::Replica;
+use rota_lifecycle::{LifeItem, Managed};
+use rota_messages::{Doc, DocKey, Write};
+use rota_model::{FieldError, Handler, LifeFacts, SessionRecord, SessionSpec, Stamp};
+use std::sync::Arc;
+
+/// The life cycles that an open gave.
+pub(crate) fn given(spec: &SessionSpec) -> Vec<LifeItem> {
+    let texts = spec.life.iter().flat_map(|it| &it.managed_state);
+    texts.filter_map(|it| LifeItem::parse(it).ok()).collect()
+}
+
+/// The life cycles of a session that lives, with everything that was appended: those of its document, or those that
+/// its open gave, where the document is of earlier lives.
+pub(crate) fn managed_of(
+    replica: &Replica,
+    session: &DocKey,
+    record: &SessionRecord,
+    now: Stamp,
+) -> Managed {
+    let held = replica.get(&beside(session, record)).and_then(|it| managed_in(it));
+    begun(held, record, now)
+}
+
+/// What is held of a session, brought to the chain of lives of its record.
+pub(crate) fn begun(held: Option<Managed>, record: &SessionRecord, now: Stamp) -> Managed {
+    let origin = record.origin();
+    let mut managed = held.unwrap_or_else(|| Managed::new(Stamp::MIN));
+    if managed.origin() != origin {
+        // They were checked when the session was opened.
+        let begins = managed.begin(origin, given(&record.spec), now);
+        debug_assert_eq!(begins, Ok(()));
+        if begins.is_err() {
+            drop(managed.begin(origin, Vec::new(), now));
+        }
+    }
+    managed
+}
+
+/// The write that makes a document of life cycles so; it goes when nothing is left of it. Above `floor`.
+pub(crate) fn write_of(replica: &Replica, key: &DocKey, managed: &Managed, floor: Stamp) -> Write {
+    if managed.has_ended() && managed.is_empty() {
+        return Write { key: key.clone(), doc: None };
+    }
+    let before = replica.get(key).map(|it| &**it);
+    let doc = Doc::life_after(before, key.name.clone(), managed, floor);
+    Write { key: key.clone(), doc: Some(Arc::new(doc)) }
+}
+
+/// What the class of a session says of lives, by the text that its node has.
+pub(crate) fn facts<'a>(env: &'a Env, record: &'a SessionRecord) -> Option<&'a LifeFacts> {
+    let SessionSpec { pool, class, .. } = &record.spec;
+    let there =
+        record.placement.as_ref().and_then(|it| env.nodes.facts_there(&it.node, pool, class));
+    there.or_else(|| env.nodes.facts(pool, class)).map(|it| &*it.life)
+}
+
+/// Whether an event of a life cycle is only marked.
+pub(crate) fn is_mark(facts: Option<&LifeFacts>, life_cycle: &str) -> bool {
+    facts.is_some_and(|it| matches!(it.life_cycles.get(life_cycle), Some(Handler::Mark)))
+}
+
+/// Refuses items of life cycles that nobody handles.
+pub(crate) fn check_handlers<'a>(
+    facts: Option<&LifeFacts>,
+    items: impl IntoIterator<Item = &'a LifeItem>,
+) -> Vec<FieldError> {
+    let nobody = |item: &LifeItem| {
+        let (life_cycle, event) = (item.life_cycle(), item.last().event());
+        let handler = facts.and_then(|it| it.life_cycles.get(life_cycle.as_str()));
+        let problem = match handler {
+            Some(handler) if !item.last().can_fire() || handler.takes(&event) => return None,
+            Some(_) => format!("has no program for {event}"),
+            None => "neither has a program nor says mark_only".to_owned(),
+        };
+        let text = format!("{item}: the class {problem} in its life cycle {life_cycle}");
+        Some(FieldError::new("managed_state", text))
+    };
+    items.into_iter().filter_map(nobody).collect()
+}
