@@ -4,8 +4,8 @@ mod table;
 
 use rota_model::node_msg::{ReportEvent, ReportItem};
 use rota_model::{
-    ClassFacts, Exit, KeepAliveOp, LifeFacts, LifeOptions, NodeId, Reason, RefusalKind, Restarts,
-    SessionRecord, SessionState,
+    ClassFacts, Exit, KeepAliveOp, LifeFacts, LifeOptions, NodeId, Outcome, Reason, RefusalKind,
+    Restarts, SessionRecord, SessionState,
 };
 use rota_protocol::{Op, Transition};
 use std::sync::Arc;
@@ -97,6 +97,18 @@ fn a_session_that_nobody_uses_is_closed_once_and_one_that_is_used_lives_on() {
     let took_ms = becomes(&mut table, "b", IDLE, 5_000);
     assert!((1_900..3_000).contains(&took_ms), "{took_ms}");
     assert_eq!(table.count(Transition::SessionExpired), 2);
+}
+
+#[test]
+fn an_open_that_finds_a_session_uses_it() {
+    let mut table = laid(idle(2_000));
+    opened(table.call(300, open("a", "r1")));
+    for request in ["r2", "r3", "r4"] {
+        table.pass(1_500);
+        let (outcome, _) = opened(table.call(300, open("a", request)));
+        assert_eq!(outcome, Outcome::Existed, "{request}");
+    }
+    becomes(&mut table, "a", IDLE, 3_000);
 }
 
 #[test]

@@ -19,7 +19,13 @@ fn action(retries: u32) -> Handler {
 
 /// Three managers, and a node with class `builtin`: `note` and `mark` are only marked, `bill` and `ship` act.
 fn laid() -> Table {
+    laid_with(Table::laid().places)
+}
+
+/// The same with a node of so many places.
+fn laid_with(places: u32) -> Table {
     let mut table = Table::laid();
+    table.places = places;
     table.tasks.patience = Patience { first_ms: 1_000, most_ms: 2_000, retries: 9 };
     table.start_all();
     let cycles = [
@@ -210,6 +216,33 @@ fn one_action_of_a_session_is_under_way_at_a_time() {
     ends(&mut table, (owner, call), done(""));
     let next = next_action(&mut table, 5_000);
     assert!(next.2.life_cycle == "ship" || next.2.document.contains(r#""id":"b""#), "{next:?}");
+}
+
+#[test]
+fn actions_that_wait_for_room_begin_also_where_sessions_end_and_actions_do_not() {
+    let mut table = laid_with(200);
+    table.manual_nodes = false;
+    let now = at(&table, 1_500);
+    let ids: Vec<String> = (0..150).map(|it| format!("{{a}}{it}")).collect();
+    for id in &ids {
+        opened(table.call(300, with_life(id, &format!("r{id}"), &[format!("bill a@{now}")])));
+    }
+    // Nodes answer no action.
+    table.keeps_actions = true;
+    table.node_calls.clear();
+    table.pass(2_000);
+    let asked = |table: &mut Table| {
+        let of = |(.., it): (u32, u64, Action)| it.document;
+        actions(table).into_iter().map(of).collect::<std::collections::BTreeSet<String>>()
+    };
+    let first = asked(&mut table);
+    assert_eq!(first.len(), 64, "so many of a partition");
+    for id in ids.iter().filter(|id| first.iter().any(|it| it.contains(&format!("\"{id}\"")))) {
+        closed(table.call(300, close(id, &format!("c{id}"))));
+    }
+    table.node_calls.clear();
+    table.pass(1_000);
+    assert_eq!(asked(&mut table).len(), 64, "the next ones");
 }
 
 #[test]

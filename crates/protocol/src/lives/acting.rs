@@ -295,9 +295,6 @@ impl Lives {
         self.acting.remove(key);
         // Whoever waits for it is answered with the next look.
         self.arm(key, Some(Stamp::MIN));
-        if let Some(next) = self.crowded.pop_first() {
-            self.arm(&next, Some(Stamp::MIN));
-        }
     }
 
     fn failed(&mut self, led: &mut At<'_>, key: &DocKey, code: &str, report: &str) {

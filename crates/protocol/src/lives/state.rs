@@ -60,6 +60,14 @@ impl Lives {
         self.arm(key, at);
     }
 
+    /// Looks at those that waited for the end of others, as many as there is room for.
+    fn let_in(&mut self) {
+        for _ in self.acting.len()..ACTIONS_MAX {
+            let Some(next) = self.crowded.pop_first() else { return };
+            self.arm(&next, Some(Stamp::MIN));
+        }
+    }
+
     /// Whether something is to be looked at now.
     fn is_due(&self, now: Stamp) -> bool {
         self.due.first().is_some_and(|(at, _)| *at <= now)
@@ -128,13 +136,15 @@ impl Resident for Lives {
 
     fn tick(&mut self, led: &mut At<'_>, turn: Turn) {
         if turn == Turn::Rest && led.lead.is_open() {
+            self.let_in();
             self.step(led);
             self.drive(led);
         }
     }
 
     fn is_busy(&self) -> bool {
-        !self.acting.is_empty() || !self.wanted.is_empty() || self.is_due(Stamp::MIN)
+        let waits = !self.wanted.is_empty() || !self.crowded.is_empty();
+        waits || !self.acting.is_empty() || self.is_due(Stamp::MIN)
     }
 
     fn retain(&mut self, is_there: &dyn Fn(&Origin) -> bool) {

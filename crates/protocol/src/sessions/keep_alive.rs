@@ -21,7 +21,7 @@ pub(crate) struct Uses {
 
 impl Uses {
     /// A session is used now. Gives for how long it was not, if that is known.
-    fn note(&mut self, record: &SessionRecord, now_ms: u64) -> Option<u64> {
+    pub fn note(&mut self, record: &SessionRecord, now_ms: u64) -> Option<u64> {
         let before = self.last.insert(record.key.clone(), (record.life, now_ms));
         let (_, at_ms) = before.filter(|(life, _)| *life == record.life)?;
         Some(now_ms.saturating_sub(at_ms))

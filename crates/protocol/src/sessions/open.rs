@@ -22,8 +22,8 @@ use crate::sessions::state::{Sessions, Work};
 use crate::sessions::version::next_version;
 use rota_messages::{Answer, DocKey};
 use rota_model::{
-    OpenOp, Outcome, Placement, Refusal, RefusalKind, RequestEntry, RequestFate, RequestId, Retry,
-    SessionRecord, SessionState, Token,
+    LifeFacts, OpenOp, Outcome, Placement, Refusal, RefusalKind, RequestEntry, RequestFate,
+    RequestId, Retry, SessionRecord, SessionState, Token,
 };
 
 /// Most requests that wait for one id.
@@ -156,6 +156,8 @@ impl Sessions {
         }
         match visible(led, &key).filter(|it| it.is_live()) {
             Some(record) => {
+                // Whoever opens it uses it.
+                self.uses.note(&record, led.env.now.mono_ms);
                 let session = view_at_node(led, record);
                 led.env.note(Transition::OpenExisted, Some(led.log.number));
                 let (outcome, ended_since) = (Outcome::Existed, false);
@@ -173,6 +175,7 @@ impl Sessions {
         let Some(placement) = record.placement.clone() else {
             return;
         };
+        self.uses.note(&record, led.env.now.mono_ms);
         record.version = next_version(led.env, led.log, &record);
         let fate = RequestFate::Opened {
             outcome: Outcome::Existed,
@@ -274,8 +277,10 @@ impl Sessions {
 fn refused_by_class(env: &Env, op: &OpenOp, chosen: &Chosen) -> Option<Refusal> {
     let asked = op.spec.life.as_deref()?;
     let facts = env.nodes.facts_there(&chosen.node, &op.spec.pool, &op.spec.class);
+    // A node says nothing of a class that says nothing.
     let facts = facts.map(|it| &*it.life);
-    let mut mistakes = facts.map_or_else(Vec::new, |it| it.refuses(asked));
+    let mut mistakes =
+        facts.map_or_else(|| LifeFacts::default().refuses(asked), |it| it.refuses(asked));
     mistakes.extend(check_handlers(facts, &given(&op.spec)));
     (!mistakes.is_empty()).then(|| Refusal::invalid(mistakes))
 }

@@ -61,6 +61,8 @@ pub struct Table {
     /// Calls to nodes that the test answers itself when `manual`.
     pub node_calls: Vec<(u32, ToNode)>,
     pub manual_nodes: bool,
+    /// Nodes leave calls for actions unanswered.
+    pub keeps_actions: bool,
     /// Work of operations that the test does itself when `manual_works`: whose, and its name.
     pub works: Vec<(u32, u64, Box<Job>)>,
     pub manual_works: bool,
@@ -256,6 +258,7 @@ impl Table {
             node_ordered_as: None,
             node_calls: Vec::new(),
             manual_nodes: false,
+            keeps_actions: false,
             works: Vec::new(),
             manual_works: false,
             task_works: Vec::new(),

@@ -73,6 +73,7 @@ impl Table {
                 self.live.remove(key);
                 NodeAnswer::Destroyed { exit: None, detail: String::new() }
             }
+            ToNode::Act { .. } if self.keeps_actions => return,
             ToNode::Act { .. } => {
                 NodeAnswer::Acted { end: ActionEnd::Done { output: String::new() } }
             }
