@@ -37,7 +37,7 @@ retries = 0
 const RISER: &str = r#"
 name = "riser"
 kind = "program"
-argv = ["sh", "-c", "echo up; until [ -e \"$1\" ]; do sleep 0.02; done; rm \"$1\"; exit 7", "sh", "{attr.until}"]
+argv = ["sh", "-c", "echo up; until [ -e \"$1.$ROTA_LIFE\" ]; do sleep 0.02; done; exit 7", "sh", "{attr.until}"]
 ready = { line = "up" }
 [life]
 restart = { times = 1, delay = "100ms" }
@@ -240,7 +240,8 @@ async fn a_session_that_ended_badly_is_started_again_and_shows_how_often() {
     let attributes = [("until".to_owned(), until.clone())].into();
     let request = v1::OpenRequest { attributes, ..open("phoenix", "riser") };
     let first = client.open(request, CALL).await.unwrap().session.unwrap();
-    std::fs::write(&until, "").unwrap();
+    let end = |life: u64| std::fs::write(format!("{until}.{life}"), "").unwrap();
+    end(first.life);
     let next = eventually("another life begins", PATIENCE, async || {
         let session = read(&client, "phoenix").await.map_err(|error| format!("{error:?}"))?;
         let is_next = session.life > first.life && session.state() == SessionState::Ready;
@@ -250,7 +251,7 @@ async fn a_session_that_ended_badly_is_started_again_and_shows_how_often() {
     assert_eq!((next.restarts, &next.attributes), (1, &first.attributes));
     let shown = run(&cluster, &["session", "get", "phoenix"]).await;
     assert_eq!(shown["restarts"], 1, "{shown}");
-    std::fs::write(&until, "").unwrap();
+    end(next.life);
     let failed = becomes(&client, "phoenix", SessionState::Failed).await;
     assert_eq!(failed.reason(), Reason::Exited, "once is all that its class allows: {failed:?}");
     cluster.end().await;
