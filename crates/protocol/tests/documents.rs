@@ -90,8 +90,14 @@ fn record() -> Any<SessionRecord> {
     let why = (of(select(Reason::ALL.to_vec())), ".{0,9}", of(exit));
     let machine = (".{0,3}", 0..3_u64);
     let state = select(SessionState::ALL.to_vec());
-    (spec, state, why, of(placement()), machine, vec(request(), 0..5))
-        .prop_map(|(spec, state, (reason, detail, exit), placement, machine, entries)| {
+    let lifetime = (of(1..9_u64), any::<bool>(), of(Just(at(3))), 0..3_u32);
+    let lifetime = lifetime.prop_map(|(idle_ms, is_managed, origin, restarts)| {
+        let it = Lifetime { idle_ms, is_managed, origin, restarts, ..Lifetime::default() };
+        (!it.is_default()).then(|| Arc::new(it))
+    });
+    (spec, state, why, of(placement()), (machine, lifetime), vec(request(), 0..5))
+        .prop_map(|(spec, state, (reason, detail, exit), placement, others, entries)| {
+            let (machine, lifetime) = others;
             let requests = requests(entries, placement.as_ref());
             SessionRecord {
                 key: key(),
@@ -108,7 +114,7 @@ fn record() -> Any<SessionRecord> {
                 machine_state: machine.0,
                 machine_change: machine.1,
                 requests,
-                lifetime: None,
+                lifetime,
             }
         })
         .boxed()

@@ -144,6 +144,22 @@ impl World {
         self.queue.after(takes_us, Event::Acted(index, run, number, Box::new(input)));
     }
 
+    /// The runtime runs no action beside a program that has ended.
+    pub fn refuse_action(
+        &mut self,
+        index: usize,
+        run: u64,
+        key: SessionKey,
+        token: Token,
+        action: Action,
+    ) {
+        let Action { life_cycle, word, .. } = action;
+        let (code, report) = ("NOT-RUNNING".to_owned(), "its program ended".to_owned());
+        let end = ActionEnd::Failed { code, report };
+        let input = NodeInput::Acted { key, token, life_cycle, word, end };
+        self.queue.after(100, Event::TellNode(index, run, Box::new(input)));
+    }
+
     /// A node with a planted bug runs an action that it should not run.
     pub(crate) fn plant_on_action(&mut self, index: usize, message: &ToNode) {
         let ToNode::Act { key, token, action, .. } = message else { return };

@@ -379,7 +379,12 @@ impl World {
             }
             NodeEffect::Stop { key, token, how } => self.stop_program(index, run, key, token, how),
             NodeEffect::Act { key, token, action, .. } => {
-                self.start_action(index, run, key, token, *action);
+                // The agent may not have heard that the program ended.
+                if host.programs.contains_key(&(key.clone(), token)) {
+                    self.start_action(index, run, key, token, *action);
+                } else {
+                    self.refuse_action(index, run, key, token, *action);
+                }
             }
             // Written down already.
             NodeEffect::Journal { .. } => {}
