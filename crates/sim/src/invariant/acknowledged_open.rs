@@ -44,6 +44,11 @@ pub fn check(ledger: &Ledger, found: &Found) -> Verdict {
 
 /// Whether anything explains that a life is over.
 fn has_cause(ledger: &Ledger, key: &SessionKey, life: Stamp) -> bool {
+    // Nobody used it, or it lived long enough.
+    let facts = ledger.lives.get(key).and_then(|it| it.get(&life));
+    if facts.is_some_and(|it| it.expired_us.is_some()) {
+        return true;
+    }
     let closed = ledger.asked.iter().any(|it| match it.wish {
         Wish::Close(named) => it.key == *key && named.is_none_or(|named| named == life),
         Wish::Open | Wish::Get(_) => false,
