@@ -230,6 +230,17 @@ impl World {
         })
     }
 
+    /// Whether an event of a session that runs is still to fire, or its action to be tried again.
+    pub fn events_come(&self) -> bool {
+        let runs = |key: &SessionKey| {
+            let instances = &self.checker.ledger.instances;
+            instances.iter().any(|it| it.key == *key && it.to.is_none())
+        };
+        let comes = |managed: &Managed| !managed.has_ended() && managed.next_at().is_some();
+        let events = self.life_cycles().iter().any(|(key, it, _)| comes(it) && runs(key));
+        events || self.actions_are_tried_again()
+    }
+
     /// What actions have succeeded, as life cycles say at the end.
     pub fn note_fired(&mut self) {
         let all = self.life_cycles();

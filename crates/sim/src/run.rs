@@ -116,6 +116,9 @@ fn guarded(world: &mut World, phase: fn(&mut World) -> Verdict) -> Verdict {
     })
 }
 
+/// By how much clocks that stepped are behind, at most.
+const LATE_CLOCKS_US: u64 = 200_000_000;
+
 impl World {
     /// Clients work while things go wrong.
     fn chaos(&mut self) -> Verdict {
@@ -281,6 +284,11 @@ impl World {
         // What happens by itself must not happen between two looks.
         if let Some(rest_us) = self.setup.lives_rest_us() {
             self.run_until(self.now_us() + rest_us);
+            // A clock that is behind brings some of it later.
+            let until_us = self.now_us() + LATE_CLOCKS_US;
+            while self.events_come() && self.now_us() < until_us {
+                self.run_until(self.now_us() + 500_000);
+            }
             self.converge()?;
         }
         if self.some_are_opened_again() {

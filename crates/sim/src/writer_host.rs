@@ -498,6 +498,12 @@ impl World {
         tasks
     }
 
+    /// Whether a task that runs an action of a session again has not been given up.
+    pub fn actions_are_tried_again(&self) -> bool {
+        let is_parked = |it: &Task| it.state() == TaskState::Parked;
+        self.tasks().iter().any(|(it, _)| it.op_name == "session.action" && !is_parked(it))
+    }
+
     /// A task that waits or runs.
     pub fn task_waits(&self) -> Option<String> {
         let mut all = self.tasks().into_iter();

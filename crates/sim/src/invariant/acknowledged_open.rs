@@ -44,11 +44,6 @@ pub fn check(ledger: &Ledger, found: &Found) -> Verdict {
 
 /// Whether anything explains that a life is over.
 fn has_cause(ledger: &Ledger, key: &SessionKey, life: Stamp) -> bool {
-    // Nobody used it, or it lived long enough.
-    let facts = ledger.lives.get(key).and_then(|it| it.get(&life));
-    if facts.is_some_and(|it| it.expired_us.is_some()) {
-        return true;
-    }
     let closed = ledger.asked.iter().any(|it| match it.wish {
         Wish::Close(named) => it.key == *key && named.is_none_or(|named| named == life),
         Wish::Open | Wish::Get(_) => false,
@@ -60,7 +55,9 @@ fn has_cause(ledger: &Ledger, key: &SessionKey, life: Stamp) -> bool {
         of_life
             && it.to.is_some_and(|(at_us, cause)| cause != EndCause::Destroyed || drained(at_us))
     });
-    closed || ended
+    // Nobody used it, or it lived long enough.
+    let expired = facts.is_some_and(|it| it.expired_us.is_some());
+    closed || ended || expired
 }
 
 /// An address is only told where something runs.
