@@ -4,7 +4,7 @@ use crate::item::LifeItem;
 use crate::name::Name;
 use rota_model::Stamp;
 use serde::{Deserialize, Serialize};
-use smol_str::SmolStr;
+use smol_str::{SmolStr, ToSmolStr};
 
 /// Most items of a session.
 pub const ITEMS_MAX: usize = 64;
@@ -159,6 +159,19 @@ impl Managed {
     /// The items in their order, each with how far it has come.
     pub fn items(&self) -> impl ExactSizeIterator<Item = (&LifeItem, &Held)> {
         self.items.iter().map(|(item, held)| (item, held))
+    }
+
+    /// How far the item of a life cycle has come that has that last word, as it is printed.
+    pub fn held(&self, life_cycle: &str, word: &str) -> Option<&Held> {
+        let mut items = self.items.iter().filter(|(item, _)| {
+            item.life_cycle().as_str() == life_cycle && item.last().to_smolstr() == word
+        });
+        items.next().map(|(_, held)| held)
+    }
+
+    /// Whether the item with that last word is there, and has not fired.
+    pub fn is_unfired(&self, life_cycle: &str, word: &str) -> bool {
+        self.held(life_cycle, word).is_some_and(|held| held.fired.is_none())
     }
 
     /// The history in the order in which its items moved.

@@ -97,11 +97,8 @@ impl Lives {
             Some(Handler::Action { retries, timeout_ms, .. }) => (*retries, *timeout_ms),
             Some(Handler::Mark) | None => UNKNOWN,
         };
-        let failed = managed.items().find_map(|(item, held)| {
-            let is_it = item.life_cycle().as_str() == event.life_cycle
-                && item.last().to_string() == event.word;
-            held.failed.as_ref().filter(|_| is_it)
-        });
+        let held = managed.held(&event.life_cycle, &event.word);
+        let failed = held.and_then(|it| it.failed.as_ref());
         let action = Action {
             life: record.life,
             life_cycle: event.life_cycle.clone(),
@@ -124,13 +121,7 @@ impl Lives {
         let Some(acting) = self.acting.get(key) else { return };
         let Event { life_cycle, word } = &acting.event;
         let managed = led.log.replica.docs.get(key).and_then(|it| managed_in(it));
-        let is_open = managed.is_some_and(|it| {
-            let mut items = it.items();
-            items.any(|(item, held)| {
-                let is_it = item.life_cycle().as_str() == life_cycle && held.fired.is_none();
-                is_it && item.last().to_string() == *word
-            })
-        });
+        let is_open = managed.is_some_and(|it| it.is_unfired(life_cycle, word));
         // What an action that is over asks for comes all the same.
         if !is_open && matches!(acting.step, Step::Node { .. }) {
             self.over(key);
@@ -320,12 +311,9 @@ impl Lives {
         let session = session_of(key).expect("its record was found");
         let mut managed = managed_of(&led.log.replica, &session, &record, now);
         let Event { life_cycle, word } = &acting.event;
-        let before = managed.items().find_map(|(item, held)| {
-            let is_it =
-                item.life_cycle().as_str() == life_cycle && item.last().to_string() == *word;
-            held.failed.as_ref().filter(|_| is_it).map(|it| it.attempts)
-        });
-        let failure = Failure::new(before.unwrap_or_default() + 1, code, report, now);
+        let before = managed.held(life_cycle, word).and_then(|it| it.failed.as_ref());
+        let attempts = before.map_or(0, |it| it.attempts) + 1;
+        let failure = Failure::new(attempts, code, report, now);
         if !managed.fail(life_cycle, word, failure) {
             return self.over(key);
         }

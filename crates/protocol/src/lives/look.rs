@@ -118,12 +118,7 @@ impl Lives {
         now: Stamp,
     ) {
         // What fired, or was removed, has nothing left to do.
-        let is_open = |it: &Event| {
-            managed.items().any(|(item, held)| {
-                let is_it = item.life_cycle().as_str() == it.life_cycle;
-                is_it && held.fired.is_none() && item.last().to_string() == it.word
-            })
-        };
+        let is_open = |it: &Event| managed.is_unfired(&it.life_cycle, &it.word);
         let chain = managed.origin();
         self.answer_wanted(led, key, |it| it.chain != chain || !is_open(&it.event));
         if let Some(acting) = self.acting.get(key) {
