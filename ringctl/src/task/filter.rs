@@ -1,7 +1,6 @@
 //! Which tasks are meant.
 
 use super::at::{At, at, now};
-use super::show::state_name;
 use crate::namespace::namespace;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -26,7 +25,7 @@ pub struct FilterArguments {
     info: Option<String>,
     /// Tasks in one of these states; several with commas between them.
     #[arg(long = "state", value_name = "STATE,...", value_delimiter = ',', ignore_case = true,
-          value_parser = PossibleValuesParser::new(STATES.map(state_name)).map(|it| state(&it)))]
+          value_parser = PossibleValuesParser::new(STATES.map(TaskState::as_str)).map(|it| state(&it)))]
     states: Vec<TaskState>,
     /// Tasks that were started again so often at least.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
@@ -43,7 +42,7 @@ pub struct FilterArguments {
 }
 
 fn state(text: &str) -> TaskState {
-    let found = STATES.into_iter().find(|it| state_name(*it).eq_ignore_ascii_case(text));
+    let found = STATES.into_iter().find(|it| it.as_str().eq_ignore_ascii_case(text));
     found.expect("the parser takes names of states only")
 }
 

@@ -11,17 +11,6 @@ use serde_json::Value;
 /// Characters of a text that a list shows.
 const LISTED_MAX: usize = 40;
 
-/// The name of a state.
-pub fn state_name(state: TaskState) -> &'static str {
-    match state {
-        TaskState::Waiting => "WAITING",
-        TaskState::Running => "RUNNING",
-        TaskState::Lost => "LOST",
-        TaskState::Parked => "PARKED",
-        TaskState::Paused => "PAUSED",
-    }
-}
-
 /// A task. Times are stamps.
 #[derive(Serialize, PartialEq, Debug)]
 pub struct Shown {
@@ -113,7 +102,7 @@ impl Shown {
             namespace: task.ns.as_str().to_owned(),
             id: task.docid(),
             operation: task.op_name.clone(),
-            state: state_name(task.state()),
+            state: task.state().as_str(),
             param,
             param_document,
             info: task.info.clone(),
