@@ -127,6 +127,18 @@ fn a_new_owner_counts_idle_from_its_own_serving() {
 }
 
 #[test]
+fn a_take_over_writes_nothing_of_life_cycles_where_there_are_none() {
+    let mut table = laid(idle(60_000));
+    opened(table.call(300, open("a", "r1")));
+    table.kill(table.owner("a"));
+    table.pass(3_000);
+    let owner = table.owner("a");
+    assert_eq!(now(&mut table, "a").state, SessionState::Ready);
+    let docs = &table.disks[&owner].docs;
+    assert!(docs.keys().all(|it| it.name.class() != "life"), "{docs:?}");
+}
+
+#[test]
 fn a_session_lives_no_longer_than_its_class_or_its_open_says_also_under_another_owner() {
     let mut table = laid(LifeFacts { max_life_ms: Some(60_000), ..LifeFacts::default() });
     let asked = LifeOptions { max_life_ms: Some(6_000), ..LifeOptions::default() };

@@ -11,7 +11,7 @@ use rota_messages::documents::{life_name, session_of as session_in};
 use rota_messages::lives::{Event, FireOp};
 use rota_messages::{DocKey, LivesOp, Op, OpResult};
 use rota_model::items::{LIFE_CLASS, SESSION_CLASS};
-use rota_model::{SessionKey, SessionState, Stamp};
+use rota_model::{SessionKey, SessionRecord, SessionState, Stamp};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Most documents that one step looks at: some milliseconds.
@@ -118,6 +118,10 @@ impl Resident for Lives {
             self.arm(key, at);
         }
         for key in replica.counts.session_counts.timed() {
+            let record = replica.docs.get(key).and_then(|it| it.session());
+            if !record.is_some_and(|it| is_managed(it)) {
+                continue;
+            }
             let beside = session_in(&key.name).map(|it| DocKey::new(key.slot, life_name(&it)));
             if let Ok(beside) = beside {
                 self.arm(&beside, Some(Stamp::MIN));
@@ -165,8 +169,7 @@ impl Lives {
         if record.state != SessionState::Ready {
             self.acting.remove(&life);
         }
-        let is_managed = record.lifetime.as_ref().is_some_and(|it| it.is_managed);
-        if is_managed || led.log.replica.get(&life).is_some() {
+        if is_managed(record) || led.log.replica.get(&life).is_some() {
             self.arm(&life, Some(Stamp::MIN));
         }
     }
@@ -195,6 +198,11 @@ impl RequestHandler for Lives {
     fn reply(&mut self, led: &mut At<'_>, origin: Origin, result: OpResult) {
         led.reply(origin, result);
     }
+}
+
+/// Whether its open gave it life cycles.
+fn is_managed(record: &SessionRecord) -> bool {
+    record.lifetime.as_ref().is_some_and(|it| it.is_managed)
 }
 
 /// The session that a document of life cycles is about.
