@@ -216,28 +216,26 @@ impl World {
         found
     }
 
+    fn session_runs(&self, key: &SessionKey) -> bool {
+        let instances = &self.checker.ledger.instances;
+        instances.iter().any(|it| it.key == *key && it.to.is_none())
+    }
+
     /// Something that is due and has not fired, of a session that runs, at the end.
     pub fn event_waits(&self) -> Option<String> {
-        let runs = |key: &SessionKey| {
-            let instances = &self.checker.ledger.instances;
-            instances.iter().any(|it| it.key == *key && it.to.is_none())
-        };
         let mut all = self.life_cycles().into_iter().filter(|(_, managed, _)| !managed.has_ended());
         all.find_map(|(key, managed, now)| {
             let due = managed.due(now.minus_ms(500)).into_iter().next()?;
             let text = format!("{} {} of {key} is due and has not fired", due.life_cycle, due.word);
-            runs(&key).then_some(text)
+            self.session_runs(&key).then_some(text)
         })
     }
 
     /// Whether an event of a session that runs is still to fire, or its action to be tried again.
     pub fn events_come(&self) -> bool {
-        let runs = |key: &SessionKey| {
-            let instances = &self.checker.ledger.instances;
-            instances.iter().any(|it| it.key == *key && it.to.is_none())
-        };
         let comes = |managed: &Managed| !managed.has_ended() && managed.next_at().is_some();
-        let events = self.life_cycles().iter().any(|(key, it, _)| comes(it) && runs(key));
+        let events =
+            self.life_cycles().iter().any(|(key, it, _)| comes(it) && self.session_runs(key));
         events || self.actions_are_tried_again()
     }
 

@@ -47,11 +47,6 @@ impl Lives {
     pub(crate) fn get(&self, key: &DocKey) -> Option<Glimpse> {
         self.glimpses.get(key).copied()
     }
-
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.glimpses.len()
-    }
 }
 
 fn glimpse(managed: &Managed) -> Glimpse {
