@@ -188,12 +188,19 @@ impl World {
         }
     }
 
-    /// What runs of actions on a machine ends: with its session, or with the agent.
-    pub fn end_actions(&mut self, index: usize, token: Option<Token>) {
+    /// The agent of a machine is gone, and what it ran of actions.
+    pub fn end_actions_on(&mut self, index: usize) {
+        self.end_actions(|it| it.index == index);
+    }
+
+    /// An attempt of a session has ended, and its action with it. Two machines may have one id.
+    pub fn end_actions_of(&mut self, boot: BootId, token: Token) {
+        self.end_actions(|it| (it.boot, it.token) == (boot, token));
+    }
+
+    fn end_actions(&mut self, is_meant: impl Fn(&Ran) -> bool) {
         let now_us = self.now_us();
-        let of = |it: &&mut Ran| {
-            it.index == index && it.to_us.is_none() && token.is_none_or(|token| it.token == token)
-        };
+        let of = |it: &&mut Ran| it.to_us.is_none() && is_meant(it);
         for ran in self.checker.ledger.actions.iter_mut().filter(of) {
             (ran.to_us, ran.is_done) = (Some(now_us), false);
         }

@@ -86,7 +86,7 @@ impl World {
         host.paused_until_us = 0;
         host.streams.clear();
         let run = host.run;
-        self.end_actions(index, None);
+        self.end_actions_on(index);
         self.trace.mark((now_us, "agent dies", index));
         self.trace.line(now_us, Place::Node(index), || "its agent dies alone".into());
         self.queue.after(away_us, Event::ResumeAgent(index, run));

@@ -221,12 +221,12 @@ impl World {
             return;
         };
         instance.to = Some((now_us, cause));
-        let (key, token) = (&instance.key, instance.token);
+        let (key, token, boot) = (&instance.key, instance.token, instance.boot);
         let index = self.nodes.iter().position(|it| it.id == instance.node).unwrap_or_default();
         self.trace.mark((now_us, "end", index, token));
         let line = || format!("ENDS {key} token {token}: {cause:?}");
         self.trace.line(now_us, Place::Node(index), line);
-        self.end_actions(index, Some(token));
+        self.end_actions_of(boot, token);
     }
 
     /// The keepers look at the lease: when it has passed, they end every program by themselves,
