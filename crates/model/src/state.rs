@@ -70,11 +70,7 @@ impl SessionState {
 
     /// Whether a session in this state for that reason is opened again when a node has room.
     pub fn is_reopened(self, reason: Option<Reason>) -> bool {
-        match reason {
-            Some(Reason::Reopening) => self == Self::Lost,
-            Some(Reason::Restarting) => self == Self::Failed,
-            Some(_) | None => false,
-        }
+        reason.and_then(Reason::waits_as) == Some(self)
     }
 
     /// What a life of this state becomes when its node says that it ended, though no manager closed it.
@@ -135,6 +131,27 @@ printed!(
         NoCapacity = "NO_CAPACITY",
     }
 );
+
+impl Reason {
+    /// In which state a session waits for its next life for that reason, if one follows.
+    pub fn waits_as(self) -> Option<SessionState> {
+        match self {
+            Self::Reopening => Some(SessionState::Lost),
+            Self::Restarting => Some(SessionState::Failed),
+            Self::ClosedByClient
+            | Self::IdleTimeout
+            | Self::MaxLifetime
+            | Self::Exited
+            | Self::StartTimeout
+            | Self::NodeLost
+            | Self::Unhealthy
+            | Self::LeaseNotRenewed
+            | Self::Drained
+            | Self::Internal
+            | Self::NoCapacity => None,
+        }
+    }
+}
 
 printed!(
     /// State of a node in the registry.

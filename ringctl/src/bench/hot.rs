@@ -7,14 +7,15 @@ use super::target::{CALL_WAIT, client, open_request, prefix};
 use super::usage;
 use crate::dev::{Cluster, Settings, with_cluster};
 use crate::output::{Format, Out, plain_table};
+use crate::task::at::now;
 use anyhow::Context;
 use clap::Args;
 use rota_client::Client;
-use rota_client::docstore::{Request, Stamp};
+use rota_client::docstore::Request;
 use rota_client::documents::request::Operate;
 use rota_model::Namespace;
 use serde::Serialize;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 /// Parts of the requests of which the first and the last are compared.
 const PARTS: u32 = 10;
@@ -114,9 +115,8 @@ async fn operate(client: &Client, docid: &str, number: u32) -> anyhow::Result<()
     let change =
         serde_json::json!({"class": "Hot", "docid": docid, "life": "ensure", "put": [put]});
     let parameters = serde_json::json!({"changes": [change]});
-    let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
     // Managers judge it by their own clocks.
-    let operation_time = Stamp::from_epoch_ms(u64::try_from(now)?).minus_ms(1_000);
+    let operation_time = now().minus_ms(1_000);
     let request = Request {
         operation_time: Some(operation_time),
         ..Request::new(Namespace::default_space(), "document.write").with(&parameters)?

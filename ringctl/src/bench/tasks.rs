@@ -9,6 +9,7 @@ use super::report::rounded;
 use super::target::{CALL_WAIT, client, prefix};
 use crate::dev::{Cluster, Settings, with_cluster};
 use crate::output::{Format, Out, plain_table};
+use crate::task::at::now;
 use anyhow::Context;
 use clap::Args;
 use hdrhistogram::Histogram;
@@ -19,7 +20,7 @@ use rota_model::{Namespace, RequestId};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 /// The namespace of everything that is written.
@@ -164,7 +165,7 @@ impl Series {
                 let (client, docid) = (client.clone(), format!("{{{}}}", self.place(batch)));
                 let request = Request {
                     // Managers judge it by their own clocks.
-                    operation_time: Some(now()?.minus_ms(1_000)),
+                    operation_time: Some(now().minus_ms(1_000)),
                     request_id: Some(RequestId::parse(&client.request_id())?),
                     ..Request::new(Namespace::parse(SPACE)?, "document.write")
                         .with(&self.batch(batch))?
@@ -183,11 +184,6 @@ impl Series {
     }
 }
 
-fn now() -> anyhow::Result<Stamp> {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH)?;
-    Ok(Stamp::from_epoch_ms(u64::try_from(since.as_millis())?))
-}
-
 /// When the first of so many tasks may be due that are registered from now on.
 fn lead_ms(count: u32) -> u64 {
     3_000 + u64::from(count) * 1_000 / u64::from(REGISTERED_PER_S)
@@ -203,15 +199,15 @@ async fn measure(it: &TasksArguments, cluster: &mut Cluster) -> anyhow::Result<F
         every_ms,
     };
     if it.waiting > 0 {
-        let far = now()?.plus_ms(24 * HOUR_MS);
+        let far = now().plus_ms(24 * HOUR_MS);
         series("waiting", it.waiting, far, 1).register(&client).await?;
     }
-    let due = now()?.plus_ms(lead_ms(it.tasks));
+    let due = now().plus_ms(lead_ms(it.tasks));
     let burst = series("burst", it.tasks, due, 0);
     burst.register(&client).await?;
     in_time(&burst)?;
     finished(&client, u64::from(it.waiting), due).await?;
-    let (due, every_ms) = (now()?.plus_ms(lead_ms(it.paced)), u64::from(it.pace_ms));
+    let (due, every_ms) = (now().plus_ms(lead_ms(it.paced)), u64::from(it.pace_ms));
     let paced = series("paced", it.paced, due, every_ms);
     paced.register(&client).await?;
     in_time(&paced)?;
@@ -221,7 +217,7 @@ async fn measure(it: &TasksArguments, cluster: &mut Cluster) -> anyhow::Result<F
 }
 
 fn in_time(series: &Series) -> anyhow::Result<()> {
-    let late = now()? >= series.from;
+    let late = now() >= series.from;
     anyhow::ensure!(!late, "the machine is too slow: tasks were due before all were registered");
     Ok(())
 }
@@ -236,7 +232,7 @@ async fn finished(client: &Client, left: u64, due: Stamp) -> anyhow::Result<()> 
         // Counts cost the managers little: a list of documents would slow down what is measured.
         let backlog = client.tasks().backlog(CALL_WAIT).await?;
         let here: u64 = backlog.counts.iter().map(|it| it.waiting + it.running).sum();
-        if here < fewest || now()? < due {
+        if here < fewest || now() < due {
             (fewest, since) = (here, Instant::now());
         }
         if here <= left || since.elapsed() > PATIENCE {

@@ -1,14 +1,12 @@
 //! Life-cycle items as people enter them.
 
 use crate::failure::UsageMistake;
+use crate::task::at::now;
 use rota_lifecycle::LifeItem;
-use rota_model::Stamp;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Items with absolute times: the same ones, however often a call is sent.
 pub fn absolute(items: &[String]) -> anyhow::Result<Vec<String>> {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let now = Stamp::from_epoch_ms(u64::try_from(since.as_millis()).unwrap_or(u64::MAX));
+    let now = now();
     let read = items.iter().map(|text| {
         let item = LifeItem::parse_entry(text, now).map(|it| it.to_string());
         item.map_err(|it| UsageMistake(format!("--life {text:?}: {}", it.problem)).into())

@@ -5,7 +5,7 @@ use rota_lifecycle::Managed;
 use rota_messages::documents::{life_name, life_session, read_life, session_name};
 use rota_messages::{Doc, DocKey};
 use rota_model::items::LIFE_CLASS;
-use rota_model::{SessionRecord, Stamp};
+use rota_model::{SessionKey, Stamp};
 use std::collections::BTreeMap;
 
 /// How long the history of life cycles is kept, in milliseconds: a week.
@@ -61,9 +61,9 @@ pub fn managed_in(doc: &Doc) -> Option<Managed> {
     read_life(document).ok()
 }
 
-/// The document of life cycles beside a session.
-pub(crate) fn beside(session: &DocKey, record: &SessionRecord) -> DocKey {
-    DocKey::new(session.slot, life_name(&record.key))
+/// The document of life cycles beside the document of a session.
+pub(crate) fn beside(document: &DocKey, session: &SessionKey) -> DocKey {
+    DocKey::new(document.slot, life_name(session))
 }
 
 /// The session of a document of life cycles.

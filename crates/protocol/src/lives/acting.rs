@@ -1,11 +1,11 @@
 //! One action: the node is asked for it, and what it asks for is carried out.
 
 use crate::contents::lives::{managed_in, session_of};
-use crate::lives::state::{Lives, Wanted, about};
+use crate::lives::state::{Lives, about};
 use crate::log::at::At;
 use crate::log::env::NameOf;
 use crate::log::internal::OwnRequest;
-use crate::managed::retry::{retry_key, retry_write};
+use crate::managed::retry::retry_write;
 use crate::managed::{facts, managed_of, write_of};
 use crate::nodes::calls::{CallFor, CallWhat};
 use crate::ports::note::Transition;
@@ -320,25 +320,10 @@ impl Lives {
         led.env.note(Transition::ActionFailed, Some(led.log.number));
         let floor = led.stamps_above().max(now);
         let mut writes = vec![write_of(&led.log.replica, key, &managed, floor)];
-        let is_new = retry_key(&session, &record, &acting.event)
-            .is_some_and(|it| led.log.replica.get(&it).is_none());
-        if is_new {
-            let why = (code.as_str(), report.as_str());
-            writes.extend(retry_write(
-                led,
-                (&session, &record),
-                &acting.event,
-                acting.retries,
-                why,
-            ));
-        }
+        let (of, why) = ((&session, &*record), (code.as_str(), report.as_str()));
+        writes.extend(retry_write(led, of, &acting.event, acting.retries, why));
         let at = led.write(writes, None);
-        let is_it = |it: &Wanted| it.event == acting.event;
-        let waiting =
-            self.wanted.get_mut(key).map(|it| it.extract_if(.., |it| is_it(it)).collect());
-        let waiting: Vec<Wanted> = waiting.unwrap_or_default();
-        self.wanted.retain(|_, it| !it.is_empty());
-        for it in waiting {
+        for it in self.take_wanted(key, |it| it.event == acting.event) {
             let why = Err((code.clone(), report.clone()));
             led.promise(at, it.origin, Ok(Answer::Lives(LivesAnswer::Fired(why))));
         }

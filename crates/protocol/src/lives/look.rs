@@ -10,11 +10,12 @@ use rota_lifecycle::{Due, Managed};
 use rota_messages::lives::{Event, LivesAnswer};
 use rota_messages::{Answer, DocKey, Write};
 use rota_model::{SessionRecord, SessionState, Stamp};
+use std::sync::Arc;
 
 /// How a session stands to its life cycles.
 enum Stands {
     /// It is committed as READY: events may fire.
-    Ready(Box<SessionRecord>),
+    Ready(Arc<SessionRecord>),
     /// It is on its way: it is looked at again when its record changes.
     OnItsWay,
     /// It has ended, and nothing follows.
@@ -28,9 +29,7 @@ fn stands(led: &At<'_>, session: &DocKey) -> Stands {
     }
     match replica.docs.get(session).and_then(|it| it.session()) {
         None => Stands::Over,
-        Some(record) if record.state == SessionState::Ready => {
-            Stands::Ready(Box::new((**record).clone()))
-        }
+        Some(record) if record.state == SessionState::Ready => Stands::Ready(record.clone()),
         Some(record) if record.state.is_ended() && !record.is_reopened() => Stands::Over,
         Some(_) => Stands::OnItsWay,
     }
@@ -144,14 +143,22 @@ impl Lives {
 
     /// Answers those who wait for an action of which nothing is left to do.
     fn answer_wanted(&mut self, led: &mut At<'_>, key: &DocKey, is_over: impl Fn(&Wanted) -> bool) {
-        let Some(wanted) = self.wanted.get_mut(key) else { return };
-        let over: Vec<Wanted> = wanted.extract_if(.., |it| is_over(it)).collect();
-        if wanted.is_empty() {
-            self.wanted.remove(key);
-        }
-        for it in over {
+        for it in self.take_wanted(key, is_over) {
             let answer = Answer::Lives(LivesAnswer::Fired(Ok(())));
             self.reply(led, it.origin, Ok(answer));
         }
+    }
+    /// Those who wait for an action, and do so no more.
+    pub(super) fn take_wanted(
+        &mut self,
+        key: &DocKey,
+        is_over: impl Fn(&Wanted) -> bool,
+    ) -> Vec<Wanted> {
+        let Some(wanted) = self.wanted.get_mut(key) else { return Vec::new() };
+        let over = wanted.extract_if(.., |it| is_over(it)).collect();
+        if wanted.is_empty() {
+            self.wanted.remove(key);
+        }
+        over
     }
 }

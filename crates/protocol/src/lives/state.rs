@@ -1,13 +1,13 @@
 //! What an owner has about life cycles beside its log: when to look at which, and actions under way.
 
-use crate::contents::lives::{HISTORY_KEPT_MS, session_of};
+use crate::contents::lives::{HISTORY_KEPT_MS, beside, session_of};
 use crate::lives::acting::Acting;
 use crate::log::at::At;
 use crate::log::env::Env;
 use crate::log::lead::Phase;
 use crate::log::origin::Origin;
 use crate::log::resident::{Late, RequestHandler, Resident, Turn};
-use rota_messages::documents::{life_name, session_of as session_in};
+use rota_messages::documents::life_name;
 use rota_messages::lives::{Event, FireOp};
 use rota_messages::{DocKey, LivesOp, Op, OpResult};
 use rota_model::items::{LIFE_CLASS, SESSION_CLASS};
@@ -119,12 +119,8 @@ impl Resident for Lives {
         }
         for key in replica.counts.session_counts.timed() {
             let record = replica.docs.get(key).and_then(|it| it.session());
-            if !record.is_some_and(|it| is_managed(it)) {
-                continue;
-            }
-            let beside = session_in(&key.name).map(|it| DocKey::new(key.slot, life_name(&it)));
-            if let Ok(beside) = beside {
-                self.arm(&beside, Some(Stamp::MIN));
+            if let Some(record) = record.filter(|it| is_managed(it)) {
+                self.arm(&beside(key, &record.key), Some(Stamp::MIN));
             }
         }
     }
@@ -165,7 +161,7 @@ impl Lives {
         let Some(record) = led.log.replica.docs.get(key).and_then(|it| it.session()) else {
             return;
         };
-        let life = DocKey::new(key.slot, life_name(&record.key));
+        let life = beside(key, &record.key);
         if record.state != SessionState::Ready {
             self.acting.remove(&life);
         }

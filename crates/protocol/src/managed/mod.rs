@@ -24,7 +24,7 @@ pub(crate) fn managed_of(
     record: &SessionRecord,
     now: Stamp,
 ) -> Managed {
-    let held = replica.get(&beside(session, record)).and_then(|it| managed_in(it));
+    let held = replica.get(&beside(session, &record.key)).and_then(|it| managed_in(it));
     begun(held, record, now)
 }
 

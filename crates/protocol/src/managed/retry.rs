@@ -24,7 +24,8 @@ fn retry_id(record: &SessionRecord, Event { life_cycle, word }: &Event) -> Strin
     format!("act-{:016x}", xxh3_64(text.as_bytes()))
 }
 
-/// The write of a task that tries an action again, so many times at most. It stands there given up if that is none.
+/// The write of a task that tries an action again, so many times at most; none where the task stands there already. It
+/// is given up from the start if it may try no time.
 pub(crate) fn retry_write(
     led: &At<'_>,
     (session, record): (&DocKey, &SessionRecord),
@@ -33,6 +34,9 @@ pub(crate) fn retry_write(
     (code, report): (&str, &str),
 ) -> Option<Write> {
     let key = retry_key(session, record, event)?;
+    if led.log.replica.get(&key).is_some() {
+        return None;
+    }
     let now = Stamp::from_epoch_ms(led.env.now.wall_ms);
     let tasks = &led.env.config.tasks;
     let work = ActWork {
@@ -46,9 +50,8 @@ pub(crate) fn retry_write(
     let (ns, place) = (record.key.namespace.clone(), together(record.key.id.as_str()).to_owned());
     let qn = tasks.queue_of.get(ACT).copied().unwrap_or(0);
     let task = work.into_task((ns, place, retry_id(record, event), qn), start_at, (code, report));
-    let before = led.log.replica.get(&key).and_then(|it| it.of_application()).cloned();
     let schema = led.env.documents_env.schema.clone();
-    let mut edited = DocumentEdit::new(key.name.clone(), before, schema);
+    let mut edited = DocumentEdit::new(key.name.clone(), None, schema);
     edited.ensure();
     edited.put_one(&TaskItem(task)).ok()?;
     let version = led.stamps_above().max(now);

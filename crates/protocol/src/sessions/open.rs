@@ -277,10 +277,10 @@ impl Sessions {
 fn refused_by_class(env: &Env, op: &OpenOp, chosen: &Chosen) -> Option<Refusal> {
     let asked = op.spec.life.as_deref()?;
     let facts = env.nodes.facts_there(&chosen.node, &op.spec.pool, &op.spec.class);
-    // A node says nothing of a class that says nothing.
     let facts = facts.map(|it| &*it.life);
-    let mut mistakes =
-        facts.map_or_else(|| LifeFacts::default().refuses(asked), |it| it.refuses(asked));
+    // A node says nothing of a class that says nothing.
+    let nothing = LifeFacts::default();
+    let mut mistakes = facts.unwrap_or(&nothing).refuses(asked);
     mistakes.extend(check_handlers(facts, &given(&op.spec)));
     (!mistakes.is_empty()).then(|| Refusal::invalid(mistakes))
 }

@@ -94,8 +94,7 @@ pub(crate) fn reopens(env: &Env, record: &SessionRecord) -> bool {
 
 /// Whether somebody besides the one who opened it counts on this life.
 fn goes_on(record: &SessionRecord) -> bool {
-    let again = [Some(Reason::Reopening), Some(Reason::Restarting)];
-    record.state == SessionState::Ready || again.contains(&record.reason)
+    record.state == SessionState::Ready || record.reason.is_some_and(|it| it.waits_as().is_some())
 }
 
 /// What becomes of a life whose node says that it ended, though no manager closed it. A node that no manager could
@@ -206,8 +205,7 @@ impl Sessions {
         }
         let pause_ms = if pausing { PAUSE_MS } else { REOPEN_MS };
         let next_ms = now + if begun < STEP_MAX { pause_ms } else { ROOM_MS };
-        let pauses = std::mem::take(&mut self.reopening.pauses);
-        self.reopening = Reopening { waits: begun < keys.len(), next_ms, pauses };
+        (self.reopening.waits, self.reopening.next_ms) = (begun < keys.len(), next_ms);
         waiting
     }
 

@@ -173,8 +173,7 @@ pub(crate) fn lifetime_of(
 ) -> Option<Arc<Lifetime>> {
     let asked = spec.life.as_deref().cloned().unwrap_or_default();
     let facts = env.nodes.facts(&spec.pool, &spec.class).map(|it| &*it.life);
-    let mut lifetime =
-        facts.map_or_else(|| LifeFacts::default().holds(&asked), |it| it.holds(&asked));
+    let mut lifetime = facts.unwrap_or(&LifeFacts::default()).holds(&asked);
     if let Some(before) = goes_on {
         let was = before.lifetime.as_deref().cloned().unwrap_or_default();
         lifetime.origin = Some(before.origin());

@@ -57,18 +57,15 @@ impl Sessions {
                 let mut failed = record;
                 failed.version = next_version(led.env, led.log, &failed);
                 // A session that is opened again waits for room, as long as that takes.
-                let again = [Some(Reason::Reopening), Some(Reason::Restarting)];
-                let reopens = blame == Blame::Node && again.contains(&failed.reason);
-                (failed.state, failed.reason) = match blame {
-                    Blame::Node if failed.reason == Some(Reason::Restarting) => {
-                        (SessionState::Failed, Some(Reason::Restarting))
-                    }
-                    Blame::Node if reopens => (SessionState::Lost, Some(Reason::Reopening)),
-                    Blame::Node => (SessionState::Failed, Some(Reason::NoCapacity)),
-                    Blame::Session => (SessionState::Failed, Some(Reason::Internal)),
+                let waits =
+                    failed.reason.and_then(Reason::waits_as).filter(|_| blame == Blame::Node);
+                (failed.state, failed.reason) = match (waits, blame) {
+                    (Some(state), _) => (state, failed.reason),
+                    (None, Blame::Node) => (SessionState::Failed, Some(Reason::NoCapacity)),
+                    (None, Blame::Session) => (SessionState::Failed, Some(Reason::Internal)),
                 };
                 let node = &placement.node;
-                let waits = if reopens { "its next life waits for room: " } else { "" };
+                let waits = if waits.is_some() { "its next life waits for room: " } else { "" };
                 failed.detail = format!("{waits}node {node} refused: {detail}");
                 led.env.note_end(Transition::OpenFailed, led.log.number, from, &failed);
                 if blame == Blame::Node {

@@ -139,7 +139,7 @@ impl Sessions {
         let record = Arc::new(record);
         let mut writes = session_writes(led.env, led.log, key, record.clone());
         let floor = led.stamps_above().max(now);
-        writes.push(write_of(&led.log.replica, &beside(key, &record), &managed, floor));
+        writes.push(write_of(&led.log.replica, &beside(key, &record.key), &managed, floor));
         // A task that tries again what was skipped, or is tried at once, has nothing left to do.
         let events = op.skip.iter().chain(&op.retry);
         let tasks = events.filter_map(|it| retry_key(key, &record, it));
@@ -166,8 +166,7 @@ impl Sessions {
     pub(crate) fn show_life(&mut self, led: &mut At<'_>, origin: Origin, session: &SessionKey) {
         let key = key_of(led.env, session);
         let record = visible(led, &key);
-        let life_key = DocKey::new(key.slot, rota_messages::documents::life_name(session));
-        let held = led.log.replica.docs.get(&life_key).and_then(|it| managed_in(it));
+        let held = led.log.replica.docs.get(&beside(&key, session)).and_then(|it| managed_in(it));
         let now = Stamp::from_epoch_ms(led.env.now.wall_ms);
         let managed = match (&record, held) {
             (None, None) => return self.reply(led, origin, Err(not_found(session))),

@@ -58,29 +58,23 @@ pub(crate) fn forget_requests(message: &mut Message) {
 
 /// Entries in which lives that ended with their node, as they were being closed, are opened again.
 pub(crate) fn reopen_closed(message: &mut Message) {
-    alter_sessions(
-        message,
-        |_| true,
-        |record| {
-            if (record.state, record.reason) == (SessionState::Closed, Some(Reason::NodeLost)) {
-                (record.state, record.reason) = (SessionState::Lost, Some(Reason::Reopening));
-            }
-        },
-    );
+    follow_closed(message, Reason::NodeLost, Reason::Reopening);
 }
 
 /// Entries in which lives that a client closed are to be started again.
 pub(crate) fn restart_closed(message: &mut Message) {
-    alter_sessions(
-        message,
-        |_| true,
-        |record| {
-            let closed = (SessionState::Closed, Some(Reason::ClosedByClient));
-            if (record.state, record.reason) == closed {
-                (record.state, record.reason) = (SessionState::Failed, Some(Reason::Restarting));
-            }
-        },
-    );
+    follow_closed(message, Reason::ClosedByClient, Reason::Restarting);
+}
+
+/// Another life follows what was closed for that reason.
+fn follow_closed(message: &mut Message, closed_for: Reason, again: Reason) {
+    let alter = |record: &mut SessionRecord| {
+        let is_it = (record.state, record.reason) == (SessionState::Closed, Some(closed_for));
+        if let Some(state) = again.waits_as().filter(|_| is_it) {
+            (record.state, record.reason) = (state, Some(again));
+        }
+    };
+    alter_sessions(message, |_| true, alter);
 }
 
 /// A document; of life cycles, one that calls every action done.
