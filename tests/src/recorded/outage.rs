@@ -45,13 +45,21 @@ impl Outage {
             })
     }
 
-    /// What the log of an agent that could not write says too late: when its executions were over.
+    /// What the log of an agent that could not write says too late: when its executions were over. That holds
+    /// also for an execution that was asked to end when the agent was killed: the next agent says so.
     pub fn correct(&self, it: &mut Execution) {
+        let is_late = self.explains(it) || self.tells_of_a_close(it);
         if self.is_empty
-            && self.explains(it)
+            && is_late
             && let Some((to_us, _)) = &mut it.instance.to
         {
             *to_us = self.still_us.min(*to_us);
         }
+    }
+
+    /// Whether somebody asked for the end of this execution, and the agent said that it was over in the outage.
+    fn tells_of_a_close(&self, it: &Execution) -> bool {
+        let ended = it.instance.to.filter(|(to_us, _)| *to_us <= self.until_us);
+        self.befell(it) && ended.is_some_and(|(_, why)| why == EndCause::Destroyed)
     }
 }

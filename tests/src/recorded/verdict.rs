@@ -141,10 +141,17 @@ fn may_have_lost(open: &Recorded, life: Stamp, ran: &[&&Execution], outages: &[O
 }
 
 /// Whether an open may have begun that life, which a close ended before it was told, and then found or began
-/// the one that it tells.
+/// the one that it tells, or was refused: a refusal that says that nothing changed promises that no life of
+/// the open is left, not that there was none.
 fn may_have_been_overtaken(open: &Recorded, life: Stamp, calls: &[&Recorded]) -> bool {
-    let Some((came_us, Told::Shown(shown))) = &open.end else { return false };
-    stamp(shown.life) > life && closes(life, calls).any(|close| close.sent_us < *came_us)
+    let came_us = match &open.end {
+        Some((came_us, Told::Shown(shown))) if stamp(shown.life) > life => *came_us,
+        Some((came_us, Told::Unchanged(_))) => *came_us,
+        Some((_, Told::Shown(_) | Told::Absent | Told::Overtaken | Told::Unknown(_))) | None => {
+            return false;
+        }
+    };
+    closes(life, calls).any(|close| close.sent_us < came_us)
 }
 
 /// Whether an open may have begun that life, which no node took, and then the one that it tells.
@@ -462,6 +469,23 @@ mod tests {
     }
 
     #[test]
+    fn an_open_that_is_refused_may_have_begun_a_life_that_a_close_ended() {
+        let refused =
+            |came_us| call(Wish::Open, 10, came_us, Told::Unchanged("CLOSING".to_owned()));
+        let close = call(Wish::Close(None), 40, 60, told(Closed, false));
+        let read = call(Wish::Get, 25, 35, told(Ready, false));
+        let runs = [ran(1, 20, Some(55))];
+        let of = |calls: &[Recorded]| judged(calls, &runs);
+        assert_eq!(of(&[refused(50), read.clone(), close.clone()]), Ok(()));
+        for calls in [
+            [refused(38), read.clone(), close],
+            [refused(50), read.clone(), call(Wish::Get, 40, 60, told(Closed, false))],
+        ] {
+            assert!(of(&calls).unwrap_err().contains("no moment fits"));
+        }
+    }
+
+    #[test]
     fn an_agent_that_stood_still_may_log_late_that_it_is_empty_and_one_that_did_not_may_not() {
         let again = ran(2, 60, None);
         let late = ended_as(1, 10, 90, EndCause::Lease);
@@ -469,6 +493,13 @@ mod tests {
         assert_eq!(of(outage(50, true)), Ok(()));
         assert!(of(outage(50, false)).unwrap_err().contains("two instances at once"));
         assert!(of(outage(70, true)).unwrap_err().contains("two instances at once"));
+        let closed = ended_as(1, 10, 90, EndCause::Destroyed);
+        let of = |outage: Outage| judge(&[], &[closed.clone(), again.clone()], &[outage]);
+        assert_eq!(of(outage(50, true)), Ok(()));
+        let over = Outage { until_us: 80, ..outage(50, true) };
+        for other in [outage(50, false), outage(70, true), over] {
+            assert!(of(other).unwrap_err().contains("two instances at once"));
+        }
         // It never said that it was over.
         let runs = [ran(1, 10, None), again.clone()];
         let text = judge(&[], &runs, &[outage(50, true)]).unwrap_err();
