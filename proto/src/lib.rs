@@ -25,11 +25,13 @@
 //! * [`operator`]: what operators see. [`running`]: where sessions are, and what nodes run. [`mend`]: looks that put right.
 //! * [`programs`]: output of programs, and what they use.
 //! * [`documents`]: documents, operations and namespaces, and exceptions as gRPC statuses.
+//! * [`content`]: content that nodes run.
 //! * [`status_details`]: what stands in a status, for who does not speak gRPC.
 //! * [`disk`]: keys and values of the storage engine. [`encoded`]: documents as bytes, made once.
 
 pub mod bodies;
 pub mod bounded;
+pub mod content;
 pub mod disk;
 pub mod documents;
 pub mod encoded;

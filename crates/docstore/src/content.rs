@@ -2,8 +2,9 @@
 
 use crate::json::to_json;
 use rota_model::FieldError;
-use serde::Serialize;
+use serde::de::Error as _;
 use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -45,6 +46,27 @@ impl FromStr for Digest {
             *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).map_err(|_| wrong())?;
         }
         Ok(Self(bytes))
+    }
+}
+
+/// As its text where people read it, else as its 32 bytes.
+impl Serialize for Digest {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() {
+            serializer.collect_str(self)
+        } else {
+            self.0.serialize(serializer)
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Digest {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        if from.is_human_readable() {
+            String::deserialize(from)?.parse().map_err(D::Error::custom)
+        } else {
+            Ok(Self(<[u8; 32]>::deserialize(from)?))
+        }
     }
 }
 

@@ -147,6 +147,10 @@ name!(
     PoolName, "pool"
 );
 name!(
+    /// A repository of content that nodes run.
+    RepositoryName, "repository"
+);
+name!(
     /// What a label is about: `zone`.
     LabelName, "label's name", no_equals
 );

@@ -74,8 +74,25 @@ pub(super) async fn get(
     shared.bodies.check_named(slot, &names).await?;
     let pieces = shared.bodies.read(slot, asked.sha256, asked.offset).await?;
     let named = |it| in_call(Service::GetBody.as_str(), it);
+    let pieces = first_bytes(pieces, asked.length);
     let stream = pieces.map(move |it| Ok(v1::GetBodyResponse { bytes: it.map_err(named)? }));
     Ok(Response::new(Box::pin(stream)))
+}
+
+/// The first bytes of a body; 0: all of them.
+fn first_bytes(pieces: Pieces, length: u64) -> Pieces {
+    if length == 0 {
+        return pieces;
+    }
+    let mut left = length;
+    Box::pin(pieces.map_while(move |piece| {
+        (left > 0).then(|| {
+            let mut bytes = piece?;
+            bytes.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+            left = left.saturating_sub(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+            Ok(bytes)
+        })
+    }))
 }
 
 /// What was met lately, so that it is not dealt with again. When it is full it begins anew: what is

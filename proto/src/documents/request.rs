@@ -99,6 +99,8 @@ pub struct GetBody {
     pub sha256: Digest,
     /// Begin at this byte.
     pub offset: u64,
+    /// So many bytes; 0: all that follow.
+    pub length: u64,
     /// Who asks.
     pub caller: Caller,
 }
@@ -329,9 +331,11 @@ pub fn get_body(request: &v1::GetBodyRequest) -> Result<GetBody, Exception> {
     let space = mistakes.namespace(&request.namespace);
     let docid = mistakes.docid("docid", &request.docid);
     let sha256 = mistakes.sha256(&request.sha256);
-    let (offset, caller) = (request.offset, caller!(request));
-    let found =
-        (|| Some(GetBody { space: space?, docid: docid?, sha256: sha256?, offset, caller }))();
+    let (offset, length, caller) = (request.offset, request.length, caller!(request));
+    let found = (|| {
+        let (space, docid, sha256) = (space?, docid?, sha256?);
+        Some(GetBody { space, docid, sha256, offset, length, caller })
+    })();
     mistakes.all(found)
 }
 
@@ -444,6 +448,7 @@ impl From<&GetBody> for v1::GetBodyRequest {
             docid: it.docid.clone(),
             sha256: digest_bytes(it.sha256),
             offset: it.offset,
+            length: it.length,
             build: it.caller.build.unwrap_or(0),
             account: it.caller.who.account.clone(),
             key: it.caller.who.key.clone(),

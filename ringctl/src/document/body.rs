@@ -114,7 +114,7 @@ pub async fn get(client: &Client, it: &GetArguments, out: &mut Out) -> anyhow::R
     let (sha256, caller) = (it.sha256, it.caller.caller()?);
     let mut reader = client
         .documents()
-        .get_body(GetBody { space, docid, sha256, offset: 0, caller }, it.patience);
+        .get_body(GetBody { space, docid, sha256, offset: 0, length: 0, caller }, it.patience);
     if it.file == Path::new(STANDARD) {
         let mut to = standard(std::io::stdout().as_fd())?;
         copy(&mut reader, &mut to).await?;

@@ -26,6 +26,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("rota-search", &["rota-docstore"]),
     // What happens in a session, and when.
     ("rota-lifecycle", &[]),
+    // Commits are items of documents, and digests name bodies.
+    ("rota-content", &["rota-docstore"]),
     (
         "rota-protocol",
         &[
@@ -60,6 +62,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "rota-tasks",
             "rota-search",
             "rota-lifecycle",
+            "rota-content",
         ],
     ),
     // Copies of documents, and what brings them up to date.

@@ -15,6 +15,7 @@ const DECIDERS: &[(&str, &str)] = &[
     ("rota-tasks", "crates/tasks/"),
     ("rota-search", "crates/search/"),
     ("rota-lifecycle", "crates/lifecycle/"),
+    ("rota-content", "crates/content/"),
     ("rota-protocol", "crates/protocol/"),
     ("rota-docstore", "crates/docstore/"),
 ];

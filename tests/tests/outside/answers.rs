@@ -204,6 +204,7 @@ async fn operations_are_listed_with_their_parameters_and_refusals_say_in_what_th
         docid: "cart-7".to_owned(),
         sha256: "0".repeat(64).parse().unwrap(),
         offset: 0,
+        length: 0,
         caller: Caller::default(),
     };
     let told = raised(brief.client.documents().get_body(get, CALL).next().await.unwrap_err());

@@ -97,7 +97,7 @@ pub struct BodyReader {
 impl BodyReader {
     pub(super) fn new(client: Client, get: GetBody, patience: Duration) -> Self {
         let resume = Resume::reading(&client, patience);
-        let digesting = (get.offset == 0).then(Sha256::new);
+        let digesting = (get.offset == 0 && get.length == 0).then(Sha256::new);
         Self { client, get, stream: None, resume, digesting, is_over: false }
     }
 
@@ -155,6 +155,11 @@ impl BodyReader {
     fn take(&mut self, bytes: Bytes) -> Bytes {
         self.resume.went_on();
         self.get.offset += bytes.len() as u64;
+        if self.get.length > 0 {
+            self.get.length = self.get.length.saturating_sub(bytes.len() as u64);
+            // A length of 0 would ask for the rest.
+            self.is_over = self.get.length == 0;
+        }
         if let Some(digesting) = &mut self.digesting {
             digesting.update(&bytes);
         }

@@ -25,7 +25,7 @@ fn put(body: &[u8]) -> PutBody {
 
 fn get(body: &[u8], offset: u64) -> GetBody {
     let (space, docid) = (Namespace::default_space(), "a".to_owned());
-    GetBody { space, docid, sha256: digest(body), offset, caller: Caller::default() }
+    GetBody { space, docid, sha256: digest(body), offset, length: 0, caller: Caller::default() }
 }
 
 async fn whole(mut reader: BodyReader) -> Result<Vec<u8>, CallError> {
@@ -55,6 +55,14 @@ async fn a_body_is_stored_once_and_read_back_over_breaks() {
     *second.script.breaks_after.lock().unwrap() = Some(2);
     let read = whole(documents.get_body(get(&body, 0), WAIT)).await.unwrap();
     assert_eq!(read, body);
+    let part = GetBody { length: 700_000, ..get(&body, 1) };
+    *second.script.breaks_after.lock().unwrap() = Some(1);
+    let mut part = documents.get_body(part, WAIT);
+    let mut read = Vec::new();
+    while let Some(piece) = part.next().await.unwrap() {
+        read.extend_from_slice(&piece);
+    }
+    assert_eq!(read, body.slice(1..700_001));
     let mut rest = documents.get_body(get(&body, 1_000_000), WAIT);
     assert_eq!(rest.next().await.unwrap(), Some(body.slice(1_000_000..)));
     assert_eq!(rest.next().await.unwrap(), None);

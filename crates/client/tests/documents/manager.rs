@@ -221,7 +221,10 @@ impl Documents for Manager {
         if self.script.alters.load(Ordering::SeqCst) {
             body[0] ^= 1;
         }
-        let rest = body.get(usize::try_from(get.offset).unwrap()..).unwrap_or_default();
+        let mut rest = body.get(usize::try_from(get.offset).unwrap()..).unwrap_or_default();
+        if get.length > 0 {
+            rest = &rest[..rest.len().min(usize::try_from(get.length).unwrap())];
+        }
         let bytes = |it: &[u8]| v1::GetBodyResponse { bytes: it.to_vec().into() };
         let mut pieces: Vec<_> = rest.chunks(100_000).map(|it| Ok(bytes(it))).collect();
         if let Some(count) = self.script.breaks_after.lock().unwrap().take() {

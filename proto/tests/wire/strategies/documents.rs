@@ -279,12 +279,13 @@ pub fn put_body() -> Any<PutBody> {
 }
 
 pub fn get_body() -> Any<GetBody> {
-    (space(), docid(), digest(), any::<u64>(), caller())
-        .prop_map(|(space, docid, sha256, offset, caller)| GetBody {
+    (space(), docid(), digest(), any::<(u64, u64)>(), caller())
+        .prop_map(|(space, docid, sha256, (offset, length), caller)| GetBody {
             space,
             docid,
             sha256,
             offset,
+            length,
             caller,
         })
         .boxed()
