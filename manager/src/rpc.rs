@@ -1,6 +1,7 @@
 //! What clients and operators call: wire to checked request, mailbox, answer to wire.
 
 mod bodies;
+pub mod content;
 pub mod deadline;
 pub mod documents;
 pub mod export;

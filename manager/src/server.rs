@@ -5,6 +5,7 @@ use crate::link::{CONNECTION_WINDOW_BYTES, MESSAGE_BYTES_MAX, STREAM_WINDOW_BYTE
 use crate::mailbox::Mailbox;
 use crate::nodes::NodesService;
 use crate::peer::PeersService;
+use crate::rpc::content::ContentService;
 use crate::rpc::documents::DocumentsService;
 use crate::rpc::namespaces::NamespacesService;
 use crate::rpc::operator::OperatorService;
@@ -20,6 +21,7 @@ use rota_proto::documents::{
     ANSWER_BYTES_MAX, MESSAGE_BYTES_MAX as DOCUMENT_BYTES_MAX,
     REQUEST_BYTES_MAX as DOCUMENT_REQUEST_BYTES_MAX,
 };
+use rota_proto::v1::content_server::ContentServer;
 use rota_proto::v1::documents_server::DocumentsServer;
 use rota_proto::v1::namespaces_server::NamespacesServer;
 use rota_proto::v1::nodes_server::NodesServer;
@@ -75,7 +77,9 @@ fn need(path: &str) -> Need {
     }
     match path.trim_start_matches("/rota.v1.") {
         "Documents/GetBody" | "Programs/Logs" => need(BODY_BYTES, true),
-        "Documents/ExportDocument" | "Namespaces/ExportNamespace" => need(STREAM_BYTES, true),
+        "Documents/ExportDocument" | "Namespaces/ExportNamespace" | "Content/Updates" => {
+            need(STREAM_BYTES, true)
+        }
         "Documents/Operate" => need(OPERATED_BYTES, false),
         "Namespaces/ImportNamespace" => need(SESSION_BYTES, false),
         "Programs/Usage" | "Documents/Sync" | "Documents/ListDocuments" | "Sessions/List" => {
@@ -154,6 +158,13 @@ fn tasks(services: &Services) -> Bounded<TasksServer<TasksService>> {
     Bounded::new(server, REQUEST_BYTES_MAX)
 }
 
+fn content(services: &Services) -> Bounded<ContentServer<ContentService>> {
+    let server = ContentServer::new(ContentService::new(services.shared.clone()))
+        .max_decoding_message_size(REQUEST_BYTES_MAX)
+        .max_encoding_message_size(ANSWER_BYTES_MAX);
+    Bounded::new(server, REQUEST_BYTES_MAX)
+}
+
 fn programs(services: &Services) -> Bounded<ProgramsServer<ProgramsService>> {
     let service = ProgramsService::new(services.shared.clone(), services.cluster.clone());
     let server = ProgramsServer::new(service)
@@ -184,7 +195,7 @@ fn peers(services: &Services) -> PeersServer<PeersService> {
 }
 
 /// The services that stand here.
-const SERVED: [&str; 9] = [
+const SERVED: [&str; 10] = [
     "rota.v1.Sessions",
     "rota.v1.Nodes",
     "rota.v1.Peers",
@@ -194,6 +205,7 @@ const SERVED: [&str; 9] = [
     "rota.v1.Pools",
     "rota.v1.Programs",
     "rota.v1.Tasks",
+    "rota.v1.Content",
 ];
 
 /// Calls that only managers and nodes make begin so.
@@ -235,6 +247,7 @@ pub async fn serve(
         .add_service(pools(&services))
         .add_service(programs(&services))
         .add_service(tasks(&services))
+        .add_service(content(&services))
         .add_service(nodes(&services))
         .add_service(peers(&services))
         .add_service(health)

@@ -2,6 +2,7 @@
 
 use crate::apply::ApplyArguments;
 use crate::bench::{BenchCommand, echo::EchoArguments};
+use crate::content::ContentCommand;
 use crate::dev::DevArguments;
 use crate::document::DocumentCommand;
 use crate::drain::{DrainArguments, NodeArguments};
@@ -59,6 +60,9 @@ pub enum Command {
     /// Read and list documents, run operations on them, store and fetch attachments.
     #[command(subcommand)]
     Document(DocumentCommand),
+    /// Publish what nodes run (classes, programs, actions), list and compare its commits, roll back.
+    #[command(subcommand)]
+    Content(ContentCommand),
     /// Create, list, switch off and on, export, import and delete namespaces.
     Namespace(NamespaceArguments),
     /// Create, list and show tasks, change one or many of them, suspend queues and show their backlog.

@@ -2,6 +2,7 @@
 //!
 //! * [`session`]: open, get, close, list, watch sessions and send them events.
 //! * [`document`]: read and list documents, list and run operations, store and fetch attachments, export.
+//! * [`content`]: publish what nodes run: classes, programs, actions; list, compare, roll back.
 //! * [`namespace`]: create, list, switch off and on, export, import, delete namespaces.
 //! * [`task`]: create, list and show tasks, change one or many, suspend queues.
 //! * [`pool`]: describe, list, change and delete pools of nodes.
@@ -24,6 +25,7 @@ mod apply;
 mod bench;
 mod cli;
 mod connect;
+mod content;
 mod destination;
 mod dev;
 mod document;
@@ -120,6 +122,9 @@ fn run(cli: &Cli, out: &mut Out) -> anyhow::Result<()> {
             Command::Top(command) => Box::pin(top::run(command, &cli.endpoints()?, out)).await,
             Command::Document(command) => {
                 Box::pin(document::run(command, &cli.endpoints()?, out)).await
+            }
+            Command::Content(command) => {
+                Box::pin(content::run(command, &cli.endpoints()?, out)).await
             }
             Command::Namespace(arguments) => {
                 namespace::run(arguments, &cli.endpoints()?, out).await

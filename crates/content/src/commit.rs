@@ -29,7 +29,8 @@ pub struct TreeBody {
 pub struct Commit {
     /// Its name.
     pub hash: Hash,
-    /// Its place in the history: 1 for the first.
+    /// Its place in the history: 1 for the first; 0 until it has one.
+    #[serde(default)]
     pub number: u64,
     /// The commit that it follows; none for the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -168,6 +168,21 @@ impl Draft {
     }
 }
 
+/// A tree with the files of an earlier commit, which follows another. Its bytes are where they are.
+///
+/// # Errors
+/// None, as long as the earlier tree is whole.
+pub fn restored(earlier: &Tree, parent: &Tree, commit: &Hash) -> Result<Tree, FieldError> {
+    let again = |it: &TreeFile| {
+        let now = parent.file(it.path.as_str()).filter(|now| is_same(now, it));
+        let commit = now.map_or_else(|| commit.clone(), |now| now.commit.clone());
+        TreeFile { commit, ..it.clone() }
+    };
+    let files: Vec<TreeFile> = earlier.files().iter().map(again).collect();
+    let filesets = filesets(earlier.filesets().clone(), &files, Some(parent), commit);
+    Tree::new(files, filesets, earlier.bodies().clone())
+}
+
 /// What is stored of earlier commits, and worth keeping as it is.
 struct Stored {
     bodies: BTreeMap<Digest, u64>,
@@ -366,6 +381,19 @@ pub(crate) mod tests {
         let lazy = "fileset = [{ category = \"m\", extensions = [\"m\"], eager = false }]";
         let fourth = with(&Rules::parse(lazy).unwrap(), Some(&third), "dd", &[("a.m", "1")]);
         assert_eq!(of(&fourth, "m"), Some("dd".to_owned()));
+    }
+
+    #[test]
+    fn a_commit_that_brings_back_earlier_files_is_a_commit_of_its_own() {
+        let first = tree_of("aa", &[("a", "1"), ("b", "1"), ("c", "1")]);
+        let second = next(&first, "bb", &[("a", "1"), ("b", "2")]);
+        let third = restored(&first, &second, &Hash::parse("cc").unwrap()).unwrap();
+        let commits: Vec<String> =
+            third.files().iter().map(|it| format!("{} {}", it.path, it.commit)).collect();
+        assert_eq!(commits, ["a aa", "b cc", "c cc"]);
+        assert!(third.differences(&first).is_empty());
+        let name = FilesetName::default_name();
+        assert_eq!(third.filesets()[&name].commit.as_ref().unwrap().as_str(), "cc");
     }
 
     #[test]

@@ -12,20 +12,20 @@ pub fn feed(tree: &Tree, latest: &Hash, since: Option<&Tree>, access: &Access) -
     match since {
         None => tree.files().iter().for_each(|it| told.published(it)),
         Some(since) => {
-            tree.differences(since).into_iter().for_each(|it| told.difference(it, latest))
+            tree.told_differences(since).into_iter().for_each(|it| told.difference(it, latest))
         }
     }
-    let Told { mut records, mut commits, .. } = told;
-    commits.insert(latest.clone());
+    // A commit that only removes files has none, and nodes keep no record of it.
+    let Told { mut records, commits, .. } = told;
     records.extend(commits.iter().map(Record::commit));
     for (name, fileset) in tree.filesets().iter().filter(|(name, _)| access.sees(name)) {
         if let Some(commit) = &fileset.commit {
             records.push(Record::fileset(name, commit.clone(), fileset.eager));
         }
     }
-    let gone = since.into_iter().flat_map(Tree::filesets).filter(|(name, _)| {
+    let gone = since.into_iter().flat_map(Tree::filesets).filter(|(name, fileset)| {
         let has_files = tree.filesets().get(*name).is_some_and(|it| it.commit.is_some());
-        !has_files
+        fileset.commit.is_some() && !has_files
     });
     records.extend(gone.map(|(name, fileset)| Record {
         status: Status::Deleted,

@@ -11,6 +11,7 @@
 //! * [`Rules`]: `content.toml`, which says to which *fileset category* a file belongs.
 //! * [`Tree`], [`Draft`]: all files of a commit, and how the next commit is made of the one before it.
 //! * [`Access`], [`feed()`]: what a node may see, and the records that it is told.
+//! * [`Follows`]: which commit the nodes of a pool get.
 //! * [`refresh`]: how a node brings its records and files up to date, in eight steps.
 //!
 //! **Invariant:** `$latest` of a node names a commit only when every record of it is stored.
@@ -20,6 +21,7 @@ mod category;
 mod commit;
 mod draft;
 mod feed;
+mod follow;
 mod memory;
 mod path;
 mod record;
@@ -30,11 +32,12 @@ mod tree;
 pub use access::{Access, Viewer};
 pub use category::{CATEGORY_BYTES_MAX, Category, FilesetName};
 pub use commit::{COMMITS_KEPT, COMMITS_KEPT_MAX, Commit, Head, Held, MESSAGE_BYTES_MAX, TreeBody};
-pub use draft::{BODIES_MAX, Draft, PACK_BYTES, Pack, Scanned, WHOLE_FROM_BYTES};
+pub use draft::{BODIES_MAX, Draft, PACK_BYTES, Pack, Scanned, WHOLE_FROM_BYTES, restored};
 pub use feed::feed;
+pub use follow::{CONTENT_CLASS, FOLLOWS_CLASS, Follows, with_content};
 pub use memory::MemoryDb;
 pub use path::{Clashes, FILES_MAX, FilePath, PATH_BYTES_MAX};
 pub use record::{ACCESS_PATH, Detail, File, Hash, LATEST_PATH, Record, Status};
 pub use refresh::FileDb;
 pub use rules::{RULES_BYTES_MAX, RULES_FILE, Rules};
-pub use tree::{Fileset, Tree, TreeFile};
+pub use tree::{Difference, Fileset, Tree, TreeFile};

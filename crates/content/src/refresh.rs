@@ -8,8 +8,9 @@
 //!  4 Intake ─ the feed                8 obsolete, tidied ─ the cache, then records, then commits
 //! ```
 //!
-//! Beyond its source, a record says that a refresh has not ended. So leftovers of one that a crash cut off are found:
-//! a full one begins anew, and the later steps are taken although the feed has nothing new.
+//! Beyond its source, a record says that a refresh has not ended. So leftovers of one that a crash cut off are found.
+//! One that was cut off before the latest commit was stored begins anew with everything. After that, the later steps
+//! are taken although the feed has nothing new.
 
 use crate::category::{Category, FilesetName};
 use crate::record::{
@@ -212,7 +213,8 @@ impl Intake {
             return Ok(());
         }
         if self.seen.is_none() && !self.changed {
-            changes.push(Change::Put(refresh_record(false)));
+            // Half of a feed is of two commits. The next feed may lead to a third one, so it must tell everything.
+            changes.push(Change::Put(refresh_record(true)));
         }
         self.changed = true;
         Ok(db.change(changes)?)
@@ -225,9 +227,15 @@ impl Intake {
     pub fn end<D: FileDb>(mut self, db: &mut D) -> Result<Taken, TakeError<D::Error>> {
         let latest = self.latest.take().ok_or(TakeError::Cut)?;
         let commit = latest.commit.clone();
-        if db.get(LATEST_PATH)?.as_ref() != Some(&latest) {
-            self.write(db, vec![Change::Put(latest)])?;
+        let is_new = db.get(LATEST_PATH)?.as_ref() != Some(&latest);
+        let mut last: Vec<Change> = is_new.then_some(Change::Put(latest)).into_iter().collect();
+        if self.seen.is_none() && (self.changed || is_new) {
+            last.push(Change::Put(refresh_record(false)));
         }
+        if !last.is_empty() {
+            db.change(last)?;
+        }
+        self.changed |= is_new;
         Ok(Taken { seen: self.seen, changed: self.changed, latest: commit })
     }
 }
@@ -236,6 +244,7 @@ impl Intake {
 fn taken(stored: Option<&Record>, record: Record) -> Vec<Change> {
     let old = stored.and_then(Record::as_file);
     match (&record.category, record.status) {
+        (_, Status::Deleted) if stored.is_none() => Vec::new(),
         (Category::Fileset, Status::Deleted) => {
             let fingerprint = fingerprint_path(&record.path);
             vec![Change::Delete(record.path), Change::Delete(fingerprint)]

@@ -131,6 +131,19 @@ impl Tree {
 
     /// What differs from an earlier tree, in the order of paths. Where the bytes lie does not count.
     pub fn differences<'a>(&'a self, from: &'a Tree) -> Vec<Difference<'a>> {
+        self.compared(from, is_same)
+    }
+
+    /// The same for records, which also name the commit: a file that went and came back has another one.
+    pub(crate) fn told_differences<'a>(&'a self, from: &'a Tree) -> Vec<Difference<'a>> {
+        self.compared(from, |one, other| is_same(one, other) && one.commit == other.commit)
+    }
+
+    fn compared<'a>(
+        &'a self,
+        from: &'a Tree,
+        is_same: impl Fn(&TreeFile, &TreeFile) -> bool,
+    ) -> Vec<Difference<'a>> {
         let (mut old, mut new) = (from.files.iter().peekable(), self.files.iter().peekable());
         let mut all = Vec::new();
         loop {

@@ -33,6 +33,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "rota-messages",
             "rota-lifecycle",
+            "rota-content",
             "rota-placement",
             "rota-ids",
             "rota-tasks",
@@ -78,6 +79,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "rota-storage-postgres",
             // The readable copy of the numbers.
             "rota-ids",
+            // The updates feed.
+            "rota-content",
             "rota-proto",
             "rota-provision",
             "rota-client",
@@ -102,6 +105,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "rota-client",
             // Times that people enter become absolute there.
             "rota-lifecycle",
+            // Commits are made of folders there.
+            "rota-content",
             "rota-proto",
             "rota-ring",
             "rota-daemon",

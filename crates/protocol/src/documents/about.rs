@@ -284,6 +284,65 @@ pub(crate) const WEB_REMOVE: About = About {
     example: r#"{"path": "index.html"}"#,
 };
 
+pub(crate) const CONTENT_COMMIT: About = About {
+    summary: "Adds a commit to a repository of content, whose files are stored as bodies already. Refused (A-EXPECTED) \
+              unless its parent is the newest commit. Runs at z/REPOSITORY, for administrators.",
+    parameters: r#"{
+  "type": "object", "required": ["repository", "commit", "bodies"], "additionalProperties": false,
+  "properties": {
+    "repository": {"type": "string", "description": "Which; it is made if it is not there."},
+    "commit": {"type": "object", "required": ["hash", "at_ms", "tree", "files", "bytes", "changed"],
+      "additionalProperties": false,
+      "properties": {
+        "hash": {"type": "string", "description": "Its name: small hexadecimal digits."},
+        "number": {"type": "integer", "description": "Not looked at: the next one is given."},
+        "parent": {"type": ["string", "null"], "description": "The newest commit; left out for the first."},
+        "at_ms": {"type": "integer", "description": "When it was made, in milliseconds since 1970."},
+        "message": {"type": "string", "description": "What its author says of it; 4096 bytes."},
+        "author": {"type": "string", "description": "Who made it."},
+        "source": {"type": ["string", "null"], "description": "The commit of git that it was made from."},
+        "restores": {"type": ["string", "null"], "description": "The commit whose files it brings back."},
+        "tree": {"type": "object", "required": ["sha256", "bytes"], "additionalProperties": false,
+          "properties": {"sha256": {"type": "string"}, "bytes": {"type": "integer"}},
+          "description": "The body that lists its files, a ContentTree."},
+        "files": {"type": "integer", "description": "How many files it has."},
+        "bytes": {"type": "integer", "description": "How many bytes these have."},
+        "changed": {"type": "integer", "description": "How many files it adds, changes and removes."}}},
+    "bodies": {"type": "array", "description": "The bodies that hold its files, at most 6000.",
+      "items": {"type": "object", "required": ["sha256", "bytes"], "additionalProperties": false,
+        "properties": {"sha256": {"type": "string"}, "bytes": {"type": "integer"}}}},
+    "keep": {"type": "integer", "description": "How many commits are kept, 1 to 200; 20 if left out."}}
+}"#,
+    example: r#"{"repository": "main", "keep": 20, "bodies": [],
+  "commit": {"hash": "0a1b2c3d4e5f", "number": 0, "parent": null, "at_ms": 1790000000000, "message": "first", "author": "ada",
+    "source": null, "restores": null, "files": 0, "bytes": 0, "changed": 0,
+    "tree": {"sha256": "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", "bytes": 0}}}"#,
+};
+
+pub(crate) const CONTENT_FOLLOW: About = About {
+    summary: "Says which repository of content the nodes of a pool follow, and which commit of it. Runs at z/POOL, for \
+              administrators.",
+    parameters: r#"{
+  "type": "object", "required": ["pool"], "additionalProperties": false,
+  "properties": {
+    "pool": {"type": "string", "description": "The pool."},
+    "repository": {"type": ["string", "null"], "description": "Which; null or left out: its nodes follow none."},
+    "commit": {"type": ["string", "null"], "description": "The commit that they get; null or left out: the newest."},
+    "canary_percent": {"type": "integer",
+      "description": "With a commit: of a hundred nodes, how many get the newest commit all the same."}}
+}"#,
+    example: r#"{"pool": "default", "repository": "main", "commit": "0a1b2c3d4e5f", "canary_percent": 10}"#,
+};
+
+pub(crate) const CONTENT_REMOVE: About = About {
+    summary: "Removes a repository of content with all its commits. Runs at z/REPOSITORY, for administrators.",
+    parameters: r#"{
+  "type": "object", "required": ["repository"], "additionalProperties": false,
+  "properties": {"repository": {"type": "string", "description": "Which."}}
+}"#,
+    example: r#"{"repository": "main"}"#,
+};
+
 #[cfg(test)]
 mod tests {
     use crate::documents::registry::operations;

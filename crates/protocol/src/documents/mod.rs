@@ -18,6 +18,7 @@
 
 pub(crate) mod about;
 pub(crate) mod administer;
+pub(crate) mod content;
 pub(crate) mod copies;
 pub(crate) mod copying;
 pub(crate) mod documents_env;

@@ -5,6 +5,7 @@ use crate::contents::tasks::with_tasks;
 use crate::documents::administer::{
     NamespacePut, NamespaceRemove, NamespaceSet, NamespaceSwitch, WebPut, WebRemove,
 };
+use crate::documents::content::{ContentCommit, ContentFollow, ContentRemove};
 use crate::documents::pools::{PoolCreate, PoolRemove, PoolSet};
 use crate::documents::read::{DocumentRead, DocumentTouch};
 use crate::documents::tasks::manage::{
@@ -15,6 +16,7 @@ use crate::documents::tasks::suspend::{QueueResume, QueueSuspend};
 use crate::documents::write::DocumentWrite;
 use crate::ports::slots::CONFIGURATION;
 use crate::settings::documents::AdminKey;
+use rota_content::{CONTENT_CLASS, FOLLOWS_CLASS, with_content};
 use rota_docstore::space::{SPACE_CLASS, WEB_CLASS};
 use rota_docstore::{
     Checker, Credentials, Exception, FieldError, Operation, Operations, Schema, codes,
@@ -39,7 +41,7 @@ pub fn schema() -> Schema {
         .read_only(ORDERS_CLASS)
         .read_only(NUMBER_CLASS)
         .read_only(SESSION_NUMBERS_CLASS);
-    with_tasks(own).open()
+    with_tasks(with_content(own)).open()
 }
 
 /// The operations that every manager knows.
@@ -55,6 +57,9 @@ pub fn operations() -> Operations {
         .with::<PoolCreate>()
         .with::<PoolSet>()
         .with::<PoolRemove>()
+        .with::<ContentCommit>()
+        .with::<ContentFollow>()
+        .with::<ContentRemove>()
         .with::<WebPut>()
         .with::<WebRemove>()
         .with::<TaskCreate>()
@@ -98,7 +103,8 @@ pub fn check_schema(schema: &Schema) -> Result<(), FieldError> {
             return Err(FieldError::new("schema", problem));
         }
     }
-    for class in [SPACE_CLASS, POOL_CLASS, WEB_CLASS, TASK_CLASS, PARAM_CLASS] {
+    let written = [SPACE_CLASS, POOL_CLASS, WEB_CLASS, CONTENT_CLASS, FOLLOWS_CLASS];
+    for class in written.into_iter().chain([TASK_CLASS, PARAM_CLASS]) {
         if !schema.is_declared(class) || schema.is_read_only(class) {
             return wrong(class, "declare");
         }
@@ -119,7 +125,7 @@ pub(crate) fn check_free(schema: &Schema, class: &str) -> Result<(), Exception> 
 pub(crate) fn administers(operation: &str) -> bool {
     let is_work = [EXEC, HTTP, GRPC, CLOSE].contains(&operation);
     is_work
-        || ["namespace.", "pool.", "web.", "task.", "queue."]
+        || ["namespace.", "pool.", "web.", "content.", "task.", "queue."]
             .iter()
             .any(|it| operation.starts_with(it))
 }

@@ -1,0 +1,119 @@
+//! Which commit the nodes of a pool get.
+
+use crate::record::Hash;
+use rota_docstore::{Schema, Singleton};
+use rota_model::{FieldError, NodeId, RepositoryName};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+/// Class of the documents of repositories, in the namespace for configuration.
+pub const CONTENT_CLASS: &str = "Content";
+/// Class of the documents that say what the nodes of one pool follow; the id is the pool's name.
+pub const FOLLOWS_CLASS: &str = "ContentPool";
+
+/// Adds the classes of content.
+#[must_use]
+pub fn with_content(schema: Schema) -> Schema {
+    schema
+        .class(CONTENT_CLASS, |it| {
+            it.singleton::<crate::Head>().keyed::<crate::Commit>().keyed::<crate::Held>()
+        })
+        .class(FOLLOWS_CLASS, |it| it.singleton::<Follows>())
+}
+
+/// What the nodes of a pool follow.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Follows {
+    /// Which repository.
+    pub repository: RepositoryName,
+    /// The commit that they get; none: the newest one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<Hash>,
+    /// With a commit: of a hundred nodes, how many get the newest one all the same.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub canary_percent: u8,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_zero(number: &u8) -> bool {
+    *number == 0
+}
+
+impl Singleton for Follows {
+    const CLASS: &'static str = "Follows";
+}
+
+impl Follows {
+    /// What is wrong with it.
+    ///
+    /// # Errors
+    /// Its share is no percentage, or there is none to take it from.
+    pub fn check(&self) -> Result<(), FieldError> {
+        let percent = self.canary_percent;
+        if percent > 100 {
+            let problem = format!("is {percent}; it must be 0 to 100");
+            return Err(FieldError::new("canary_percent", problem));
+        }
+        if percent > 0 && self.commit.is_none() {
+            let problem = "is given without `commit`: all nodes get the newest one then";
+            return Err(FieldError::new("canary_percent", problem));
+        }
+        Ok(())
+    }
+
+    /// Whether a node is among those that get the newest commit ahead of others. A greater share has all nodes of a
+    /// smaller one.
+    pub fn is_canary(&self, node: &NodeId) -> bool {
+        let mut hash = Sha256::new();
+        hash.update(self.repository.as_str());
+        hash.update([0]);
+        hash.update(node.as_str());
+        let digest = hash.finalize();
+        let draw = u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]) % 100;
+        draw < u32::from(self.canary_percent)
+    }
+
+    /// The commit for a node, or for nobody in particular.
+    pub fn target<'a>(&'a self, latest: &'a Hash, node: Option<&NodeId>) -> &'a Hash {
+        match &self.commit {
+            Some(commit) if !node.is_some_and(|it| self.is_canary(it)) => commit,
+            Some(_) | None => latest,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn follows(commit: Option<&str>, canary_percent: u8) -> Follows {
+        let repository = RepositoryName::parse("main").unwrap();
+        Follows { repository, commit: commit.map(|it| Hash::parse(it).unwrap()), canary_percent }
+    }
+
+    #[test]
+    fn a_share_of_the_nodes_gets_the_newest_commit_and_a_greater_share_has_them_too() {
+        let nodes: Vec<NodeId> =
+            (0..1_000).map(|it| NodeId::parse(&format!("n{it}")).unwrap()).collect();
+        let latest = Hash::parse("bb").unwrap();
+        let of = |it: &Follows| -> Vec<&NodeId> {
+            nodes.iter().filter(|node| *it.target(&latest, Some(node)) == latest).collect()
+        };
+        let (few, more) = (of(&follows(Some("aa"), 10)), of(&follows(Some("aa"), 50)));
+        assert!((50..200).contains(&few.len()), "{}", few.len());
+        assert!((400..600).contains(&more.len()), "{}", more.len());
+        assert!(few.iter().all(|it| more.contains(it)));
+        assert_eq!(of(&follows(Some("aa"), 0)).len(), 0);
+        assert_eq!(of(&follows(Some("aa"), 100)).len(), 1_000);
+        assert_eq!(of(&follows(None, 0)).len(), 1_000);
+        assert_eq!(follows(Some("aa"), 100).target(&latest, None).as_str(), "aa");
+    }
+
+    #[test]
+    fn a_share_without_a_commit_and_over_a_hundred_is_refused() {
+        assert!(follows(Some("aa"), 100).check().is_ok());
+        assert!(follows(Some("aa"), 101).check().is_err());
+        assert!(follows(None, 1).check().is_err());
+    }
+}

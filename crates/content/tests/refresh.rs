@@ -1,0 +1,324 @@
+//! A node that refreshes comes to the right end, also when it is cut off at any of its effects and begins anew.
+
+use proptest::prelude::*;
+use rota_content::refresh::{
+    CacheName, Change, Needed, begin, delete_stale, fetched, mark_stale, needed, obsolete,
+    settle_access, tidied,
+};
+use rota_content::refresh::{Intake, under_way};
+use rota_content::{
+    Access, Category, Detail, Draft, FileDb, FilePath, Hash, MemoryDb, Record, Rules, Scanned,
+    Status, Tree, Viewer, feed,
+};
+use rota_docstore::Digest;
+use rota_model::{Labels, PoolName};
+use sha2::{Digest as _, Sha256};
+use std::collections::BTreeSet;
+
+const RULES: &str = r#"
+    fileset = [
+        { category = "eager", under = ["e"] },
+        { category = "lazy", under = ["l"], eager = false },
+        { category = "small", under = ["s"], pools = ["small"] },
+    ]"#;
+
+fn digest(text: &str) -> Digest {
+    Digest(Sha256::digest(text).into())
+}
+
+fn hash(number: usize) -> Hash {
+    Hash::parse(&format!("{number:02x}")).unwrap()
+}
+
+/// Files by path and content; the content also says whether it can be run.
+type Files = Vec<(&'static str, u8)>;
+
+/// All commits of a repository, the oldest first; of the first ones only the rest is kept.
+struct Origin {
+    trees: Vec<Tree>,
+    kept_from: usize,
+}
+
+impl Origin {
+    fn of(commits: &[Files]) -> Self {
+        let rules = Rules::parse(RULES).unwrap();
+        let mut trees: Vec<Tree> = Vec::new();
+        for (at, files) in commits.iter().enumerate() {
+            let scanned = files.iter().map(|(path, content)| Scanned {
+                path: FilePath::parse(path).unwrap(),
+                sha256: digest(&(content / 2).to_string()),
+                bytes: 1,
+                executable: content % 2 == 1,
+            });
+            let earlier: Vec<&Tree> = trees.last().into_iter().collect();
+            let mut draft = Draft::new(&rules, scanned.collect(), &earlier).unwrap();
+            for pack in 0..draft.packs().len() {
+                draft.made(pack, digest(&format!("{at} {pack}")));
+            }
+            trees.push(draft.finish(trees.last(), &hash(at)).unwrap());
+        }
+        Self { trees, kept_from: 0 }
+    }
+
+    /// The feed up to a commit, and whether it tells everything.
+    fn feed(&self, to: usize, since: Option<&Hash>, viewer: &Viewer) -> (bool, Vec<Record>) {
+        let known = (self.kept_from..self.trees.len()).find(|at| Some(&hash(*at)) == since);
+        let access = Access::of(&self.trees[to], Some(viewer));
+        let since = known.map(|at| &self.trees[at]);
+        (since.is_none(), feed(&self.trees[to], &hash(to), since, &access))
+    }
+}
+
+fn viewer(pool: &str) -> Viewer {
+    Viewer { pool: PoolName::parse(pool).unwrap(), labels: Labels::default() }
+}
+
+/// The node was cut off.
+#[derive(Debug)]
+struct Cut;
+
+/// A node's database and cache, which bear so many more effects.
+#[derive(Clone, Default)]
+struct Node {
+    db: MemoryDb,
+    cache: BTreeSet<String>,
+    left: usize,
+}
+
+impl Node {
+    fn effect(&mut self) -> Result<(), Cut> {
+        self.left = self.left.checked_sub(1).ok_or(Cut)?;
+        Ok(())
+    }
+}
+
+impl FileDb for Node {
+    type Error = Cut;
+
+    fn get(&self, path: &str) -> Result<Option<Record>, Cut> {
+        Ok(self.db.get(path).unwrap())
+    }
+
+    fn each_under(&self, prefix: &str, see: &mut dyn FnMut(Record)) -> Result<(), Cut> {
+        self.db.each_under(prefix, see).unwrap();
+        Ok(())
+    }
+
+    fn change(&mut self, changes: Vec<Change>) -> Result<(), Cut> {
+        self.effect()?;
+        self.db.change(changes).unwrap();
+        Ok(())
+    }
+}
+
+fn cut(error: rota_content::refresh::TakeError<Cut>) -> Cut {
+    match error {
+        rota_content::refresh::TakeError::Db(cut) => cut,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// One refresh, and the one that must follow it at once.
+fn refresh(node: &mut Node, origin: &Origin, to: usize, who: &Viewer) -> Result<(), Cut> {
+    for _ in 0..2 {
+        let since = begin(node)?;
+        let (is_full, records) = origin.feed(to, since.as_ref(), who);
+        if is_full {
+            mark_stale(node)?;
+        }
+        let mut intake = Intake::new(since.as_ref().filter(|_| !is_full));
+        for page in records.chunks(3) {
+            intake.take(node, page.to_vec()).map_err(cut)?;
+        }
+        let taken = intake.end(node).map_err(cut)?;
+        if !settle_access(node, &taken)? {
+            continue;
+        }
+        if !taken.changed && under_way(node)?.is_none() {
+            return Ok(());
+        }
+        delete_stale(node, &taken)?;
+        let cache = node.cache.clone();
+        let filesets = needed(node, &mut |name, _| cache.contains(name.as_str()))?;
+        for fileset in filesets {
+            download(node, &fileset)?;
+        }
+        let gone = obsolete(node)?;
+        for name in &gone.cached {
+            node.effect()?;
+            node.cache.remove(name.as_str());
+        }
+        return tidied(node, gone);
+    }
+    panic!("a full refresh settles what the node may see");
+}
+
+fn download(node: &mut Node, fileset: &Needed) -> Result<(), Cut> {
+    for (_, file) in &fileset.files {
+        node.effect()?;
+        node.cache.insert(CacheName::of(file).as_str().to_owned());
+    }
+    fetched(node, fileset)
+}
+
+/// What a node must have of a commit.
+fn check(node: &Node, origin: &Origin, to: usize, who: &Viewer) -> Result<(), String> {
+    let (tree, access) = (&origin.trees[to], Access::of(&origin.trees[to], Some(who)));
+    let (mut files, mut cached, mut used) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    for it in tree.files().iter().filter(|it| access.sees(&it.fileset)) {
+        files.insert((it.path.to_string(), it.commit.to_string(), CacheName::of(&it.file)));
+        used.insert(it.commit.clone());
+        if tree.filesets()[&it.fileset].eager {
+            cached.insert(CacheName::of(&it.file).as_str().to_owned());
+        }
+    }
+    let (mut has, mut commits, mut odd) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
+    node.db
+        .each_under("", &mut |it| match &it.category {
+            Category::File(_) if it.status == Status::Published => {
+                let name = CacheName::of(it.as_file().unwrap());
+                has.insert((it.path.to_string(), it.commit.to_string(), name));
+            }
+            Category::Commit if it.detail == Detail::None => drop(commits.replace(it.commit)),
+            Category::Latest if it.commit == hash(to) => {}
+            Category::Access | Category::Fingerprint if it.path.contains("acm") => {
+                if it.commit != access.fingerprint() {
+                    odd.push(it);
+                }
+            }
+            Category::Fileset | Category::Fingerprint => {}
+            _ => odd.push(it),
+        })
+        .unwrap();
+    let named: BTreeSet<String> = files.iter().map(|it| it.2.as_str().to_owned()).collect();
+    // What another fileset left there may stay while a file names it.
+    let is_cached = cached.is_subset(&node.cache) && node.cache.is_subset(&named);
+    for (what, is_fine) in [
+        (format!("files {has:?}, not {files:?}"), has == files),
+        (format!("cache {:?}, not {cached:?}", node.cache), is_cached),
+        (format!("commits {commits:?}, not {used:?}"), commits == used),
+        (format!("odd {odd:?}"), odd.is_empty()),
+    ] {
+        if !is_fine {
+            return Err(what);
+        }
+    }
+    Ok(())
+}
+
+const PATHS: [&str; 6] = ["a", "e/a", "e/b", "l/a", "s/a", "s/b"];
+
+fn files() -> impl Strategy<Value = Files> {
+    prop::collection::vec(prop::option::weighted(0.7, 0u8..6), PATHS.len()).prop_map(|contents| {
+        let present = PATHS.into_iter().zip(contents);
+        present.filter_map(|(path, content)| Some((path, content?))).collect()
+    })
+}
+
+/// To which commit, as a node of which pool, from which kept commit on, and after how many effects it is cut off.
+type Step = (prop::sample::Index, bool, prop::sample::Index, Option<usize>);
+
+fn step() -> impl Strategy<Value = Step> {
+    let cut = prop::option::weighted(0.7, 0usize..25);
+    (any::<prop::sample::Index>(), any::<bool>(), any::<prop::sample::Index>(), cut)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_node_has_what_its_commit_has_after_whatever_came_before_and_wherever_it_was_cut_off(
+        commits in prop::collection::vec(files(), 1..5),
+        steps in prop::collection::vec(step(), 1..8),
+    ) {
+        let mut origin = Origin::of(&commits);
+        let mut node = Node::default();
+        for (to, is_small, kept_from, cut_after) in steps {
+            let (to, who) = (to.index(commits.len()), viewer(if is_small { "small" } else { "large" }));
+            origin.kept_from = kept_from.index(commits.len() + 1);
+            node.left = cut_after.unwrap_or(usize::MAX);
+            if refresh(&mut node, &origin, to, &who).is_ok() {
+                prop_assert_eq!(check(&node, &origin, to, &who), Ok(()));
+            }
+        }
+        let (last, who) = (commits.len() - 1, viewer("large"));
+        origin.kept_from = 0;
+        node.left = usize::MAX;
+        prop_assert!(refresh(&mut node, &origin, last, &who).is_ok());
+        prop_assert_eq!(check(&node, &origin, last, &who), Ok(()));
+        // Nothing is left to do.
+        node.left = 0;
+        prop_assert!(refresh(&mut node, &origin, last, &who).is_ok());
+    }
+}
+
+#[test]
+fn a_node_that_is_cut_off_at_each_effect_of_each_kind_of_refresh_ends_as_one_that_was_not() {
+    let commits: [Files; 4] = [
+        vec![("a", 0), ("e/a", 2), ("e/b", 4), ("l/a", 1), ("s/a", 3)],
+        vec![("a", 0), ("e/a", 4), ("e/c", 2), ("l/a", 2), ("s/b", 3)],
+        vec![("a", 1), ("e/b", 4), ("s/a", 3)],
+        vec![("a", 0), ("e/a", 2), ("e/b", 4), ("l/a", 1), ("s/a", 3)],
+    ];
+    let mut origin = Origin::of(&commits);
+    let kinds = [
+        ("the first", None, 0, "large", 0),
+        ("changes", Some((0, "large")), 1, "large", 0),
+        ("changes of several commits", Some((0, "large")), 2, "large", 0),
+        ("back again", Some((1, "large")), 0, "large", 0),
+        ("another view", Some((1, "large")), 1, "small", 0),
+        ("another view of another commit", Some((1, "small")), 2, "large", 0),
+        ("since a commit that is not kept", Some((0, "large")), 3, "large", 2),
+    ];
+    let mut cuts = 0;
+    for (name, had, to, pool, kept_from) in kinds {
+        origin.kept_from = 0;
+        let mut start = Node::default();
+        if let Some((had, pool)) = had {
+            start.left = usize::MAX;
+            refresh(&mut start, &origin, had, &viewer(pool)).unwrap();
+        }
+        origin.kept_from = kept_from;
+        let who = viewer(pool);
+        for left in 0.. {
+            let mut node = Node { left, ..start.clone() };
+            let is_whole = refresh(&mut node, &origin, to, &who).is_ok();
+            node.left = usize::MAX;
+            refresh(&mut node, &origin, to, &who).unwrap();
+            assert_eq!(check(&node, &origin, to, &who), Ok(()), "{name}, cut off after {left}");
+            if is_whole {
+                break;
+            }
+            cuts += 1;
+        }
+    }
+    assert!(cuts > 50, "{cuts} effects");
+}
+
+#[test]
+fn a_view_that_changes_alone_is_settled_at_once() {
+    let origin = Origin::of(&[vec![("s/a", 1), ("a", 1)]]);
+    let mut node = Node { left: usize::MAX, ..Node::default() };
+    refresh(&mut node, &origin, 0, &viewer("large")).unwrap();
+    refresh(&mut node, &origin, 0, &viewer("small")).unwrap();
+    assert_eq!(check(&node, &origin, 0, &viewer("small")), Ok(()));
+    assert_eq!(begin(&node).unwrap(), Some(hash(0)));
+}
+
+#[test]
+fn a_feed_that_is_cut_names_no_latest_commit_and_is_taken_again() {
+    let origin = Origin::of(&[vec![("a", 1), ("e/a", 1)], vec![("a", 2)]]);
+    let who = viewer("large");
+    let mut node = Node { left: usize::MAX, ..Node::default() };
+    refresh(&mut node, &origin, 0, &who).unwrap();
+    let since = begin(&node).unwrap();
+    let (_, mut records) = origin.feed(1, since.as_ref(), &who);
+    records.pop();
+    let mut intake = Intake::new(since.as_ref());
+    intake.take(&mut node, records).unwrap();
+    let error = intake.end(&mut node).unwrap_err();
+    assert!(matches!(error, rota_content::refresh::TakeError::Cut), "{error:?}");
+    assert_eq!(begin(&node).unwrap(), None, "what is stored is of two commits");
+    refresh(&mut node, &origin, 1, &who).unwrap();
+    assert_eq!(check(&node, &origin, 1, &who), Ok(()));
+}

@@ -1,0 +1,307 @@
+//! Content that nodes run: `ringctl content …`.
+//!
+//! ```text
+//!  publish: scan (a folder) ──▶ draft ──▶ bodies, the list of files ──▶ content.commit
+//!  list, log, diff, get, rollback: repository (its document, trees of its commits)
+//! ```
+
+mod publish;
+mod repository;
+mod rollback;
+mod scan;
+mod show;
+
+use crate::connect;
+use crate::failure::UsageMistake;
+use crate::length_of_time::length_of_time;
+use crate::output::Out;
+use crate::secret::AdminKey;
+use clap::{Args, Subcommand};
+use rota_client::docstore::Namespace;
+use rota_content::Hash;
+use rota_model::{PoolName, RepositoryName};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The repository where none is named.
+const REPOSITORY: &str = "main";
+
+/// What to do with content.
+#[derive(Subcommand, Debug)]
+pub enum ContentCommand {
+    /// Make a commit of a folder: its classes (NAME.toml) with their programs and actions (NAME/...). Nodes that
+    /// follow the repository get it. In a git work tree: the files that git knows, and new ones that it does not ignore.
+    #[command(after_help = PUBLISH_EXAMPLES)]
+    Publish(PublishArguments),
+    /// List the files of a commit; without a repository, list the repositories.
+    List(ListArguments),
+    /// List the commits of a repository, the newest first.
+    Log(LogArguments),
+    /// Show what differs between two commits.
+    Diff(DiffArguments),
+    /// Make a new commit with the files of an earlier one.
+    Rollback(RollbackArguments),
+    /// Write one file of a commit to a file, or to stdout.
+    Get(GetArguments),
+    /// Say which repository the nodes of a pool follow, and which commit of it they get.
+    #[command(after_help = FOLLOW_EXAMPLES)]
+    Follow(FollowArguments),
+    /// Let the nodes of a pool follow nothing. They keep what they have.
+    Unfollow(UnfollowArguments),
+    /// Remove a repository with all its commits. Nodes keep what they have.
+    Remove(RemoveArguments),
+}
+
+/// What `content publish --help` ends with.
+const PUBLISH_EXAMPLES: &str = r#"A file content.toml at the root says which files belong to which fileset. Without it all files are one fileset, which
+every node downloads.
+
+Examples:
+  ringctl content publish deploy/classes
+  ringctl content publish . --message "counter 2" --dry-run
+  # content.toml: pictures are for nodes of the pool gpu, and downloaded by whoever asks
+  [[fileset]]
+  category = "pictures"
+  under = ["shop/media"]
+  extensions = ["png", "jpg"]
+  eager = false
+  pools = ["gpu"]"#;
+
+/// What `content follow --help` ends with.
+const FOLLOW_EXAMPLES: &str = r#"Examples:
+  # Every node of the pool gets each new commit.
+  ringctl content follow main --pool default
+  # A tenth of the nodes gets new commits, the others keep this one.
+  ringctl content follow main --pool default --commit 0a1b2c3d4e5f --canary 10%"#;
+
+/// What every command takes.
+#[derive(Args, Debug)]
+struct Common {
+    #[command(flatten)]
+    admin_key: AdminKey,
+    /// How long nothing may go on before it is given up.
+    #[arg(long, default_value = "30s", value_parser = length_of_time)]
+    patience: Duration,
+}
+
+/// `content publish`.
+#[derive(Args, Debug)]
+pub struct PublishArguments {
+    /// The folder.
+    folder: PathBuf,
+    /// The repository; it is made if it is not there.
+    #[arg(long, default_value = REPOSITORY, value_parser = repository)]
+    repository: RepositoryName,
+    /// What to say of the commit.
+    #[arg(short, long, default_value = "")]
+    message: String,
+    /// Who makes it. Default: that of git, else the user's name.
+    #[arg(long)]
+    author: Option<String>,
+    /// How many commits are kept, 1 to 200. Older ones are let go of.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=200))]
+    keep: u32,
+    /// Store nothing: show what would change.
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// `content list`.
+#[derive(Args, Debug)]
+pub struct ListArguments {
+    /// The repository.
+    #[arg(value_parser = repository)]
+    repository: Option<RepositoryName>,
+    /// The commit. Default: the newest.
+    #[arg(long, value_parser = hash)]
+    commit: Option<Hash>,
+    /// Only files of this fileset.
+    #[arg(long)]
+    fileset: Option<String>,
+    /// Only files whose path begins so.
+    #[arg(long, default_value = "", hide_default_value = true)]
+    prefix: String,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// `content log`.
+#[derive(Args, Debug)]
+pub struct LogArguments {
+    /// The repository.
+    #[arg(default_value = REPOSITORY, value_parser = repository)]
+    repository: RepositoryName,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// `content diff`.
+#[derive(Args, Debug)]
+pub struct DiffArguments {
+    /// The earlier commit.
+    #[arg(value_parser = hash)]
+    from: Hash,
+    /// The later one. Default: the newest.
+    #[arg(value_parser = hash)]
+    to: Option<Hash>,
+    /// The repository.
+    #[arg(long, default_value = REPOSITORY, value_parser = repository)]
+    repository: RepositoryName,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// `content rollback`.
+#[derive(Args, Debug)]
+pub struct RollbackArguments {
+    /// The commit whose files are to be there again.
+    #[arg(value_parser = hash)]
+    commit: Hash,
+    /// The repository.
+    #[arg(long, default_value = REPOSITORY, value_parser = repository)]
+    repository: RepositoryName,
+    /// What to say of the new commit.
+    #[arg(short, long, default_value = "")]
+    message: String,
+    /// Who makes it. Default: the user's name.
+    #[arg(long)]
+    author: Option<String>,
+    /// How many commits are kept, 1 to 200.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=200))]
+    keep: u32,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// `content get`.
+#[derive(Args, Debug)]
+pub struct GetArguments {
+    /// The path of the file in the repository.
+    path: String,
+    /// Where to: a file, which is there only when it is whole, or - for stdout.
+    #[arg(default_value = "-")]
+    file: PathBuf,
+    /// The repository.
+    #[arg(long, default_value = REPOSITORY, value_parser = repository)]
+    repository: RepositoryName,
+    /// The commit. Default: the newest.
+    #[arg(long, value_parser = hash)]
+    commit: Option<Hash>,
+    /// Replace the file if there is one.
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// `content follow`.
+#[derive(Args, Debug)]
+pub struct FollowArguments {
+    /// The repository.
+    #[arg(default_value = REPOSITORY, value_parser = repository)]
+    repository: RepositoryName,
+    /// The pool.
+    #[arg(long, default_value = "default", value_parser = pool)]
+    pool: PoolName,
+    /// The commit that its nodes get. Default: always the newest.
+    #[arg(long, value_parser = hash)]
+    commit: Option<Hash>,
+    /// With --commit: of a hundred nodes, how many get the newest commit all the same, as in 10%.
+    #[arg(long, requires = "commit", value_parser = percent)]
+    canary: Option<u8>,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// `content unfollow`.
+#[derive(Args, Debug)]
+pub struct UnfollowArguments {
+    /// The pool.
+    #[arg(long, default_value = "default", value_parser = pool)]
+    pool: PoolName,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// `content remove`.
+#[derive(Args, Debug)]
+pub struct RemoveArguments {
+    /// The repository.
+    #[arg(value_parser = repository)]
+    repository: RepositoryName,
+    /// Needed: all its commits go.
+    #[arg(long)]
+    yes: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+fn repository(text: &str) -> Result<RepositoryName, String> {
+    RepositoryName::parse_new(text).map_err(|it| it.problem)
+}
+
+fn pool(text: &str) -> Result<PoolName, String> {
+    PoolName::parse(text).map_err(|it| it.problem)
+}
+
+fn hash(text: &str) -> Result<Hash, String> {
+    Hash::parse(text).map_err(|it| it.problem)
+}
+
+fn percent(text: &str) -> Result<u8, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).parse::<u8>().ok();
+    number
+        .filter(|it| *it <= 100)
+        .ok_or_else(|| "must be a number of percent, as in 10%".to_owned())
+}
+
+/// The namespace for configuration.
+fn configuration() -> Namespace {
+    Namespace::parse("z").expect("z is a name")
+}
+
+/// Who makes a commit where nobody says so.
+fn user_name() -> String {
+    let named = ["USER", "LOGNAME"].into_iter().find_map(|it| std::env::var(it).ok());
+    named.unwrap_or_default()
+}
+
+/// Runs a command on content.
+pub async fn run(command: &ContentCommand, endpoint: &str, out: &mut Out) -> anyhow::Result<()> {
+    let client = connect::client(endpoint, out.format())?;
+    match command {
+        ContentCommand::Publish(it) => {
+            Box::pin(connect::told_when_gone(publish::publish(&client, it, out))).await
+        }
+        ContentCommand::List(it) => {
+            Box::pin(connect::told(endpoint, show::list(&client, it, out))).await
+        }
+        ContentCommand::Log(it) => {
+            Box::pin(connect::told(endpoint, show::log(&client, it, out))).await
+        }
+        ContentCommand::Diff(it) => {
+            Box::pin(connect::told(endpoint, show::diff(&client, it, out))).await
+        }
+        ContentCommand::Rollback(it) => {
+            Box::pin(connect::told(endpoint, rollback::rollback(&client, it, out))).await
+        }
+        ContentCommand::Get(it) => {
+            Box::pin(connect::told_when_gone(show::get(&client, it, out))).await
+        }
+        ContentCommand::Follow(it) => {
+            Box::pin(connect::told(endpoint, rollback::follow(&client, it, out))).await
+        }
+        ContentCommand::Unfollow(it) => {
+            Box::pin(connect::told(endpoint, rollback::unfollow(&client, it, out))).await
+        }
+        ContentCommand::Remove(it) if !it.yes => {
+            let problem = format!("all commits of {} go: say --yes", it.repository);
+            Err(UsageMistake(problem).into())
+        }
+        ContentCommand::Remove(it) => {
+            Box::pin(connect::told(endpoint, rollback::remove(&client, it, out))).await
+        }
+    }
+}

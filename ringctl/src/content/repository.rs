@@ -1,0 +1,185 @@
+//! A repository as managers keep it: its document, the lists of files of its commits, and what changes it.
+
+use super::{Common, configuration};
+use anyhow::{Context, bail};
+use rota_client::Client;
+use rota_client::docstore::{
+    Body, Caller, Credentials, Digest, DocName, Document, Request, SyncRequest, apply,
+};
+use rota_client::documents::request::{GetBody, Operate, PutBody, Sync};
+use rota_content::{CONTENT_CLASS, Commit, Hash, Head, Tree, TreeBody};
+use rota_model::{RepositoryName, RequestId};
+use rota_proto::content::tree_of;
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+use tokio::io::{AsyncRead, AsyncSeek};
+
+/// A repository, or the place where one may be.
+pub struct Repository {
+    client: Client,
+    name: RepositoryName,
+    admin: String,
+    patience: Duration,
+    /// The newest commit; none where there is no repository.
+    pub head: Option<Head>,
+    /// The commits that are kept.
+    pub commits: BTreeMap<Hash, Commit>,
+}
+
+impl Repository {
+    /// Reads it.
+    pub async fn read(
+        client: &Client,
+        name: &RepositoryName,
+        common: &Common,
+    ) -> anyhow::Result<Self> {
+        let (admin, patience) = (common.admin_key.get()?, common.patience);
+        let mut it = Self {
+            client: client.clone(),
+            name: name.clone(),
+            admin,
+            patience,
+            head: None,
+            commits: BTreeMap::new(),
+        };
+        if let Some(document) = it.document().await? {
+            it.head = document.one::<Head>()?;
+            for (item, _) in document.existing() {
+                if let (<Commit as rota_client::docstore::Keyed>::CLASS, Some(key)) =
+                    (item.class(), item.key())
+                    && let Some(commit) = document.keyed::<Commit>(key)?
+                {
+                    it.commits.insert(commit.hash.clone(), commit);
+                }
+            }
+        }
+        Ok(it)
+    }
+
+    /// One that must be there.
+    pub async fn existing(
+        client: &Client,
+        name: &RepositoryName,
+        common: &Common,
+    ) -> anyhow::Result<Self> {
+        let it = Self::read(client, name, common).await?;
+        if it.head.is_none() {
+            bail!("there is no content {name}: publish some (ringctl content publish)");
+        }
+        Ok(it)
+    }
+
+    async fn document(&self) -> anyhow::Result<Option<std::sync::Arc<Document>>> {
+        let name = DocName::new(&configuration(), CONTENT_CLASS, self.name.as_str())?;
+        let documents = vec![SyncRequest { name: name.clone(), held: None }];
+        let sync =
+            Sync { space: configuration(), documents, stale_ok: false, caller: self.caller() };
+        let updates = self.client.documents().sync(&sync, self.patience).await?;
+        let (_, update) = updates.first().context("the answer has no update")?;
+        let document = apply(&name, None, update).context("the update does not fit")?;
+        Ok(document.filter(|it| !it.is_deleted()))
+    }
+
+    fn caller(&self) -> Caller {
+        let admin = self.admin.clone();
+        Caller { build: None, who: Credentials { admin, ..Credentials::default() } }
+    }
+
+    /// A commit: the named one, or the newest.
+    pub fn commit(&self, hash: Option<&Hash>) -> anyhow::Result<&Commit> {
+        let latest = self.head.as_ref().map(|it| &it.latest);
+        let hash = hash.or(latest).context("there is no commit yet")?;
+        self.commits.get(hash).with_context(|| {
+            let known: Vec<&str> = self.newest_first().iter().map(|it| it.hash.as_str()).collect();
+            format!("{} keeps no commit {hash}; it has {}", self.name, known.join(", "))
+        })
+    }
+
+    /// The commits, the newest first.
+    pub fn newest_first(&self) -> Vec<&Commit> {
+        let mut all: Vec<&Commit> = self.commits.values().collect();
+        all.sort_by_key(|it| std::cmp::Reverse(it.number));
+        all
+    }
+
+    /// The files of a commit.
+    pub async fn tree(&self, commit: &Commit) -> anyhow::Result<Tree> {
+        let bytes = self.bytes(commit.tree.sha256, 0, 0).await?;
+        if Digest(Sha256::digest(&bytes).into()) != commit.tree.sha256 {
+            bail!("the files of commit {} have another digest", commit.hash);
+        }
+        tree_of(&bytes).with_context(|| format!("the files of commit {}", commit.hash))
+    }
+
+    /// Bytes of a body; length 0: all from the offset on.
+    pub async fn bytes(&self, body: Digest, offset: u64, length: u64) -> anyhow::Result<Vec<u8>> {
+        let mut reader = self.reader(body, offset, length);
+        let mut bytes = Vec::new();
+        while let Some(piece) = reader.next().await? {
+            bytes.extend_from_slice(&piece);
+        }
+        Ok(bytes)
+    }
+
+    /// The same, piece by piece.
+    pub fn reader(
+        &self,
+        sha256: Digest,
+        offset: u64,
+        length: u64,
+    ) -> rota_client::documents::BodyReader {
+        let (space, docid, caller) =
+            (configuration(), self.name.as_str().to_owned(), self.caller());
+        let get = GetBody { space, docid, sha256, offset, length, caller };
+        self.client.documents().get_body(get, self.patience)
+    }
+
+    /// Stores a body. True when it was there.
+    pub async fn put<R>(&self, body: &TreeBody, source: &mut R) -> anyhow::Result<bool>
+    where
+        R: AsyncRead + AsyncSeek + Unpin + Send,
+    {
+        let put = PutBody {
+            space: configuration(),
+            docid: self.name.as_str().to_owned(),
+            size: body.bytes,
+            sha256: body.sha256,
+            caller: self.caller(),
+        };
+        Ok(self.client.documents().put_body(&put, source, self.patience).await?)
+    }
+
+    /// Runs an operation, which is safe to repeat.
+    pub async fn operate(
+        &self,
+        docid: &str,
+        operation: &str,
+        parameters: &Value,
+    ) -> anyhow::Result<Value> {
+        let now = rota_model::Stamp::try_from_epoch_ms(now_ms())?;
+        let request_id = RequestId::parse(&self.client.request_id())?;
+        let mut request = Request::new(configuration(), operation).with(parameters)?;
+        request.operation_time = Some(now);
+        request.request_id = Some(request_id);
+        request.who = self.caller().who;
+        let operate = Operate { request, docid: docid.to_owned() };
+        let answer = self.client.documents().operate(&operate, self.patience).await?;
+        match answer.body {
+            Body::Json(text) => Ok(serde_json::from_str(text.as_str())?),
+            Body::Nothing | Body::Binary { .. } => Ok(Value::Null),
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &RepositoryName {
+        &self.name
+    }
+}
+
+/// Milliseconds since 1970.
+pub fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,319 @@
+//! What a repository has: commits, files, differences.
+
+use super::repository::Repository;
+use super::{DiffArguments, GetArguments, ListArguments, LogArguments, configuration};
+use crate::destination::Destination;
+use crate::output::{Format, Out, STANDARD, plain_table, standard};
+use anyhow::{Context, bail};
+use rota_client::docstore::Digest;
+use rota_client::{Client, v1};
+use rota_content::{CONTENT_CLASS, Commit, Difference, Tree, TreeFile};
+use rota_model::RepositoryName;
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+use std::os::fd::AsFd;
+use std::path::Path;
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+
+/// What became of one file.
+#[derive(Serialize, Clone, PartialEq, Eq, Debug)]
+pub struct Change {
+    path: String,
+    /// `added`, `changed` or `removed`.
+    change: &'static str,
+    fileset: String,
+    bytes: u64,
+}
+
+/// All of them, in the order of paths.
+#[derive(Debug)]
+pub struct Changes(Vec<Change>);
+
+impl Changes {
+    /// Whether nothing differs.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// A line of text for each.
+    pub fn lines(&self) -> impl Iterator<Item = String> {
+        self.0.iter().map(|it| {
+            let mark = match it.change {
+                "added" => "+",
+                "removed" => "-",
+                _ => "~",
+            };
+            format!("{mark} {} ({} bytes, {})", it.path, it.bytes, it.fileset)
+        })
+    }
+}
+
+/// What differs between two trees.
+pub fn changes_of(tree: &Tree, from: &Tree) -> Changes {
+    let change = |it: &TreeFile, change| Change {
+        path: it.path.to_string(),
+        change,
+        fileset: it.fileset.to_string(),
+        bytes: it.file.bytes,
+    };
+    let one = |it: Difference<'_>| match it {
+        Difference::Added(it) => change(it, "added"),
+        Difference::Changed { to, .. } => change(to, "changed"),
+        Difference::Removed(it) => change(it, "removed"),
+    };
+    Changes(tree.differences(from).into_iter().map(one).collect())
+}
+
+/// How many were added, changed and removed.
+pub fn counted_changes(changes: &Changes) -> [u64; 3] {
+    ["added", "changed", "removed"]
+        .map(|what| changes.0.iter().filter(|it| it.change == what).count() as u64)
+}
+
+#[derive(Serialize)]
+struct ShownFile {
+    path: String,
+    fileset: String,
+    commit: String,
+    sha256: String,
+    bytes: u64,
+    executable: bool,
+}
+
+#[derive(Serialize)]
+struct Files {
+    repository: String,
+    commit: String,
+    files: Vec<ShownFile>,
+}
+
+#[derive(Serialize)]
+struct ShownRepository {
+    repository: String,
+    commit: String,
+    number: u64,
+    at: String,
+    files: u64,
+    bytes: u64,
+    message: String,
+}
+
+#[derive(Serialize)]
+struct Repositories {
+    repositories: Vec<ShownRepository>,
+}
+
+/// A moment for people.
+fn moment(at_ms: u64) -> String {
+    let at = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_millis(at_ms);
+    humantime::format_rfc3339_seconds(at).to_string()
+}
+
+/// Shows the files of a commit, or all repositories.
+pub async fn list(client: &Client, it: &ListArguments, out: &mut Out) -> anyhow::Result<()> {
+    let Some(name) = &it.repository else { return repositories(client, it, out).await };
+    let repository = Repository::existing(client, name, &it.common).await?;
+    let commit = repository.commit(it.commit.as_ref())?;
+    let tree = repository.tree(commit).await?;
+    if let Some(fileset) = &it.fileset {
+        let known: Vec<&str> = tree.filesets().keys().map(|it| it.as_str()).collect();
+        if !known.contains(&&**fileset) {
+            bail!("{name} has no fileset {fileset}; it has {}", known.join(", "));
+        }
+    }
+    let is_asked = |file: &&TreeFile| {
+        file.path.as_str().starts_with(&it.prefix)
+            && it.fileset.as_ref().is_none_or(|fileset| file.fileset.as_str() == fileset)
+    };
+    let files = tree.files().iter().filter(is_asked).map(|it| ShownFile {
+        path: it.path.to_string(),
+        fileset: it.fileset.to_string(),
+        commit: it.commit.to_string(),
+        sha256: it.file.sha256.to_string(),
+        bytes: it.file.bytes,
+        executable: it.file.executable,
+    });
+    let (repository, commit) = (name.to_string(), commit.hash.to_string());
+    let shown = Files { repository, commit, files: files.collect() };
+    match out.format() {
+        Format::Json => out.json(&shown)?,
+        Format::Table => {
+            let mut table = plain_table(["PATH", "FILESET", "COMMIT", "BYTES", "MODE"]);
+            for it in shown.files {
+                let mode = if it.executable { "x" } else { "" };
+                let bytes = it.bytes.to_string();
+                table.add_row([it.path, it.fileset, it.commit, bytes, mode.to_owned()]);
+            }
+            out.table(&table)?;
+        }
+    }
+    Ok(())
+}
+
+async fn repositories(client: &Client, it: &ListArguments, out: &mut Out) -> anyhow::Result<()> {
+    let mut request = v1::ListDocumentsRequest {
+        namespace: configuration().as_str().into(),
+        class: CONTENT_CLASS.to_owned(),
+        page_size: 500,
+        admin: it.common.admin_key.get()?,
+        ..Default::default()
+    };
+    let mut repositories = Vec::new();
+    loop {
+        let page = client.documents().list(request.clone(), it.common.patience).await?;
+        for head in &page.documents {
+            let name = RepositoryName::parse(head.name.docid())?;
+            let repository = Repository::read(client, &name, &it.common).await?;
+            if repository.head.is_none() {
+                continue;
+            }
+            let commit = repository.commit(None)?;
+            repositories.push(ShownRepository {
+                repository: name.to_string(),
+                commit: commit.hash.to_string(),
+                number: commit.number,
+                at: moment(commit.at_ms),
+                files: commit.files,
+                bytes: commit.bytes,
+                message: commit.message.clone(),
+            });
+        }
+        if page.next_page_token.is_empty() {
+            break;
+        }
+        request.page_token = page.next_page_token;
+    }
+    repositories.sort_by(|one, other| one.repository.cmp(&other.repository));
+    let shown = Repositories { repositories };
+    match out.format() {
+        Format::Json => out.json(&shown)?,
+        Format::Table => {
+            let mut table =
+                plain_table(["REPOSITORY", "COMMIT", "NUMBER", "AT", "FILES", "BYTES", "MESSAGE"]);
+            for it in shown.repositories {
+                let (number, files, bytes) = (it.number, it.files, it.bytes);
+                let numbers = [number, files, bytes].map(|it| it.to_string());
+                let [number, files, bytes] = numbers;
+                table.add_row([it.repository, it.commit, number, it.at, files, bytes, it.message]);
+            }
+            out.table(&table)?;
+        }
+    }
+    Ok(())
+}
+
+#[derive(Serialize)]
+struct Log<'a> {
+    repository: &'a str,
+    commits: Vec<&'a Commit>,
+}
+
+/// Shows the commits.
+pub async fn log(client: &Client, it: &LogArguments, out: &mut Out) -> anyhow::Result<()> {
+    let repository = Repository::existing(client, &it.repository, &it.common).await?;
+    let commits = repository.newest_first();
+    if out.format() == Format::Json {
+        return Ok(out.json(&Log { repository: it.repository.as_str(), commits })?);
+    }
+    let columns = ["COMMIT", "NUMBER", "AT", "AUTHOR", "FILES", "CHANGED", "SOURCE", "MESSAGE"];
+    let mut table = plain_table(columns);
+    for it in commits {
+        table.add_row([
+            it.hash.to_string(),
+            it.number.to_string(),
+            moment(it.at_ms),
+            it.author.clone(),
+            it.files.to_string(),
+            it.changed.to_string(),
+            it.source.as_deref().unwrap_or_default().chars().take(12).collect(),
+            it.message.clone(),
+        ]);
+    }
+    Ok(out.table(&table)?)
+}
+
+#[derive(Serialize)]
+struct Diff {
+    repository: String,
+    from: String,
+    to: String,
+    changes: Vec<Change>,
+}
+
+/// Shows what differs.
+pub async fn diff(client: &Client, it: &DiffArguments, out: &mut Out) -> anyhow::Result<()> {
+    let repository = Repository::existing(client, &it.repository, &it.common).await?;
+    let (from, to) = (repository.commit(Some(&it.from))?, repository.commit(it.to.as_ref())?);
+    let (old, new) = (repository.tree(from).await?, repository.tree(to).await?);
+    let changes = changes_of(&new, &old);
+    if out.format() == Format::Json {
+        let (repository, from, to) =
+            (it.repository.to_string(), from.hash.to_string(), to.hash.to_string());
+        return Ok(out.json(&Diff { repository, from, to, changes: changes.0 })?);
+    }
+    for line in changes.lines() {
+        out.text(&format!("{line}\n"))?;
+    }
+    let [added, changed, removed] = counted_changes(&changes);
+    Ok(out.text(&format!("{added} added, {changed} changed, {removed} removed\n"))?)
+}
+
+#[derive(Serialize)]
+struct Written {
+    file: String,
+    bytes: u64,
+    commit: String,
+}
+
+/// Writes one file.
+pub async fn get(client: &Client, it: &GetArguments, out: &mut Out) -> anyhow::Result<()> {
+    let repository = Repository::existing(client, &it.repository, &it.common).await?;
+    let commit = repository.commit(it.commit.as_ref())?;
+    let tree = repository.tree(commit).await?;
+    let found = tree.file(&it.path);
+    let found = found.with_context(|| format!("commit {} has no file {}", commit.hash, it.path))?;
+    if it.file == Path::new(STANDARD) {
+        let mut to = standard(std::io::stdout().as_fd())?;
+        copy(&repository, found, &mut to).await?;
+        return Ok(to.flush().await?);
+    }
+    let to = Destination::at(&it.file, it.force)?;
+    let fetched = async {
+        let mut file = to.open().await?;
+        copy(&repository, found, &mut file).await?;
+        file.flush().await?;
+        to.finish(file).await
+    };
+    let fetched = fetched.await;
+    if fetched.is_err() {
+        to.discard().await;
+    }
+    fetched?;
+    let (file, bytes) = (it.file.display().to_string(), found.file.bytes);
+    match out.format() {
+        Format::Json => out.json(&Written { file, bytes, commit: commit.hash.to_string() })?,
+        Format::Table => out.text(&format!("{file}: {bytes} bytes of commit {}\n", commit.hash))?,
+    }
+    Ok(())
+}
+
+async fn copy(
+    repository: &Repository,
+    it: &TreeFile,
+    to: &mut (impl AsyncWrite + Unpin),
+) -> anyhow::Result<()> {
+    let file = &it.file;
+    let mut hash = Sha256::new();
+    // A length of 0 asks for everything.
+    if file.bytes > 0 {
+        let mut reader = repository.reader(file.body, file.offset, file.bytes);
+        while let Some(piece) = reader.next().await? {
+            hash.update(&piece);
+            to.write_all(&piece).await?;
+        }
+    }
+    if Digest(hash.finalize().into()) != file.sha256 {
+        bail!("{} came with another digest than {}", it.path, file.sha256);
+    }
+    Ok(())
+}
