@@ -9,6 +9,7 @@
 
 mod body;
 mod call;
+mod content;
 mod error;
 mod links;
 mod lives;

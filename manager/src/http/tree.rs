@@ -3,7 +3,10 @@
 use super::body::BODIES_KIB_MAX;
 use super::call::last_with_verb;
 use super::error::Failed;
-use super::{lives, managers, nodes, openapi, pools, route, sessions, tasks, watch, writes};
+use super::{
+    content, lives, managers, nodes, openapi, pools, route, sessions, tasks, watch, writes,
+};
+use crate::rpc::content::ContentService;
 use crate::rpc::documents::DocumentsService;
 use crate::rpc::operator::OperatorService;
 use crate::rpc::pools::PoolsService;
@@ -48,6 +51,8 @@ pub struct Tree {
     pub tasks: TasksService,
     /// The same of documents.
     pub documents: DocumentsService,
+    /// The same of content.
+    pub content: ContentService,
     lists: Arc<Semaphore>,
     /// Room for bodies that are being read, in KiB.
     pub bodies: Semaphore,
@@ -96,6 +101,7 @@ impl Tree {
             pools: PoolsService { shared: shared.clone() },
             tasks: TasksService { shared: shared.clone() },
             documents: DocumentsService::new(shared.clone()),
+            content: ContentService::new(shared.clone()),
             lists: Arc::new(Semaphore::new(LISTS_MAX)),
             bodies: Semaphore::new(BODIES_KIB_MAX),
             watches: Arc::new(Semaphore::new(watch::WATCHES_MAX)),
@@ -130,6 +136,7 @@ async fn index(State(tree): State<Arc<Tree>>) -> Json<Value> {
             "openapi": "/v1/openapi.json",
             "managers": "/v1/managers",
             "pools": "/v1/pools",
+            "content_updates": "/v1/content/{repository}/updates{?since,pool,category}",
             "sessions": "/v1/sessions",
             "watch": "/v1/sessions:watch",
             "namespace_sessions": "/v1/namespaces/{namespace}/sessions",
@@ -192,6 +199,7 @@ pub fn routes() -> Vec<Route> {
         ("/v1/openapi.json", get(openapi::show)),
         ("/v1/managers", get(managers::list)),
         ("/v1/managers/{manager}", get(managers::one)),
+        ("/v1/content/{repository}/updates", get(content::updates)),
         ("/v1/pools", get(pools::list)),
         ("/v1/pools/{pool}", get(pools::one)),
         ("/v1/pools/{pool}/nodes", get(nodes::list)),
