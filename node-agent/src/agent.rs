@@ -2,6 +2,7 @@
 
 use crate::actions::Ask;
 use crate::boots::Boots;
+use crate::catalog::Classes;
 use crate::discovery::Discovery;
 use crate::disk_reserve::DiskReserve;
 use crate::journal::Journal;
@@ -12,13 +13,11 @@ use crate::mailbox::{Event, Mailbox};
 use crate::managers::{self, Channels, Hearing, Report, Reporter};
 use crate::runtime::{Runtime, StartOrder};
 use crate::session_log;
-use crate::settings::texts;
 use rota_model::node_msg::{FromNode, Register, Renewed, ToNode};
 use rota_model::{
-    BootId, ClassName, ClusterName, NodeState, PoolName, Refusal, RefusalKind, RequestId, Retry,
-    Sandbox, SessionKey, SlotId, Stamp, Token,
+    BootId, ClassName, ClassText, ClusterName, NodeState, PoolName, Refusal, RefusalKind,
+    RequestId, Retry, Sandbox, SessionKey, SlotId, Stamp, Token,
 };
-use rota_node::class::Class;
 use rota_node::machine::Transition;
 use rota_node::{LeaseState, Node, NodeConfig, NodeEffect, NodeInput};
 use rota_proto::SendEvent;
@@ -240,15 +239,17 @@ impl Agent {
     }
 
     /// New opens get these; what runs keeps its own.
-    fn on_classes(&mut self, classes: BTreeMap<ClassName, Class>) {
-        let texts = texts(&classes);
+    fn on_classes(&mut self, classes: Classes) {
+        let texts: BTreeMap<ClassName, ClassText> =
+            classes.iter().map(|(name, it)| (name.clone(), it.class.text.clone())).collect();
+        // Their programs may have changed, and the folder of these.
+        self.parts.runtime.offer(classes);
         if self.leaving.is_some() || texts == self.node.config().classes {
-            return tracing::info!("the classes were read again, and nothing changes");
+            return tracing::info!("the classes were read again, and managers know their texts");
         }
         let shown: Vec<String> =
             texts.iter().map(|(name, it)| format!("{name} {}", it.digest)).collect();
         tracing::info!(classes = shown.join(", "), "the classes were read again");
-        self.parts.runtime.offer(classes);
         self.node.offer(texts);
         self.register();
     }

@@ -116,6 +116,12 @@ pub struct RunArgs {
     /// runs keeps its own. Without it the node offers no class.
     #[arg(long)]
     pub classes: Option<PathBuf>,
+    /// Do not follow the content of the pool: offer the classes of --classes alone.
+    #[arg(long)]
+    pub no_content: bool,
+    /// How often managers are asked whether there is new content, 100ms to 1h.
+    #[arg(long, default_value = "5s")]
+    pub content_every: humantime::Duration,
     /// The ports that are given to programs, FROM-TO: those that a firewall lets through. Nodes of one
     /// machine may share them. Best outside of those of outgoing connections
     /// (/proc/sys/net/ipv4/ip_local_port_range), as the default is on Linux.

@@ -1,14 +1,13 @@
 //! What reaches the task that owns the node's decisions.
 
+use crate::catalog::Classes;
 use rota_model::node_msg::{FromNode, ToNode};
-use rota_model::{BootId, ClassName, Refusal, SessionKey, Token};
-use rota_node::class::Class;
+use rota_model::{BootId, Refusal, SessionKey, Token};
 use rota_node::machine::Transition;
 use rota_node::{NodeInput, ReportId};
 use rota_proto::SendEvent;
 use rota_proto::running::LiveAsk;
 use rota_proto::v1;
-use std::collections::BTreeMap;
 use tokio::sync::{mpsc, oneshot};
 
 /// Most events that wait. Calls arrive in batches, one event each, so this is some batches of
@@ -81,7 +80,7 @@ pub enum Event {
         token: Token,
     },
     /// The classes were read again.
-    Classes(BTreeMap<ClassName, Class>),
+    Classes(Classes),
     /// Leave in good order; the second time, without grace.
     Leave {
         /// What asked for it, for the log.

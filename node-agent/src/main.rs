@@ -14,9 +14,11 @@
 mod actions;
 mod agent;
 mod boots;
+mod catalog;
 mod class_folder;
 mod clean;
 mod cli;
+mod content;
 mod data_folder;
 mod discovery;
 mod disk_reserve;
@@ -49,8 +51,10 @@ use actions::Actions;
 use agent::{Agent, Parts};
 use anyhow::Context;
 use boots::Boots;
+use catalog::Catalog;
 use clap::Parser;
 use cli::{Cli, Command, RunArgs};
+use content::{ContentStatus, Following};
 use data_folder::DataFolder;
 use discovery::Discovery;
 use disk_reserve::DiskReserve;
@@ -60,6 +64,8 @@ use limits::Limiter;
 use mailbox::{Event, Mailbox};
 use observe::{Listing, Observer, READERS_MAX};
 use resume::Resumed;
+use rota_client::Client;
+use rota_content::Viewer;
 use rota_daemon::{
     HangUp, LogArguments, LogFormat, Stop, announce, outlive_stop_signals, raise_open_files,
     refuse, say_fatal,
@@ -161,7 +167,7 @@ fn start(args: &RunArgs) -> ExitCode {
 
 /// Runs the node until it is told to leave. True when nothing is left running.
 fn run(
-    settings: Settings,
+    mut settings: Settings,
     runtime: tokio::runtime::Runtime,
     hang_up: HangUp,
 ) -> anyhow::Result<bool> {
@@ -184,6 +190,7 @@ fn run(
     // Programs whose keepers are killed become children of this process, so that it can end them.
     set_child_subreaper(Some(getpid())).context("cannot become a subreaper")?;
     let address = join(&settings.host, listener.local_addr()?.port());
+    settings.begin_with_content(folder.path());
     let boots = Boots::open(folder.path()).context("cannot read the count of boots")?;
     let resumed = resume::resume(&folder, &boots, &settings.config, &address);
     let spare = resumed.as_ref().map(|it| it.spare.clone()).unwrap_or_default();
@@ -259,6 +266,7 @@ fn observer(
         sessions: folder.sessions(),
         folders_kept_max: settings.folders_kept_max,
         listing: Listing::default(),
+        content: ContentStatus::default(),
         readers: Arc::new(Semaphore::new(READERS_MAX)),
         looks: Arc::new(Semaphore::new(1)),
     };
@@ -309,8 +317,31 @@ async fn serve(
     let consul = settings.consul.as_ref();
     let discovery =
         consul.map(|it| Discovery::start(it, cluster, &id, pool, places, &address)).transpose()?;
-    let classes = settings.offer.classes;
+    let (content, root) = settings.content;
+    // Programs are told where their class lies, whatever their own folder is.
+    let classes_root = settings.classes_folder.as_ref().map(std::path::absolute).transpose()?;
+    let catalog = Catalog::new(
+        (settings.offer.classes, classes_root),
+        (content.classes, root),
+        settings.ability,
+        mailbox.clone(),
+    );
+    let classes = catalog.classes();
     let runtime = Runtime::new(classes, programs, kept, address.clone(), mailbox.clone());
+    let following = match settings.content_every {
+        Some(every) => Some(Following {
+            // Versions are compared by their paths.
+            data: folder.path().canonicalize()?,
+            client: Client::connect(&settings.managers.join(","))?,
+            viewer: Viewer { pool: settings.pool.clone(), labels: node.config().labels.clone() },
+            node: id.clone(),
+            catalog: catalog.clone(),
+            listing: observer.listing.clone(),
+            status: observer.content.clone(),
+            every,
+        }),
+        None => None,
+    };
     let agent = Agent::new(Parts {
         node,
         runtime,
@@ -327,7 +358,8 @@ async fn serve(
         disk: DiskReserve::new(folder.path().to_owned(), settings.disk_reserve_bytes),
     });
     leave_on_signals(mailbox.clone())?;
-    reload::on_hang_up(hang_up, settings.classes_folder, settings.ability, mailbox.clone());
+    reload::on_hang_up(hang_up, settings.classes_folder, catalog);
+    following.into_iter().for_each(content::start);
     let server = tokio::spawn(async move {
         if let Err(error) = rpc::serve(listener, settings.cluster, mailbox, observer).await {
             tracing::error!(%error, "the gRPC server ended");

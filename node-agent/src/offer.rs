@@ -7,7 +7,7 @@ use rota_node::class::Class;
 use std::collections::BTreeMap;
 
 /// What came of a look at the programs of classes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Offer {
     /// What is offered.
     pub classes: BTreeMap<ClassName, Class>,

@@ -1,47 +1,28 @@
 //! SIGHUP, a reload: the class files are read again.
 
-use crate::mailbox::{Event, Mailbox};
-use crate::offer::Offer;
-use crate::sandbox::Ability;
-use crate::settings::{mistakes_of_sandboxes, read_classes};
+use crate::catalog::Catalog;
 use rota_daemon::HangUp;
 use std::path::{Path, PathBuf};
 
 /// Reads the folder's classes at each SIGHUP, also one that came during the start, and gives them to the agent,
 /// unless there is a mistake in them.
-pub fn on_hang_up(
-    mut hang_up: HangUp,
-    folder: Option<PathBuf>,
-    ability: Ability,
-    mailbox: Mailbox,
-) {
+pub fn on_hang_up(mut hang_up: HangUp, folder: Option<PathBuf>, catalog: Catalog) {
     tokio::spawn(async move {
         loop {
             hang_up.came().await;
             match &folder {
-                Some(folder) => read_again(folder, &ability, &mailbox).await,
+                Some(folder) => read_again(folder, &catalog).await,
                 None => tracing::warn!("SIGHUP: without --classes there is nothing to read again"),
             }
         }
     });
 }
 
-async fn read_again(folder: &Path, ability: &Ability, mailbox: &Mailbox) {
-    let from = folder.to_owned();
-    let read = tokio::task::spawn_blocking(move || read_classes(&from)).await;
-    // A class that is new must not get more rights than one that was there at the start.
-    let read = read.map(|read| {
-        read.and_then(|classes| match mistakes_of_sandboxes(ability, &classes) {
-            mistakes if mistakes.is_empty() => Ok(classes),
-            mistakes => Err(mistakes),
-        })
-    });
+async fn read_again(folder: &Path, catalog: &Catalog) {
+    let (from, reader) = (folder.to_owned(), catalog.clone());
+    let read = tokio::task::spawn_blocking(move || reader.read(&from)).await;
     match read {
-        Ok(Ok(classes)) => {
-            let offer = Offer::of(classes, ability);
-            offer.tell();
-            mailbox.give(Event::Classes(offer.classes)).await;
-        }
+        Ok(Ok(offer)) => catalog.offer_local(offer).await,
         Ok(Err(mistakes)) => {
             mistakes.iter().for_each(|mistake| tracing::error!("{mistake}"));
             let (folder, mistakes) = (folder.display(), mistakes.len());

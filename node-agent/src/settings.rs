@@ -4,6 +4,7 @@
 use crate::actions::ActionSettings;
 use crate::class_folder;
 use crate::cli::RunArgs;
+use crate::content::version_at_start;
 use crate::machine::machine;
 use crate::offer::Offer;
 use crate::ports::PortRange;
@@ -25,6 +26,10 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// Least and most time between two looks for new content.
+const CONTENT_EVERY_MIN: Duration = Duration::from_millis(100);
+const CONTENT_EVERY_MAX: Duration = Duration::from_secs(3_600);
+
 /// What a node runs with.
 #[derive(Debug)]
 pub struct Settings {
@@ -34,6 +39,10 @@ pub struct Settings {
     pub offer: Offer,
     /// The folder of these, as it was given.
     pub classes_folder: Option<PathBuf>,
+    /// What is offered of the content that the node had, and its folder.
+    pub content: (Offer, Option<PathBuf>),
+    /// Between two looks for new content; `None`: it is not followed.
+    pub content_every: Option<Duration>,
     /// Data folder.
     pub data: PathBuf,
     /// Cluster.
@@ -70,6 +79,27 @@ pub struct Settings {
     pub log: Log,
 }
 
+impl Settings {
+    /// Begins with the content that the node had. Classes of `--classes` with the same names count. What cannot be
+    /// read is left out: the first refresh mends it.
+    pub fn begin_with_content(&mut self, data: &Path) {
+        let Some(root) = self.content_every.and_then(|_| version_at_start(data)) else { return };
+        match read_classes(&root) {
+            Ok(classes) => {
+                let offer = Offer::of(classes, &self.ability);
+                let mut all = texts(&offer.classes);
+                all.extend(texts(&self.offer.classes));
+                self.config.classes = all;
+                self.content = (offer, Some(root));
+            }
+            Err(mistakes) => {
+                let mistakes = mistakes.join("; ");
+                tracing::error!(version = %root.display(), mistakes, "the content that was in use is left out");
+            }
+        }
+    }
+}
+
 /// Checks everything; on failure gives all mistakes, one a line.
 pub fn check(args: &RunArgs) -> Result<Settings, Vec<String>> {
     let mut mistakes = Mistakes::default();
@@ -94,6 +124,11 @@ pub fn check(args: &RunArgs) -> Result<Settings, Vec<String>> {
     let classes = classes(args.classes.as_deref(), &mut mistakes);
     mistakes.0.extend(args.env_pass.iter().filter_map(|it| mistake_of_variable(it)));
     let ability = ability(args, &classes, &mut mistakes);
+    if !(CONTENT_EVERY_MIN..=CONTENT_EVERY_MAX).contains(&*args.content_every) {
+        mistakes
+            .0
+            .push(format!("--content-every is {}; it must be 100ms to 1h", args.content_every));
+    }
     let config = NodeConfig {
         // A placeholder where the id is wrong: the other fields are checked all the same.
         node: node.unwrap_or_else(|| NodeId::parse("x").expect("one letter is a name")),
@@ -119,6 +154,8 @@ pub fn check(args: &RunArgs) -> Result<Settings, Vec<String>> {
                 config: NodeConfig { classes, ..config },
                 offer,
                 classes_folder: args.classes.clone(),
+                content: (Offer::default(), None),
+                content_every: (!args.no_content).then_some(*args.content_every),
                 data: args.data.clone(),
                 cluster,
                 pool,

@@ -24,12 +24,14 @@
 //!   answer comes as an export.
 //! * [`CachedDocument`]: a document that keeps itself in step, over restarts with a file. [`CachedSession`]:
 //!   that of a session, with its state and address.
+//! * [`ContentFeed`]: what a node is told of the content that it follows.
 //! * [`CallError`]: the typed refusal or exception with its advice, or what broke.
 
 mod attempt;
 pub mod cached;
 mod call;
 mod connections;
+mod content;
 pub mod documents;
 mod error;
 mod hung;
@@ -48,6 +50,7 @@ pub use cached::{
     SessionCopy,
 };
 pub use connections::{CONNECTIONS_DEFAULT, EndpointsError, parse_endpoints};
+pub use content::ContentFeed;
 pub use documents::Documents;
 pub use error::CallError;
 pub use keep_alive::{KeepAlive, may_live_on};

@@ -26,6 +26,7 @@ fn programs(channel: Channel) -> ProgramsClient<Channel> {
 calls_of_no_slot! {
     may_change: false;
     UsageRequest, UsageResponse, "usage", programs.usage;
+    ContentStatusRequest, ContentStatusResponse, "content_status", programs.content_status;
 }
 
 /// What comes of a program's output.
@@ -169,6 +170,21 @@ impl Client {
     /// endpoint may serve it.
     pub fn logs(&self, request: v1::LogsRequest, patience: Duration) -> Logs {
         Logs::new(self.clone(), request, patience)
+    }
+
+    /// Which commit of content a node has; with `sessions` also which of them began with another one.
+    ///
+    /// # Errors
+    /// The refusal, or that nobody answered within `wait`.
+    pub async fn content_status(
+        &self,
+        node: &str,
+        sessions: bool,
+        wait: Duration,
+    ) -> Result<v1::ContentStatusResponse, CallError> {
+        let node = node.to_owned();
+        let request = v1::ContentStatusRequest { node, sessions, ..Default::default() };
+        Ok(self.call(request, wait).await?.answer)
     }
 
     /// What sessions of one node use: every page as one. Of each page counts when it was measured, so the pages of

@@ -21,6 +21,25 @@ pub fn with_content(schema: Schema) -> Schema {
         .class(FOLLOWS_CLASS, |it| it.singleton::<Follows>())
 }
 
+/// Longest name of a repository, in bytes.
+const NAME_BYTES_MAX: usize = 64;
+
+/// Checks the name of a repository: it names a folder on nodes. Field: `repository`.
+///
+/// # Errors
+/// It is too long, or has another character than letters, digits, `-`, `_` and, but at its beginning, `.`.
+pub fn check_repository(name: &RepositoryName) -> Result<(), FieldError> {
+    let text = name.as_str();
+    let is_fine = |it: u8| it.is_ascii_alphanumeric() || b"-_.".contains(&it);
+    if text.len() > NAME_BYTES_MAX || text.starts_with('.') || !text.bytes().all(is_fine) {
+        let problem = format!(
+            "is {text:?}; it must be at most {NAME_BYTES_MAX} letters, digits, -, _ and ., with no . at its beginning"
+        );
+        return Err(FieldError::new("repository", problem));
+    }
+    Ok(())
+}
+
 /// What the nodes of a pool follow.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -50,6 +69,7 @@ impl Follows {
     /// # Errors
     /// Its share is no percentage, or there is none to take it from.
     pub fn check(&self) -> Result<(), FieldError> {
+        check_repository(&self.repository)?;
         let percent = self.canary_percent;
         if percent > 100 {
             let problem = format!("is {percent}; it must be 0 to 100");
@@ -108,6 +128,17 @@ mod tests {
         assert_eq!(of(&follows(Some("aa"), 100)).len(), 1_000);
         assert_eq!(of(&follows(None, 0)).len(), 1_000);
         assert_eq!(follows(Some("aa"), 100).target(&latest, None).as_str(), "aa");
+    }
+
+    #[test]
+    fn a_repository_has_a_name_that_a_folder_can_have() {
+        let of = |text: &str| check_repository(&RepositoryName::parse(text).unwrap()).is_ok();
+        for fine in ["main", "a.b-c_D9"] {
+            assert!(of(fine), "{fine}");
+        }
+        for wrong in ["..", ".x", "a/b", "a b", "\u{e4}", &"x".repeat(65)] {
+            assert!(!of(wrong), "{wrong}");
+        }
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub use category::{CATEGORY_BYTES_MAX, Category, FilesetName};
 pub use commit::{COMMITS_KEPT, COMMITS_KEPT_MAX, Commit, Head, Held, MESSAGE_BYTES_MAX, TreeBody};
 pub use draft::{BODIES_MAX, Draft, PACK_BYTES, Pack, Scanned, WHOLE_FROM_BYTES, restored};
 pub use feed::feed;
-pub use follow::{CONTENT_CLASS, FOLLOWS_CLASS, Follows, with_content};
+pub use follow::{CONTENT_CLASS, FOLLOWS_CLASS, Follows, check_repository, with_content};
 pub use memory::MemoryDb;
 pub use path::{Clashes, FILES_MAX, FilePath, PATH_BYTES_MAX};
 pub use record::{ACCESS_PATH, Detail, File, Hash, LATEST_PATH, Record, Status};

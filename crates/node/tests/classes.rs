@@ -202,8 +202,15 @@ fn the_http_class_gives_a_whole_argument_list() {
     let attributes = Attributes::new();
     let (ip, attributes) = (IpAddr::from([10, 0, 0, 5]), &attributes);
     let ports = BTreeMap::new();
-    let values =
-        Values { key: &key, ip, port: 8123, ports: &ports, folder: "/srv/web 1", attributes };
+    let values = Values {
+        key: &key,
+        ip,
+        port: 8123,
+        ports: &ports,
+        folder: "/srv/web 1",
+        class_folder: "/classes/web",
+        attributes,
+    };
     let line = program.command(&class, &values).unwrap();
     let expected = [
         "python3",
@@ -474,7 +481,15 @@ fn further_ports_have_names_that_the_class_lists() {
     let key = SessionKey::new(Namespace::default_space(), SessionId::parse("s").unwrap());
     let ports = BTreeMap::from([("admin".to_owned(), 9_001), ("game_1".to_owned(), 9_002)]);
     let (ip, attributes) = (IpAddr::from([127, 0, 0, 1]), &Attributes::new());
-    let values = Values { key: &key, ip, port: 9_000, ports: &ports, folder: "/", attributes };
+    let values = Values {
+        key: &key,
+        ip,
+        port: 9_000,
+        ports: &ports,
+        folder: "/",
+        class_folder: "/classes/c",
+        attributes,
+    };
     assert_eq!(program_class.command(&class, &values).unwrap().argv, ["serve", "9000", "9001"]);
     let wrong = "argv = [\"serve\", \"{port}\", \"{port.x}\"]\nports = [\"a\", \"a\", \"A\", \"\"]";
     let expected = [

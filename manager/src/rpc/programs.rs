@@ -11,7 +11,8 @@ use super::deadline::deadline_of;
 use super::status;
 use crate::link::with_sources;
 use rota_model::{
-    ClusterName, GetOp, NodeId, Refusal, RefusalKind, Retry, SessionKey, SessionState, Stamp,
+    ClusterName, FieldError, GetOp, NodeId, Refusal, RefusalKind, Retry, SessionKey, SessionState,
+    Stamp,
 };
 use rota_proto::programs::{self, LogsAsk};
 use rota_proto::v1::programs_client::ProgramsClient;
@@ -406,11 +407,40 @@ impl Programs for ProgramsService {
             let answer = connect(&contact).await?.usage(request).await;
             answer.map_err(|error| broken(&contact, error))
         };
-        let deadline = deadline.min(Instant::now() + NODE_PATIENCE);
-        timeout_at(deadline, asked).await.unwrap_or_else(|_| {
-            Err(unreached(&contact, &format!("nothing came for {} s", NODE_PATIENCE.as_secs())))
-        })
+        in_node_time(deadline, &contact, asked).await
     }
+
+    async fn content_status(
+        &self,
+        request: Request<v1::ContentStatusRequest>,
+    ) -> Result<Response<v1::ContentStatusResponse>, Status> {
+        let deadline = deadline_of(request.metadata());
+        let request = request.into_inner();
+        let contact = self.contact(&node_of(&request.node)?).map_err(status)?;
+        let request = v1::ContentStatusRequest { cluster: self.cluster.to_string(), ..request };
+        let asked = async {
+            let answer = connect(&contact).await?.content_status(request).await;
+            answer.map_err(|error| broken(&contact, error))
+        };
+        in_node_time(deadline, &contact, asked).await
+    }
+}
+
+fn node_of(text: &str) -> Result<NodeId, Status> {
+    let wrong = |it: FieldError| status(FieldError::new("node", it.problem).into());
+    NodeId::parse(text).map_err(wrong)
+}
+
+/// What a node answers, as long as it may take.
+async fn in_node_time<T>(
+    deadline: Instant,
+    contact: &Contact,
+    asked: impl Future<Output = Result<T, Status>>,
+) -> Result<T, Status> {
+    let deadline = deadline.min(Instant::now() + NODE_PATIENCE);
+    timeout_at(deadline, asked).await.unwrap_or_else(|_| {
+        Err(unreached(contact, &format!("nothing came for {} s", NODE_PATIENCE.as_secs())))
+    })
 }
 
 #[cfg(test)]

@@ -80,13 +80,15 @@ impl Actions {
 
     /// Looks at files, so nothing else of the node waits for it.
     async fn find(&self, ask: &Ask, settings: &ProgramSettings) -> Result<Found, String> {
-        let classes =
-            self.settings.classes.clone().ok_or("this node has no classes (--classes)")?;
+        let local = self.settings.classes.clone();
         let (sessions, key, token) = (settings.sessions.clone(), ask.key.clone(), ask.token);
         let (class, action) = (ask.spec.class.clone(), ask.action.clone());
         let look = move || {
             let (folder, terms) = Terms::find(&sessions, &key, token)
                 .ok_or("the terms of the session's program cannot be read")?;
+            // As it was when the session began, whatever was published since.
+            let classes = terms.root.clone().or(local);
+            let classes = classes.ok_or("this node has no classes (--classes)")?;
             let (cycle, event) = (&action.life_cycle, action.event());
             let program = class_folder::action(&classes, class.as_str(), cycle, event)?;
             Ok(Found { folder, terms, program })

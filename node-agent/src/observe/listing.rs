@@ -3,7 +3,7 @@
 use super::usage;
 use rota_model::{ClassName, SessionKey, Stamp, Token};
 use rota_node::class::Limits;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -25,6 +25,8 @@ pub struct Listed {
     pub limits: Limits,
     /// The session's folder.
     pub folder: PathBuf,
+    /// The folder of class files with which it began; unknown of what an earlier build began.
+    pub root: Option<PathBuf>,
     /// Its keeper, once that was started.
     pub keeper: Option<i32>,
     /// Its control groups.
@@ -85,6 +87,11 @@ impl Listing {
     pub fn all(&self) -> Vec<((SessionKey, Token), Listed)> {
         let inner = self.locked();
         inner.live.iter().map(|(name, listed)| (name.clone(), listed.clone())).collect()
+    }
+
+    /// The folders of class files that programs began with.
+    pub fn roots(&self) -> BTreeSet<PathBuf> {
+        self.locked().live.values().filter_map(|it| it.root.clone()).collect()
     }
 
     /// CPU time of programs that have ended.
@@ -173,6 +180,7 @@ mod tests {
             life: Stamp::MIN,
             class: ClassName::parse(class).unwrap(),
             limits: Limits::default(),
+            root: None,
             folder: format!("/{number}").into(),
             keeper: None,
             groups: Vec::new(),

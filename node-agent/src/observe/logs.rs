@@ -267,6 +267,7 @@ mod tests {
 
     fn listed(folder: &Path) -> Listed {
         Listed {
+            root: None,
             life: Stamp::MIN,
             class: ClassName::parse("c").unwrap(),
             limits: Limits::default(),

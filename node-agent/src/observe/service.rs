@@ -3,8 +3,9 @@
 use super::listing::{Listed, Listing};
 use super::logs::{Reading, nothing_kept, unreadable};
 use super::usage::{self, Sample, Used};
+use crate::content::{ContentStatus, Standing, commit_of_version};
 use crate::session_folders;
-use rota_model::{ClusterName, NodeId, Refusal, RefusalKind, Retry, SessionKey};
+use rota_model::{ClusterName, NodeId, Refusal, RefusalKind, Retry, SessionKey, Token};
 use rota_proto::programs::{UsageAsk, check_addressee};
 use rota_proto::refusal::status;
 use rota_proto::v1::programs_server::Programs;
@@ -40,6 +41,8 @@ pub struct Observer {
     pub folders_kept_max: usize,
     /// What runs.
     pub listing: Listing,
+    /// How its content stands.
+    pub content: ContentStatus,
     /// Places for readers.
     pub readers: Arc<Semaphore>,
     /// One look at all processes of the machine at a time.
@@ -113,6 +116,58 @@ impl Programs for Observer {
         drop(look);
         let sample = sample.map_err(|error| Status::internal(error.to_string()))?;
         Ok(Response::new(page(&ask, &sample)))
+    }
+
+    async fn content_status(
+        &self,
+        request: Request<v1::ContentStatusRequest>,
+    ) -> Result<Response<v1::ContentStatusResponse>, Status> {
+        let request = request.into_inner();
+        let node = NodeId::parse(&request.node).map_err(|it| refused(it.into()))?;
+        let addressee = (request.cluster.as_str(), Some(&node));
+        check_addressee((&self.cluster, &self.node), addressee).map_err(refused)?;
+        let told = content_status(&self.content.standing(), &self.listing.all(), request.sessions);
+        Ok(Response::new(v1::ContentStatusResponse { node: node.to_string(), ..told }))
+    }
+}
+
+/// Most sessions that are named with an older version.
+const OLDER_MAX: usize = 1_000;
+
+fn content_status(
+    it: &Standing,
+    live: &[((SessionKey, Token), Listed)],
+    sessions: bool,
+) -> v1::ContentStatusResponse {
+    let (mut current, mut older) = (0, Vec::new());
+    for ((key, _), listed) in live {
+        let Some(commit) = listed.root.as_deref().and_then(commit_of_version) else { continue };
+        if commit == it.commit {
+            current += 1;
+        } else {
+            let (life, class) = (listed.life.into(), listed.class.to_string());
+            older.push(v1::OlderSession { key: Some(key.into()), life, class, commit });
+        }
+    }
+    let sessions_older = older.len() as u64;
+    older.truncate(if sessions { OLDER_MAX } else { 0 });
+    v1::ContentStatusResponse {
+        node: String::new(),
+        state: it.state.as_str().to_owned(),
+        repository: it.repository.clone(),
+        commit: it.commit.clone(),
+        access: it.access.clone(),
+        files: it.files,
+        bytes: it.bytes,
+        refreshed_at_ms: it.refreshed_at_ms,
+        failure: it.failure.clone(),
+        came_files: it.came.0,
+        came_bytes: it.came.1,
+        of_files: it.of.0,
+        of_bytes: it.of.1,
+        sessions_current: current,
+        sessions_older,
+        older,
     }
 }
 

@@ -164,6 +164,7 @@ mod tests {
             class: ClassName::parse("c").unwrap(),
             limits: Limits::default(),
             folder: "/f".into(),
+            root: None,
             keeper,
             groups: groups.iter().map(|it| (*it).to_owned()).collect(),
             cpu: Duration::ZERO,

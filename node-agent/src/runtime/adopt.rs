@@ -55,6 +55,7 @@ impl Runtime {
             class: terms.class.clone(),
             limits: terms.held.limits(),
             folder: folder.clone(),
+            root: terms.root.clone(),
             keeper: None,
             groups: terms.held.groups().to_vec(),
             cpu: Duration::ZERO,

@@ -21,6 +21,7 @@ pub use program::ProgramSettings;
 pub use terms::{Terms, adoptable, groups_in};
 
 use crate::actions::Ask;
+use crate::catalog::Classes;
 use crate::mailbox::{Event, Mailbox};
 use crate::observe::Listed;
 use folders::Folders;
@@ -34,7 +35,7 @@ use rota_node::machine::{Machine, SendError, Transition};
 use rota_node::{Adopted, NodeInput, StopHow};
 use rota_proto::SendEvent;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -69,7 +70,8 @@ struct Running {
 
 /// Everything that runs. Owned by one task; programs have a task each.
 pub struct Runtime {
-    classes: BTreeMap<ClassName, Arc<Class>>,
+    /// Each with the folder of class files that it stands in.
+    classes: BTreeMap<ClassName, (Arc<Class>, Arc<Path>)>,
     settings: Arc<ProgramSettings>,
     folders: Folders,
     mailbox: Mailbox,
@@ -92,7 +94,7 @@ impl Runtime {
     /// A runtime with nothing running. `address` is the node's own; `spare` are the folders of sessions that it will
     /// adopt.
     pub fn new(
-        classes: BTreeMap<ClassName, Class>,
+        classes: Classes,
         settings: ProgramSettings,
         (folders_kept_max, spare): (usize, &BTreeSet<PathBuf>),
         address: String,
@@ -110,7 +112,7 @@ impl Runtime {
     }
 
     /// From now on sessions begin with these classes; what runs keeps its own.
-    pub fn offer(&mut self, classes: BTreeMap<ClassName, Class>) {
+    pub fn offer(&mut self, classes: Classes) {
         self.classes = shared(classes);
     }
 
@@ -126,7 +128,7 @@ impl Runtime {
 
     /// Starts a session. What is known at once is put into `news`; the rest comes by mailbox.
     pub fn start(&mut self, order: StartOrder, news: &mut Vec<NodeInput>) {
-        let Some(class) = self.classes.get(&order.spec.class).cloned() else {
+        let Some((class, root)) = self.classes.get(&order.spec.class).cloned() else {
             let (key, token) = (order.key, order.token);
             let detail = format!("this node does not know the class {}", order.spec.class);
             return news.push(NodeInput::StartFailed { key, token, detail });
@@ -148,6 +150,7 @@ impl Runtime {
                     class: order.spec.class.clone(),
                     limits: program.limits,
                     folder: folder.clone(),
+                    root: Some(root.to_path_buf()),
                     keeper: None,
                     groups: Vec::new(),
                     cpu: Duration::ZERO,
@@ -156,6 +159,7 @@ impl Runtime {
                     settings: self.settings.clone(),
                     entry: self.settings.listing.begin(key.clone(), token, listed),
                     class,
+                    root,
                     program,
                     attributes: order.spec.attributes.clone(),
                     folder,
@@ -227,7 +231,7 @@ impl Runtime {
         let Some((state, changes)) = machine else {
             return self.adopt_program(AdoptOrder { key, token, life, slot, ready }, news);
         };
-        let class = self.classes.get(&spec.class).map(|it| &it.kind);
+        let class = self.classes.get(&spec.class).map(|it| &it.0.kind);
         let machine = match class {
             Some(ClassKind::Machine(class)) => Machine::resumed(class, &state, changes),
             Some(ClassKind::Program(_)) | None => None,
@@ -309,8 +313,8 @@ impl Runtime {
     }
 }
 
-fn shared(classes: BTreeMap<ClassName, Class>) -> BTreeMap<ClassName, Arc<Class>> {
-    classes.into_iter().map(|(name, class)| (name, Arc::new(class))).collect()
+fn shared(classes: Classes) -> BTreeMap<ClassName, (Arc<Class>, Arc<Path>)> {
+    classes.into_iter().map(|(name, it)| (name, (Arc::new(it.class), it.root))).collect()
 }
 
 /// The class's program with the times that an open asked for instead.

@@ -21,7 +21,7 @@ use rota_model::{Attributes, RequestId, SessionKey, SlotId, Stamp, Token};
 use rota_node::class::{Class, ProgramClass, ReadyWhen, Values};
 use rota_node::{NodeInput, StopHow};
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::watch;
 
@@ -88,6 +88,8 @@ pub struct ProgramSession {
     pub managers: Vec<String>,
     /// The class.
     pub class: Arc<Class>,
+    /// The folder of class files that it stands in.
+    pub root: Arc<Path>,
     /// Its program.
     pub program: Arc<ProgramClass>,
     /// How long it may be idle, in milliseconds.
@@ -189,7 +191,10 @@ impl ProgramSession {
         let (ip, attributes) = (self.settings.ip, &*self.attributes);
         let (main, named) = (ports.main.as_ref().map(Port::number), ports.named_numbers());
         let port = main.unwrap_or_default();
-        let values = Values { key: &self.key, ip, port, ports: &named, folder, attributes };
+        let class_folder = self.root.join(self.class.name.as_str());
+        let class_folder = class_folder.to_str().ok_or("the path of its class is not UTF-8")?;
+        let key = &self.key;
+        let values = Values { key, ip, port, ports: &named, folder, class_folder, attributes };
         let line = self.program.command(&self.class, &values).map_err(|error| error.to_string())?;
         let health = self.class.health.as_ref();
         let care = health.map(|it| Care::of(it, &self.class, &values)).transpose();
@@ -202,6 +207,7 @@ impl ProgramSession {
             ports: &named,
             managers: &self.managers,
             folder: &self.folder,
+            class_folder,
             data: &self.settings.data,
         };
         let env = surroundings::variables(&facts, &self.settings.env_pass, line.env);

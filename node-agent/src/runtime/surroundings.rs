@@ -44,6 +44,8 @@ pub struct Facts<'a> {
     pub managers: &'a [String],
     /// The session's folder.
     pub folder: &'a Path,
+    /// That of its class.
+    pub class_folder: &'a str,
     /// The node's data folder.
     pub data: &'a Path,
 }
@@ -68,6 +70,7 @@ pub fn variables(
         ("ROTA_LIFE", u64::from(facts.life).to_string()),
         ("ROTA_TOKEN", fencing_token(facts.token)),
         ("ROTA_MANAGERS", facts.managers.join(",")),
+        ("ROTA_CLASS_FOLDER", facts.class_folder.to_owned()),
         (FOLDER_VARIABLE, text(facts.folder)),
         (DATA_VARIABLE, text(facts.data)),
     ];
@@ -146,6 +149,7 @@ mod tests {
     fn a_program_gets_what_is_listed_and_its_class_may_change_all_but_what_is_told() {
         let key = SessionKey::new(Namespace::default_space(), SessionId::parse("s").unwrap());
         let facts = Facts {
+            class_folder: "/classes/c",
             key: &key,
             token: token(3, 4),
             life: Stamp::parse(261_122_152_849_840).unwrap(),

@@ -44,6 +44,9 @@ pub struct Terms {
     pub request: Option<RequestId>,
     /// The name of its class.
     pub class: ClassName,
+    /// The folder of class files that this stands in.
+    #[serde(default)]
+    pub root: Option<PathBuf>,
     /// The port that is its address.
     pub port: Option<u16>,
     /// Its further ports, by name.
@@ -115,6 +118,7 @@ impl Terms {
             slot: session.slot,
             request: session.request.clone(),
             class: session.class.name.clone(),
+            root: Some(session.root.to_path_buf()),
             port: given.port,
             ports: given.ports,
             own: given.own,
@@ -188,6 +192,7 @@ pub mod tests {
     /// Terms of that attempt, which is ready by a line.
     pub fn terms(id: &str, seq: u64) -> Terms {
         Terms {
+            root: None,
             format: FORMAT,
             machine_boot: machine_boot(),
             key: SessionKey::new(Namespace::default_space(), SessionId::parse(id).unwrap()),

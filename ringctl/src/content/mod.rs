@@ -10,6 +10,7 @@ mod repository;
 mod rollback;
 mod scan;
 mod show;
+mod status;
 
 use crate::connect;
 use crate::failure::UsageMistake;
@@ -18,7 +19,7 @@ use crate::output::Out;
 use crate::secret::AdminKey;
 use clap::{Args, Subcommand};
 use rota_client::docstore::Namespace;
-use rota_content::Hash;
+use rota_content::{Hash, check_repository};
 use rota_model::{PoolName, RepositoryName};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -48,6 +49,8 @@ pub enum ContentCommand {
     Follow(FollowArguments),
     /// Let the nodes of a pool follow nothing. They keep what they have.
     Unfollow(UnfollowArguments),
+    /// Show which commit each node has, and how many sessions run with older ones.
+    Status(StatusArguments),
     /// Remove a repository with all its commits. Nodes keep what they have.
     Remove(RemoveArguments),
 }
@@ -225,6 +228,20 @@ pub struct UnfollowArguments {
     common: Common,
 }
 
+/// `content status`.
+#[derive(Args, Debug)]
+pub struct StatusArguments {
+    /// Only nodes of this pool.
+    #[arg(long, value_parser = pool)]
+    pool: Option<PoolName>,
+    /// Also name the sessions that run with older versions, at most 1000 of each node.
+    #[arg(long)]
+    sessions: bool,
+    /// How long each node may take to answer.
+    #[arg(long, default_value = "5s", value_parser = length_of_time)]
+    timeout: Duration,
+}
+
 /// `content remove`.
 #[derive(Args, Debug)]
 pub struct RemoveArguments {
@@ -239,7 +256,8 @@ pub struct RemoveArguments {
 }
 
 fn repository(text: &str) -> Result<RepositoryName, String> {
-    RepositoryName::parse_new(text).map_err(|it| it.problem)
+    let name = RepositoryName::parse_new(text).and_then(|it| check_repository(&it).map(|()| it));
+    name.map_err(|it| it.problem)
 }
 
 fn pool(text: &str) -> Result<PoolName, String> {
@@ -295,6 +313,9 @@ pub async fn run(command: &ContentCommand, endpoint: &str, out: &mut Out) -> any
         }
         ContentCommand::Unfollow(it) => {
             Box::pin(connect::told(endpoint, rollback::unfollow(&client, it, out))).await
+        }
+        ContentCommand::Status(it) => {
+            Box::pin(connect::told(endpoint, status::status(&client, it, out))).await
         }
         ContentCommand::Remove(it) if !it.yes => {
             let problem = format!("all commits of {} go: say --yes", it.repository);

@@ -26,6 +26,7 @@ mod consul;
 mod consul_views;
 #[cfg(test)]
 mod containers;
+mod content;
 #[cfg(test)]
 mod dev;
 #[cfg(test)]

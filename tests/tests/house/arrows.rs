@@ -67,7 +67,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     // Copies of documents, and what brings them up to date.
-    ("rota-client", &["rota-proto", "rota-docstore", "rota-ring", "rota-tasks"]),
+    ("rota-client", &["rota-proto", "rota-docstore", "rota-content", "rota-ring", "rota-tasks"]),
     ("rota-sim", &["rota-docstore", "rota-lifecycle", "rota-protocol", "rota-node", "rota-ring"]),
     (
         "rota-manager",
@@ -95,7 +95,15 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // the registration in Consul; it never reads or writes a config store.
     (
         "rota-node-agent",
-        &["rota-node", "rota-proto", "rota-client", "rota-daemon", "rota-membership"],
+        &[
+            "rota-node",
+            "rota-content",
+            "rota-docstore",
+            "rota-proto",
+            "rota-client",
+            "rota-daemon",
+            "rota-membership",
+        ],
     ),
     // Of membership it has the marks in Consul, by which a restore command is run once; of placement what it
     // measures.

@@ -6,6 +6,8 @@ mod exporting;
 mod namespaces;
 mod upload;
 
+pub(crate) use upload::silent;
+
 pub use body::BodyReader;
 pub use exporting::DocumentExport;
 pub use namespaces::{Export, Imported, Namespaces, RecordSource};

@@ -72,7 +72,7 @@ fn read<A>(answered: Result<Response<A>, Status>) -> Result<A, Stopped> {
 }
 
 /// The other side does not go on.
-pub(super) fn silent() -> Failure {
+pub(crate) fn silent() -> Failure {
     let message = "nothing went on for too long".to_owned();
     Failure::Broken { code: Code::DeadlineExceeded, message, is_unsent: false }
 }

@@ -28,6 +28,8 @@ pub enum Piece {
     Ip,
     /// `{folder}`: the session's working folder.
     Folder,
+    /// `{class}`: the folder of the class.
+    ClassFolder,
     /// `{attr.NAME}`: an attribute.
     Attribute(String),
 }
@@ -45,6 +47,8 @@ pub struct Values<'a> {
     pub ip: IpAddr,
     /// The session's working folder, absolute.
     pub folder: &'a str,
+    /// The folder of the class, absolute.
+    pub class_folder: &'a str,
     /// The attributes that the open gave.
     pub attributes: &'a Attributes,
 }
@@ -156,6 +160,7 @@ impl Template {
             | Piece::Port
             | Piece::Ip
             | Piece::Folder
+            | Piece::ClassFolder
             | Piece::Attribute(_) => None,
         })
     }
@@ -189,6 +194,7 @@ impl Template {
                 }
                 Piece::Ip => text.push_str(&values.ip.to_string()),
                 Piece::Folder => text.push_str(values.folder),
+                Piece::ClassFolder => text.push_str(values.class_folder),
                 Piece::Attribute(name) => {
                     let given = values.attributes.get(name).or_else(|| class.attributes.get(name));
                     text.push_str(given.ok_or_else(|| StartError::MissingAttribute {
@@ -212,7 +218,12 @@ impl Piece {
     fn is_given(&self) -> bool {
         match self {
             Piece::Session | Piece::Namespace | Piece::Attribute(_) => true,
-            Piece::Text(_) | Piece::Port | Piece::NamedPort(_) | Piece::Ip | Piece::Folder => false,
+            Piece::Text(_)
+            | Piece::Port
+            | Piece::NamedPort(_)
+            | Piece::Ip
+            | Piece::Folder
+            | Piece::ClassFolder => false,
         }
     }
 
@@ -223,10 +234,11 @@ impl Piece {
             "port" => Ok(Piece::Port),
             "ip" => Ok(Piece::Ip),
             "folder" => Ok(Piece::Folder),
+            "class" => Ok(Piece::ClassFolder),
             other => Self::parse_dotted(other).ok_or_else(|| {
                 format!(
                     "has an unknown placeholder {{{other}}}; known are {{session}}, {{namespace}}, {{ip}}, \
-                     {{port}}, {{port.NAME}}, {{folder}} and {{attr.NAME}}; write {{{{ for a brace"
+                     {{port}}, {{port.NAME}}, {{folder}}, {{class}} and {{attr.NAME}}; write {{{{ for a brace"
                 )
             }),
         }
@@ -338,7 +350,15 @@ mod tests {
         let ip = IpAddr::from([10, 0, 0, 5]);
         let (key, attributes) = (&key, &attributes);
         let ports = BTreeMap::new();
-        let values = Values { key, ip, port: 4711, ports: &ports, folder: "/tmp/s 1", attributes };
+        let values = Values {
+            key,
+            ip,
+            port: 4711,
+            ports: &ports,
+            folder: "/tmp/s 1",
+            class_folder: "/classes/c",
+            attributes,
+        };
         program.command(&class, &values)
     }
 

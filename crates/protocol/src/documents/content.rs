@@ -5,7 +5,7 @@ use crate::documents::about;
 use crate::documents::administer::{Removed, configured, remove};
 use rota_content::{
     BODIES_MAX, COMMITS_KEPT, COMMITS_KEPT_MAX, CONTENT_CLASS, Commit, FOLLOWS_CLASS, Follows,
-    Hash, Head, Held, TreeBody,
+    Hash, Head, Held, TreeBody, check_repository,
 };
 use rota_docstore::{
     About, Attachment, DocumentEdit, Exception, FieldError, Keyed, Namespace, Operation, Place,
@@ -59,6 +59,7 @@ impl Operation for ContentCommit {
     }
 
     fn new(committing: Committing) -> Result<Self, Exception> {
+        check_repository(&committing.repository)?;
         committing.commit.check()?;
         let keep = committing.keep;
         if !(1..=COMMITS_KEPT_MAX).contains(&keep) {

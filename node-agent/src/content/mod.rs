@@ -1,0 +1,24 @@
+//! The content that this node follows: classes, programs and actions that operators publish.
+//!
+//! ```text
+//!  managers ── updates feed ──▶ follow ──▶ db: records            (DATA/content/REPOSITORY/records.redb)
+//!           ── bodies ────────▶ download ▶ cache: files by digest (…/cache)
+//!                               version: hard links of a commit   (…/versions/COMMIT-ACCESS, …/current)
+//!                               catalog ──▶ the agent: classes, each with its folder
+//! ```
+//!
+//! A session keeps the version that it began with: the folder stays until the last such session has ended.
+
+mod cache;
+mod db;
+mod download;
+mod follow;
+mod status;
+mod version;
+
+pub use follow::{Following, start};
+pub use status::{ContentStatus, Standing};
+pub use version::{commit_of_version, version_at_start};
+
+/// Below the data folder.
+const FOLDER: &str = "content";

@@ -1,0 +1,217 @@
+//! Versions: the files of a commit as a folder of classes, made of hard links to the cache.
+
+use super::FOLDER;
+use super::cache::{Cache, make_folder};
+use anyhow::Context;
+use rota_content::refresh::CacheName;
+use smol_str::SmolStr;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+/// Names the version that is in use.
+const CURRENT: &str = "current";
+/// All versions lie below this.
+const VERSIONS: &str = "versions";
+/// Begins the names of those that are not whole.
+const COMING: &str = ".coming-";
+
+/// The versions of a repository.
+#[derive(Clone, Debug)]
+pub struct Versions {
+    /// That of the repository.
+    folder: PathBuf,
+}
+
+impl Versions {
+    /// Those in the folder of a repository.
+    ///
+    /// # Errors
+    /// The folder cannot be used.
+    pub fn open(folder: &Path) -> anyhow::Result<Self> {
+        let it = Self { folder: folder.to_owned() };
+        make_folder(&it.all())?;
+        for name in it.names()? {
+            if name.starts_with(COMING) {
+                remove(&it.all().join(name))?;
+            }
+        }
+        Ok(it)
+    }
+
+    fn all(&self) -> PathBuf {
+        self.folder.join(VERSIONS)
+    }
+
+    /// Where a version is, or would be.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.all().join(name)
+    }
+
+    /// Whether a version is whole.
+    pub fn has(&self, name: &str) -> bool {
+        self.path(name).is_dir()
+    }
+
+    /// The version that is in use.
+    pub fn current(&self) -> Option<String> {
+        let target = fs::read_link(self.folder.join(CURRENT)).ok()?;
+        let name = target.file_name()?.to_str()?.to_owned();
+        self.has(&name).then_some(name)
+    }
+
+    /// Makes a version of these files, which the cache has. It is there only when it is whole.
+    ///
+    /// # Errors
+    /// The disk fails, or a file is not in the cache.
+    pub fn build(
+        &self,
+        name: &str,
+        files: &[(SmolStr, CacheName)],
+        cache: &Cache,
+    ) -> anyhow::Result<()> {
+        let coming = self.all().join(format!("{COMING}{name}"));
+        remove(&coming)?;
+        make_folder(&coming)?;
+        let mut made = BTreeSet::new();
+        for (path, cached) in files {
+            let to = coming.join(path.as_str());
+            if let Some(folder) = to.parent()
+                && made.insert(folder.to_owned())
+            {
+                make_folder(folder)?;
+            }
+            let from = cache.path(cached);
+            link(&from, &to).with_context(|| format!("cannot put {path} into a version"))?;
+        }
+        // Its folders and links; its files were synced when they came.
+        cache.sync()?;
+        let place = self.path(name);
+        fs::rename(&coming, &place).with_context(|| format!("cannot make {}", place.display()))
+    }
+
+    /// From now on this version is in use, also for the next agent.
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub fn use_version(&self, name: &str) -> anyhow::Result<()> {
+        let fresh = self.folder.join("current.new");
+        match fs::remove_file(&fresh) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+            Ok(()) | Err(_) => {}
+        }
+        symlink(Path::new(VERSIONS).join(name), &fresh)?;
+        fs::rename(&fresh, self.folder.join(CURRENT)).context("cannot change the version in use")
+    }
+
+    /// Removes all versions but these.
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub fn keep(&self, names: &BTreeSet<String>) -> anyhow::Result<()> {
+        for name in self.names()? {
+            if !names.contains(&name) {
+                tracing::info!(version = name, "a version of content that nothing uses is removed");
+                remove(&self.all().join(&name))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The names of all that are there.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub fn names(&self) -> anyhow::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(self.all())? {
+            names.extend(entry?.file_name().to_str().map(str::to_owned));
+        }
+        names.sort();
+        Ok(names)
+    }
+}
+
+/// A hard link, or a copy where there cannot be one: on another disk, or of a file with too many links.
+fn link(from: &Path, to: &Path) -> io::Result<()> {
+    match fs::hard_link(from, to) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            fs::copy(from, to)?;
+            let mode = fs::metadata(from)?.permissions().mode();
+            fs::set_permissions(to, fs::Permissions::from_mode(mode))
+        }
+        linked => linked,
+    }
+}
+
+fn remove(folder: &Path) -> anyhow::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", folder.display()))
+        }
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// The folder of the version that was in use last, of whichever repository: a node begins with it ahead of any
+/// manager's word.
+pub fn version_at_start(data: &Path) -> Option<PathBuf> {
+    let mut newest: BTreeMap<std::time::SystemTime, PathBuf> = BTreeMap::new();
+    for entry in fs::read_dir(data.join(FOLDER)).ok()?.flatten() {
+        let link = entry.path().join(CURRENT);
+        let Ok(since) = fs::symlink_metadata(&link).and_then(|it| it.modified()) else { continue };
+        if let Ok(version) = link.canonicalize() {
+            newest.insert(since, version);
+        }
+    }
+    newest.pop_last().map(|it| it.1)
+}
+
+/// The commit of a version, by its folder; `None` of any other folder.
+pub fn commit_of_version(root: &Path) -> Option<String> {
+    let is_version = root.parent()?.file_name()? == VERSIONS;
+    let (commit, _) = root.file_name()?.to_str()?.split_once('-')?;
+    is_version.then(|| commit.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cache::tests::wanted;
+    use super::*;
+
+    #[test]
+    fn a_version_has_the_files_of_its_commit_and_stays_when_the_cache_loses_them() {
+        let data = tempfile::tempdir().unwrap();
+        let folder = data.path().join(FOLDER).join("main");
+        let cache = Cache::open(&folder.join("cache")).unwrap();
+        let versions = Versions::open(&folder).unwrap();
+        assert_eq!((versions.current(), version_at_start(data.path())), (None, None));
+        let mut files = Vec::new();
+        for (path, text, executable) in [("a.toml", "1", false), ("a/bin/run", "2", true)] {
+            let file = wanted(text, executable);
+            let mut coming = cache.begin(&file).unwrap();
+            coming.write(text.as_bytes()).unwrap();
+            coming.end().unwrap();
+            files.push((SmolStr::new(path), CacheName::of(&file)));
+        }
+        versions.build("v1", &files, &cache).unwrap();
+        versions.use_version("v1").unwrap();
+        assert_eq!(versions.current().as_deref(), Some("v1"));
+        let root = versions.path("v1");
+        assert_eq!(version_at_start(data.path()), Some(root.canonicalize().unwrap()));
+        for (_, name) in &files {
+            cache.remove(name).unwrap();
+        }
+        assert_eq!(fs::read_to_string(root.join("a/bin/run")).unwrap(), "2");
+        let mode = fs::metadata(root.join("a/bin/run")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o555);
+        assert!(versions.build("v2", &files, &cache).is_err(), "the cache has them no more");
+        assert!(!versions.has("v2"));
+        let versions = Versions::open(&folder).unwrap();
+        assert_eq!(versions.names().unwrap(), ["v1"]);
+        versions.keep(&BTreeSet::new()).unwrap();
+        assert_eq!(versions.names().unwrap(), [""; 0]);
+    }
+}
