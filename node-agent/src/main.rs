@@ -70,8 +70,8 @@ use rota_daemon::{
     HangUp, LogArguments, LogFormat, Stop, announce, outlive_stop_signals, raise_open_files,
     refuse, say_fatal,
 };
-use rota_model::BootId;
 use rota_model::address::join;
+use rota_model::{BootId, ClusterName};
 use rota_node::{Node, NodeConfig};
 use runtime::{InUse, Keepers, ProgramSettings, Runtime, groups_in};
 use rustix::process::{getpid, set_child_subreaper};
@@ -279,7 +279,7 @@ fn observer(
 }
 
 async fn serve(
-    settings: Settings,
+    mut settings: Settings,
     (listener, http): (TcpListener, Option<TcpListener>),
     start: Start<'_>,
 ) -> anyhow::Result<leaving::Gone> {
@@ -288,6 +288,9 @@ async fn serve(
     let sandboxes = Sandboxes::new(&settings.ability, lease::boottime_us())?;
     say_what_programs_are_kept_from(&settings, &sandboxes);
     let (sandbox, (observer, http)) = (sandboxes.best, observer(&settings, folder, http)?);
+    let (mailbox, events) = Mailbox::new();
+    let catalog = catalog(&mut settings, mailbox.clone())?;
+    let following = following(&settings, folder, &catalog, &observer)?;
     let programs = ProgramSettings {
         data: folder.path().to_owned(),
         lease: folder.lease(),
@@ -309,7 +312,6 @@ async fn serve(
         listing: observer.listing.clone(),
         log: settings.log,
     };
-    let (mailbox, events) = Mailbox::new();
     let (boots, Resumed { node, spare }) = begin(boots, resumed, settings.config)?;
     let (id, boot) = (node.config().node.clone(), node.config().boot);
     let (adopts, kept) = (node.live().count(), (settings.folders_kept_max, &spare));
@@ -317,31 +319,8 @@ async fn serve(
     let consul = settings.consul.as_ref();
     let discovery =
         consul.map(|it| Discovery::start(it, cluster, &id, pool, places, &address)).transpose()?;
-    let (content, root) = settings.content;
-    // Programs are told where their class lies, whatever their own folder is.
-    let classes_root = settings.classes_folder.as_ref().map(std::path::absolute).transpose()?;
-    let catalog = Catalog::new(
-        (settings.offer.classes, classes_root),
-        (content.classes, root),
-        settings.ability,
-        mailbox.clone(),
-    );
-    let classes = catalog.classes();
-    let runtime = Runtime::new(classes, programs, kept, address.clone(), mailbox.clone());
-    let following = match settings.content_every {
-        Some(every) => Some(Following {
-            // Versions are compared by their paths.
-            data: folder.path().canonicalize()?,
-            client: Client::connect(&settings.managers.join(","))?,
-            viewer: Viewer { pool: settings.pool.clone(), labels: node.config().labels.clone() },
-            node: id.clone(),
-            catalog: catalog.clone(),
-            listing: observer.listing.clone(),
-            status: observer.content.clone(),
-            every,
-        }),
-        None => None,
-    };
+    let offered = catalog.classes();
+    let runtime = Runtime::new(offered, programs, kept, address.clone(), mailbox.clone());
     let agent = Agent::new(Parts {
         node,
         runtime,
@@ -360,11 +339,7 @@ async fn serve(
     leave_on_signals(mailbox.clone())?;
     reload::on_hang_up(hang_up, settings.classes_folder, catalog);
     following.into_iter().for_each(content::start);
-    let server = tokio::spawn(async move {
-        if let Err(error) = rpc::serve(listener, settings.cluster, mailbox, observer).await {
-            tracing::error!(%error, "the gRPC server ended");
-        }
-    });
+    let server = tokio::spawn(answer(listener, settings.cluster, mailbox, observer));
     tracing::info!(%id, %boot, address, "listening");
     announce(&json!({
         "ready": true, "id": id.as_str(), "address": address, "pid": std::process::id(), "boot": boot.0,
@@ -374,6 +349,48 @@ async fn serve(
     let gone = agent.run(events).await;
     server.abort();
     Ok(gone)
+}
+
+/// Answers managers and clients until it is ended.
+async fn answer(listener: TcpListener, cluster: ClusterName, mailbox: Mailbox, observer: Observer) {
+    if let Err(error) = rpc::serve(listener, cluster, mailbox, observer).await {
+        tracing::error!(%error, "the gRPC server ended");
+    }
+}
+
+/// What is offered at the start.
+fn catalog(settings: &mut Settings, mailbox: Mailbox) -> anyhow::Result<Catalog> {
+    // Programs are told where their class lies, whatever their own folder is.
+    let root = settings.classes_folder.as_ref().map(std::path::absolute).transpose()?;
+    let (content, content_root) = std::mem::take(&mut settings.content);
+    Ok(Catalog::new(
+        (settings.offer.classes.clone(), root),
+        (content.classes, content_root),
+        settings.ability.clone(),
+        mailbox,
+    ))
+}
+
+/// Who follows the content of the node's pool, unless nobody is to.
+fn following(
+    settings: &Settings,
+    folder: &DataFolder,
+    catalog: &Catalog,
+    observer: &Observer,
+) -> anyhow::Result<Option<Following>> {
+    let Some(every) = settings.content_every else { return Ok(None) };
+    let (pool, labels) = (settings.pool.clone(), settings.config.labels.clone());
+    Ok(Some(Following {
+        // Versions are compared by their paths.
+        data: folder.path().canonicalize()?,
+        client: Client::connect(&settings.managers.join(","))?,
+        viewer: Viewer { pool, labels },
+        node: settings.config.node.clone(),
+        catalog: catalog.clone(),
+        listing: observer.listing.clone(),
+        status: observer.content.clone(),
+        every,
+    }))
 }
 
 /// The boot that goes on, or the next one with nothing running.

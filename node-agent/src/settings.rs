@@ -124,11 +124,7 @@ pub fn check(args: &RunArgs) -> Result<Settings, Vec<String>> {
     let classes = classes(args.classes.as_deref(), &mut mistakes);
     mistakes.0.extend(args.env_pass.iter().filter_map(|it| mistake_of_variable(it)));
     let ability = ability(args, &classes, &mut mistakes);
-    if !(CONTENT_EVERY_MIN..=CONTENT_EVERY_MAX).contains(&*args.content_every) {
-        mistakes
-            .0
-            .push(format!("--content-every is {}; it must be 100ms to 1h", args.content_every));
-    }
+    let content_every = content_every(args, &mut mistakes);
     let config = NodeConfig {
         // A placeholder where the id is wrong: the other fields are checked all the same.
         node: node.unwrap_or_else(|| NodeId::parse("x").expect("one letter is a name")),
@@ -155,7 +151,7 @@ pub fn check(args: &RunArgs) -> Result<Settings, Vec<String>> {
                 offer,
                 classes_folder: args.classes.clone(),
                 content: (Offer::default(), None),
-                content_every: (!args.no_content).then_some(*args.content_every),
+                content_every,
                 data: args.data.clone(),
                 cluster,
                 pool,
@@ -169,11 +165,7 @@ pub fn check(args: &RunArgs) -> Result<Settings, Vec<String>> {
                 output_bytes_max: args.output_bytes_max,
                 disk_reserve_bytes: args.disk_reserve_bytes,
                 folders_kept_max: args.folders_kept_max,
-                actions: ActionSettings {
-                    classes: args.classes.clone(),
-                    allowed: !args.no_actions,
-                    max: usize::from(args.actions_max),
-                },
+                actions: actions(args),
                 ability,
                 env_pass: args.env_pass.clone(),
                 log,
@@ -181,6 +173,24 @@ pub fn check(args: &RunArgs) -> Result<Settings, Vec<String>> {
         }
         _ => Err(mistakes.0),
     }
+}
+
+fn actions(args: &RunArgs) -> ActionSettings {
+    ActionSettings {
+        classes: args.classes.clone(),
+        allowed: !args.no_actions,
+        max: usize::from(args.actions_max),
+    }
+}
+
+/// Between two looks for new content; `None`: it is not followed.
+fn content_every(args: &RunArgs, mistakes: &mut Mistakes) -> Option<Duration> {
+    let every = *args.content_every;
+    if !(CONTENT_EVERY_MIN..=CONTENT_EVERY_MAX).contains(&every) {
+        let given = args.content_every;
+        mistakes.0.push(format!("--content-every is {given}; it must be 100ms to 1h"));
+    }
+    (!args.no_content).then_some(every)
 }
 
 fn timing(args: &RunArgs) -> NodeTiming {

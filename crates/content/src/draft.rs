@@ -17,6 +17,9 @@ pub const WHOLE_FROM_BYTES: u64 = 1024 * 1024;
 /// Most bodies of a commit: each is an item of the repository's document.
 pub const BODIES_MAX: usize = 6_000;
 
+/// The body that has a file, and where it begins there.
+type Place = (Digest, u64);
+
 /// A file that is to be part of a commit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scanned {
@@ -44,7 +47,7 @@ pub struct Pack {
 #[derive(Debug)]
 pub struct Draft {
     /// With the place of its bytes, where these are stored.
-    files: Vec<(Scanned, FilesetName, Option<(Digest, u64)>)>,
+    files: Vec<(Scanned, FilesetName, Option<Place>)>,
     filesets: BTreeMap<FilesetName, Fileset>,
     bodies: BTreeMap<Digest, u64>,
     packs: Vec<Pack>,
@@ -186,7 +189,7 @@ pub fn restored(earlier: &Tree, parent: &Tree, commit: &Hash) -> Result<Tree, Fi
 /// What is stored of earlier commits, and worth keeping as it is.
 struct Stored {
     bodies: BTreeMap<Digest, u64>,
-    places: BTreeMap<Digest, (Digest, u64)>,
+    places: BTreeMap<Digest, Place>,
 }
 
 impl Stored {
@@ -216,14 +219,14 @@ impl Stored {
         Self { bodies, ..all }
     }
 
-    fn place(&self, it: &Scanned) -> Option<(Digest, u64)> {
+    fn place(&self, it: &Scanned) -> Option<Place> {
         self.places.get(&it.sha256).copied()
     }
 }
 
 /// The bodies for files that are not stored: each holds files of one fileset, so that who may not see that has
 /// nothing of it.
-fn packs(files: &[(Scanned, FilesetName, Option<(Digest, u64)>)]) -> Vec<Pack> {
+fn packs(files: &[(Scanned, FilesetName, Option<Place>)]) -> Vec<Pack> {
     let mut open: BTreeMap<&FilesetName, Pack> = BTreeMap::new();
     let mut done = Vec::new();
     for (at, (file, fileset, place)) in files.iter().enumerate() {

@@ -194,23 +194,23 @@ fn the_list_of_shipped_classes_is_the_folder() {
     assert_eq!(files, listed);
 }
 
+fn values<'a>(
+    key: &'a SessionKey,
+    ports: &'a BTreeMap<String, u16>,
+    attributes: &'a Attributes,
+) -> Values<'a> {
+    let (ip, folder, class_folder) = (IpAddr::from([127, 0, 0, 1]), "/", "/classes/c");
+    Values { key, ip, port: 9_000, ports, folder, class_folder, attributes }
+}
+
 #[test]
 fn the_http_class_gives_a_whole_argument_list() {
     let class = Class::parse("http.toml", HTTP).unwrap();
     let ClassKind::Program(program) = &class.kind else { panic!("a program") };
     let key = SessionKey::new(Namespace::default_space(), SessionId::parse("web 1").unwrap());
-    let attributes = Attributes::new();
-    let (ip, attributes) = (IpAddr::from([10, 0, 0, 5]), &attributes);
-    let ports = BTreeMap::new();
-    let values = Values {
-        key: &key,
-        ip,
-        port: 8123,
-        ports: &ports,
-        folder: "/srv/web 1",
-        class_folder: "/classes/web",
-        attributes,
-    };
+    let (ports, attributes) = (BTreeMap::new(), Attributes::new());
+    let values = values(&key, &ports, &attributes);
+    let values = Values { ip: [10, 0, 0, 5].into(), port: 8123, folder: "/srv/web 1", ..values };
     let line = program.command(&class, &values).unwrap();
     let expected = [
         "python3",
@@ -480,16 +480,8 @@ fn further_ports_have_names_that_the_class_lists() {
     assert_eq!(Vec::from_iter(&program_class.ports), ["admin", "game_1"]);
     let key = SessionKey::new(Namespace::default_space(), SessionId::parse("s").unwrap());
     let ports = BTreeMap::from([("admin".to_owned(), 9_001), ("game_1".to_owned(), 9_002)]);
-    let (ip, attributes) = (IpAddr::from([127, 0, 0, 1]), &Attributes::new());
-    let values = Values {
-        key: &key,
-        ip,
-        port: 9_000,
-        ports: &ports,
-        folder: "/",
-        class_folder: "/classes/c",
-        attributes,
-    };
+    let attributes = Attributes::new();
+    let values = values(&key, &ports, &attributes);
     assert_eq!(program_class.command(&class, &values).unwrap().argv, ["serve", "9000", "9001"]);
     let wrong = "argv = [\"serve\", \"{port}\", \"{port.x}\"]\nports = [\"a\", \"a\", \"A\", \"\"]";
     let expected = [

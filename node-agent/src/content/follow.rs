@@ -222,7 +222,7 @@ impl Follower {
         }
         let Some(repository) = &self.repository else { bail!("no repository is open") };
         if told.full {
-            repository.with(|db| mark_stale(db)).await?;
+            repository.with(mark_stale).await?;
         }
         let since = since.filter(|_| !told.full);
         let mut intake = Intake::new(since.as_ref());

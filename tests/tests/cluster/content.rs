@@ -36,9 +36,10 @@ ready = { line = "up" }
 fn write(root: &Path, files: &[(&str, String, u32)]) {
     for (path, text, mode) in files {
         let path = root.join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, text).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(*mode)).unwrap();
+        fs::create_dir_all(path.parent().expect("it lies in a folder"))
+            .expect("the folder can be made");
+        fs::write(&path, text).expect("the file can be written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(*mode)).expect("the file is ours");
     }
 }
 
@@ -53,7 +54,7 @@ async fn refused(cluster: &Cluster, line: &[&str]) -> String {
 }
 
 async fn publish(cluster: &Cluster, root: &Path, more: &[&str]) -> Value {
-    let line = [&["content", "publish", root.to_str().unwrap()], more].concat();
+    let line = [&["content", "publish", root.to_str().expect("the path is text")], more].concat();
     run(cluster, &line).await
 }
 
@@ -61,7 +62,7 @@ async fn publish(cluster: &Cluster, root: &Path, more: &[&str]) -> Value {
 async fn all_have(cluster: &Cluster, commit: &Value) -> Value {
     eventually("every node has the commit", PATIENCE, async || {
         let status = run(cluster, &["content", "status"]).await;
-        let nodes = status["nodes"].as_array().unwrap();
+        let nodes = status["nodes"].as_array().expect("it is a list");
         let has = |it: &Value| it["commit"] == *commit && it["state"] == "current";
         if !nodes.is_empty() && nodes.iter().all(has) {
             Ok(status)
@@ -75,7 +76,7 @@ async fn all_have(cluster: &Cluster, commit: &Value) -> Value {
 /// What a session of the speaker wrote into its folder.
 fn version_of(cluster: &Cluster, id: &str) -> String {
     let folders = glob_versions(cluster.folder(), id);
-    fs::read_to_string(&folders[0]).unwrap().trim().to_owned()
+    fs::read_to_string(&folders[0]).expect("it can be read").trim().to_owned()
 }
 
 /// The files `version` in the folders of a session, the newest life last.
