@@ -129,6 +129,11 @@ impl Agent {
         }
     }
 
+    /// The managers of the cluster, as this node knows them.
+    pub fn known_managers(&self) -> watch::Receiver<Vec<String>> {
+        self.known.subscribe()
+    }
+
     /// Registers, and works until the node has left, or managers do not let it in. A boot that is not registered
     /// starts nothing; what an earlier agent of it started is left to the next one.
     pub async fn run(mut self, mut events: mpsc::Receiver<Event>) -> Gone {

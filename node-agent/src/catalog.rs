@@ -3,7 +3,6 @@
 use crate::mailbox::{Event, Mailbox};
 use crate::offer::Offer;
 use crate::sandbox::Ability;
-use crate::settings::{mistakes_of_sandboxes, read_classes};
 use rota_model::ClassName;
 use rota_node::class::Class;
 use std::collections::BTreeMap;
@@ -48,6 +47,8 @@ struct Sources {
 pub struct Catalog {
     /// A lock because reloads and the follower of content change it; it is held for one change.
     sources: Arc<Mutex<Sources>>,
+    /// Held from a change until the agent is told: it hears of the newest one last.
+    telling: Arc<tokio::sync::Mutex<()>>,
     ability: Arc<Ability>,
     mailbox: Mailbox,
 }
@@ -62,7 +63,8 @@ impl Catalog {
     ) -> Self {
         let source = |(classes, root)| Source { classes, root };
         let sources = Sources { local: source(local), content: source(content) };
-        Self { sources: Arc::new(Mutex::new(sources)), ability: Arc::new(ability), mailbox }
+        let (sources, ability) = (Arc::new(Mutex::new(sources)), Arc::new(ability));
+        Self { sources, telling: Arc::default(), ability, mailbox }
     }
 
     /// All classes. One that is in both folders is that of `--classes`.
@@ -78,19 +80,13 @@ impl Catalog {
     /// # Errors
     /// All mistakes in its files.
     pub fn read(&self, folder: &Path) -> Result<Offer, Vec<String>> {
-        let read = read_classes(folder).and_then(|classes| {
-            // A class that is new must not get more rights than one that was there at the start.
-            match mistakes_of_sandboxes(&self.ability, &classes) {
-                mistakes if mistakes.is_empty() => Ok(classes),
-                mistakes => Err(mistakes),
-            }
-        });
-        read.map(|classes| Offer::of(classes, &self.ability))
+        Offer::read(folder, &self.ability)
     }
 
     /// Offers what was read again of `--classes`.
     pub async fn offer_local(&self, offer: Offer) {
         offer.tell();
+        let _telling = self.telling.lock().await;
         self.locked().local.classes = offer.classes;
         self.tell().await;
     }
@@ -98,6 +94,7 @@ impl Catalog {
     /// Offers the classes of a version of content.
     pub async fn offer_content(&self, offer: Offer, root: PathBuf) {
         offer.tell();
+        let _telling = self.telling.lock().await;
         {
             let mut sources = self.locked();
             for name in offer.classes.keys().filter(|it| sources.local.classes.contains_key(*it)) {

@@ -64,7 +64,6 @@ use limits::Limiter;
 use mailbox::{Event, Mailbox};
 use observe::{Listing, Observer, READERS_MAX};
 use resume::Resumed;
-use rota_client::Client;
 use rota_content::Viewer;
 use rota_daemon::{
     HangUp, LogArguments, LogFormat, Stop, announce, outlive_stop_signals, raise_open_files,
@@ -338,7 +337,9 @@ async fn serve(
     });
     leave_on_signals(mailbox.clone())?;
     reload::on_hang_up(hang_up, settings.classes_folder, catalog);
-    following.into_iter().for_each(content::start);
+    if let Some(following) = following {
+        content::start(following, agent.known_managers())?;
+    }
     let server = tokio::spawn(answer(listener, settings.cluster, mailbox, observer));
     tracing::info!(%id, %boot, address, "listening");
     announce(&json!({
@@ -383,7 +384,6 @@ fn following(
     Ok(Some(Following {
         // Versions are compared by their paths.
         data: folder.path().canonicalize()?,
-        client: Client::connect(&settings.managers.join(","))?,
         viewer: Viewer { pool, labels },
         node: settings.config.node.clone(),
         catalog: catalog.clone(),

@@ -1,10 +1,12 @@
 //! Which of its classes a node offers. One whose program is not there would fail each open that another node
 //! could serve. It is looked for at the start and at each reload, and by `check`.
 
-use crate::sandbox::{Ability, missing_of};
+use crate::sandbox::{Ability, missing_below, missing_of};
+use crate::settings::{mistakes_of_sandboxes, read_classes};
 use rota_model::ClassName;
 use rota_node::class::Class;
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// What came of a look at the programs of classes.
 #[derive(Debug, Default)]
@@ -18,6 +20,24 @@ pub struct Offer {
 }
 
 impl Offer {
+    /// Reads the classes of a folder, and looks for their programs.
+    ///
+    /// # Errors
+    /// All mistakes in its files, and classes that this node must not offer.
+    pub fn read(folder: &Path, ability: &Ability) -> Result<Self, Vec<String>> {
+        let classes = read_classes(folder)?;
+        // A class that is new must not get more rights than one that was there at the start.
+        let mistakes = mistakes_of_sandboxes(ability, &classes);
+        if !mistakes.is_empty() {
+            return Err(mistakes);
+        }
+        let own = missing_in(&classes, folder);
+        let mut offer = Self::of(classes, ability);
+        offer.classes.retain(|name, _| !own.contains_key(name));
+        offer.withheld.extend(own);
+        Ok(offer)
+    }
+
     /// Looks for the programs of these classes on this machine.
     pub fn of(mut classes: BTreeMap<ClassName, Class>, ability: &Ability) -> Self {
         let withheld = missing(&classes);
@@ -43,6 +63,15 @@ impl Offer {
 /// The classes whose program is not on this machine, each with where it was looked for.
 pub fn missing(classes: &BTreeMap<ClassName, Class>) -> BTreeMap<ClassName, String> {
     let why = |(name, class): (&ClassName, &Class)| Some((name.clone(), missing_of(class)?));
+    classes.iter().filter_map(why).collect()
+}
+
+/// The classes whose program should lie in their own folder, and does not, each with the reason.
+fn missing_in(classes: &BTreeMap<ClassName, Class>, folder: &Path) -> BTreeMap<ClassName, String> {
+    let why = |(name, class): (&ClassName, &Class)| {
+        let own = folder.join(name.as_str());
+        Some((name.clone(), missing_below(class, own.to_str()?)?))
+    };
     classes.iter().filter_map(why).collect()
 }
 

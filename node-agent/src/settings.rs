@@ -9,6 +9,7 @@ use crate::machine::machine;
 use crate::offer::Offer;
 use crate::ports::PortRange;
 use crate::sandbox::{Ability, UserRange, unreachable_in};
+use rota_content::RULES_FILE;
 use rota_daemon::{HttpNames, Log, may_hold_data, may_listen};
 use rota_membership::ConsulAddress;
 use rota_model::address::Address;
@@ -80,13 +81,13 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Begins with the content that the node had. Classes of `--classes` with the same names count. What cannot be
-    /// read is left out: the first refresh mends it.
+    /// Begins with the content that the node had. Classes of `--classes` with the same names count. A version with
+    /// mistakes, or with classes that this node must not offer, is left out.
     pub fn begin_with_content(&mut self, data: &Path) {
         let Some(root) = self.content_every.and_then(|_| version_at_start(data)) else { return };
-        match read_classes(&root) {
-            Ok(classes) => {
-                let offer = Offer::of(classes, &self.ability);
+        match Offer::read(&root, &self.ability) {
+            Ok(offer) => {
+                offer.tell();
                 let mut all = texts(&offer.classes);
                 all.extend(texts(&self.offer.classes));
                 self.config.classes = all;
@@ -390,7 +391,9 @@ fn read_all(folder: &Path) -> io::Result<Vec<(String, io::Result<String>)>> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
-        if path.extension().is_some_and(|it| it == "toml") {
+        // The rules of content describe no class.
+        let is_rules = path.file_name().is_some_and(|it| it == RULES_FILE);
+        if path.extension().is_some_and(|it| it == "toml") && !is_rules {
             paths.push(path);
         }
     }

@@ -3,7 +3,7 @@
 use crate::call;
 use crate::documents::{silent, unreadable};
 use crate::error::CallError;
-use crate::resume::{BEGIN_WAIT, Resume, ended};
+use crate::resume::{Resume, ended};
 use crate::session::Client;
 use rota_content::{Category, Record};
 use rota_model::Changed;
@@ -15,6 +15,8 @@ use std::time::Duration;
 use tokio::time::timeout;
 use tonic::{Status, Streaming};
 
+/// How long a manager may take to begin: it may read the lists of two commits from other managers first.
+const FEED_BEGIN_WAIT: Duration = Duration::from_secs(30);
 /// Longest message of a feed.
 const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
@@ -77,7 +79,7 @@ async fn begin(
         let first = stream.message().await?;
         first.map(|it| (it, stream)).ok_or_else(|| Status::unavailable("the feed is empty"))
     };
-    match timeout(BEGIN_WAIT, first).await {
+    match timeout(FEED_BEGIN_WAIT, first).await {
         Ok(begun) => begun,
         Err(_elapsed) => Err(Status::unavailable("no feed began in time")),
     }

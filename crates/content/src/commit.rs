@@ -104,6 +104,13 @@ pub struct Head {
     pub latest: Hash,
     /// Its number.
     pub number: u64,
+    /// How many commits are kept.
+    #[serde(default = "usual")]
+    pub keep: u32,
+}
+
+fn usual() -> u32 {
+    COMMITS_KEPT
 }
 
 impl Singleton for Head {

@@ -11,6 +11,8 @@ pub fn feed(tree: &Tree, latest: &Hash, since: Option<&Tree>, access: &Access) -
     let mut told = Told { access, records: Vec::new(), commits: BTreeSet::new() };
     match since {
         None => tree.files().iter().for_each(|it| told.published(it)),
+        // Nothing is compared where nothing can differ.
+        Some(since) if std::ptr::eq(since, tree) => {}
         Some(since) => {
             tree.told_differences(since).into_iter().for_each(|it| told.difference(it, latest))
         }
@@ -118,6 +120,15 @@ mod tests {
         assert_eq!(told(&records)[..4], ["+b bb", "-c bb", "+d bb", "+.rota/commit/bb bb"]);
         let again = feed(&second, &Hash::parse("bb").unwrap(), Some(&second), &access);
         assert!(again.iter().all(|it| !matches!(it.category, Category::File(_))), "{again:?}");
+    }
+
+    #[test]
+    fn a_file_that_lies_elsewhere_is_told_although_it_is_the_same() {
+        let first = tree_of("aa", &[("a", "0123456789"), ("b", "x")]);
+        let second = next(&first, "bb", &[("a", "other"), ("b", "x")]);
+        let access = Access::of(&second, None);
+        let records = feed(&second, &Hash::parse("bb").unwrap(), Some(&first), &access);
+        assert!(told(&records).contains(&"+b aa".to_owned()), "{records:?}");
     }
 
     #[test]

@@ -198,7 +198,10 @@ impl Record {
         };
         let name = |prefix: &str| self.path.strip_prefix(prefix).map(str::to_owned);
         let (is_its_path, is_its_detail) = match &self.category {
-            Category::File(_) => (FilePath::parse(&self.path).is_ok(), self.as_file().is_some()),
+            Category::File(_) => {
+                let ends = |it: &File| it.offset.checked_add(it.bytes).is_some();
+                (FilePath::parse(&self.path).is_ok(), self.as_file().is_some_and(ends))
+            }
             Category::Commit => {
                 let own = name(COMMITS).is_some_and(|it| it == self.commit.as_str());
                 (own, self.detail == Detail::None)

@@ -134,9 +134,10 @@ impl Tree {
         self.compared(from, is_same)
     }
 
-    /// The same for records, which also name the commit: a file that went and came back has another one.
+    /// The same for records, which also say which commit and where the bytes lie. A file that went and came back has
+    /// another commit, and one whose body was made again lies elsewhere.
     pub(crate) fn told_differences<'a>(&'a self, from: &'a Tree) -> Vec<Difference<'a>> {
-        self.compared(from, |one, other| is_same(one, other) && one.commit == other.commit)
+        self.compared(from, |one, other| one == other)
     }
 
     fn compared<'a>(

@@ -1,11 +1,13 @@
 //! A node that refreshes comes to the right end, also when it is cut off at any of its effects and begins anew.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use proptest::prelude::*;
 use rota_content::refresh::{
     CacheName, Change, Needed, begin, delete_stale, fetched, mark_stale, needed, obsolete,
     settle_access, tidied,
 };
-use rota_content::refresh::{Intake, under_way};
+use rota_content::refresh::{Intake, TakeError, under_way};
 use rota_content::{
     Access, Category, Detail, Draft, FileDb, FilePath, Hash, MemoryDb, Record, Rules, Scanned,
     Status, Tree, Viewer, feed,
@@ -111,10 +113,10 @@ impl FileDb for Node {
     }
 }
 
-fn cut(error: rota_content::refresh::TakeError<Cut>) -> Cut {
+fn cut(error: TakeError<Cut>) -> Cut {
     match error {
-        rota_content::refresh::TakeError::Db(cut) => cut,
-        other => panic!("{other:?}"),
+        TakeError::Db(cut) => cut,
+        wrong @ (TakeError::Wrong(_) | TakeError::Cut) => panic!("{wrong:?}"),
     }
 }
 
@@ -187,7 +189,12 @@ fn check(node: &Node, origin: &Origin, to: usize, who: &Viewer) -> Result<(), St
                 }
             }
             Category::Fileset | Category::Fingerprint => {}
-            _ => odd.push(it),
+            Category::File(_)
+            | Category::Commit
+            | Category::Latest
+            | Category::Access
+            | Category::Refresh
+            | Category::Obsolete => odd.push(it),
         })
         .unwrap();
     let named: BTreeSet<String> = files.iter().map(|it| it.2.as_str().to_owned()).collect();
@@ -317,7 +324,7 @@ fn a_feed_that_is_cut_names_no_latest_commit_and_is_taken_again() {
     let mut intake = Intake::new(since.as_ref());
     intake.take(&mut node, records).unwrap();
     let error = intake.end(&mut node).unwrap_err();
-    assert!(matches!(error, rota_content::refresh::TakeError::Cut), "{error:?}");
+    assert!(matches!(error, TakeError::Cut), "{error:?}");
     assert_eq!(begin(&node).unwrap(), None, "what is stored is of two commits");
     refresh(&mut node, &origin, 1, &who).unwrap();
     assert_eq!(check(&node, &origin, 1, &who), Ok(()));

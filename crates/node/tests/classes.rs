@@ -376,7 +376,7 @@ attributes = { x = 1 }
         "c.toml: attributes.x is a number; it must be a text",
         "c.toml: argv[3] is a number; it must be a text",
         "c.toml: argv[1] has an unknown placeholder {nonsense}; known are {session}, {namespace}, \
-         {ip}, {port}, {port.NAME}, {folder} and {attr.NAME}; write {{ for a brace",
+         {ip}, {port}, {port.NAME}, {folder}, {class} and {attr.NAME}; write {{ for a brace",
         "c.toml: argv[2] has a { without a } after it; write {{ for a brace",
         "c.toml: argv[0] must not depend on what a client gives: it is the program",
         "c.toml: env.D is a number; it must be a text",

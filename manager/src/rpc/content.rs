@@ -16,7 +16,7 @@ use rota_content::{
     Record, Status as FileStatus, Tree, TreeBody, feed,
 };
 use rota_docstore::{Digest, DocName, Document, Exception, Held, SyncRequest, apply};
-use rota_model::{FieldError, PoolName, Refusal, RefusalKind, RepositoryName, Retry};
+use rota_model::{FieldError, PoolName, Refusal, RefusalKind, RepositoryName, Retry, SlotId};
 use rota_proto::content::{Updates, tree_of};
 use rota_proto::v1;
 use rota_protocol::operate::slot_of;
@@ -24,7 +24,7 @@ use sha2::{Digest as _, Sha256};
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, timeout_at};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt};
@@ -34,12 +34,16 @@ use tonic::{Request, Response, Status};
 const PAGE: usize = 500;
 /// Messages that wait for their reader.
 const AHEAD: usize = 2;
+/// Advice to who finds no place.
+const FULL_RETRY_MS: u64 = 500;
 /// How long a reader may take for a message before it counts as gone.
 const READER_PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
 /// Trees that are kept: those of two commits of a few repositories. A tree of 10,000 files takes some 3 MB.
 const TREES_MAX: usize = 8;
 /// The same by their files.
 const TREE_FILES_MAX: usize = 500_000;
+/// Feeds that are told at once. One of 100,000 files takes some 25 MB until it was read.
+const FEEDS_MAX: usize = 16;
 /// Repositories whose documents are kept.
 const REPOSITORIES_MAX: usize = 64;
 /// The largest list of files that is read.
@@ -93,6 +97,10 @@ pub struct ContentService {
     shared: Arc<Shared>,
     /// A lock, because calls have a task each; it is held for one look only.
     kept: Arc<Mutex<Kept>>,
+    /// One list of files is read at a time: who asks for the same one finds it afterwards.
+    reading: Arc<tokio::sync::Mutex<()>>,
+    /// Feeds that are told.
+    places: Arc<Semaphore>,
 }
 
 /// A feed that is about to be told.
@@ -129,7 +137,8 @@ impl Repository {
 impl ContentService {
     /// Nothing is kept yet.
     pub fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, kept: Arc::default() }
+        let places = Arc::new(Semaphore::new(FEEDS_MAX));
+        Self { shared, kept: Arc::default(), reading: Arc::default(), places }
     }
 
     /// What is told.
@@ -193,7 +202,12 @@ impl ContentService {
     /// What the nodes of a pool follow.
     async fn followed(&self, pool: &PoolName, deadline: Instant) -> Result<Follows, Status> {
         let none = || {
-            missing(format!("pool {pool} follows no content: say which (ringctl content follow)"))
+            let text =
+                format!("pool {pool} follows no content: say which (ringctl content follow)");
+            let refused = Refusal::new(RefusalKind::NotFound, Retry::WhenChanged, text);
+            // By the field it is told from a repository that is not there.
+            let fields = vec![FieldError::new("pool", "follows no content")];
+            status(Refusal { fields, ..refused })
         };
         let document = self.document(FOLLOWS_CLASS, pool.as_str(), deadline).await?;
         let document = document.ok_or_else(none)?;
@@ -265,16 +279,29 @@ impl ContentService {
         let m = self.shared.seen.borrow().view.as_ref().map(|it| it.m);
         let m = m.ok_or_else(|| status(super::no_view()))?;
         let slot = slot_of(repository.document.name(), m);
-        let reading = async {
-            let pieces = self.shared.bodies.read(slot, body.sha256, 0).await?;
-            whole_body(pieces, body).await
-        };
+        // Whoever gives up, it is read to its end, and kept: the next one who asks has it.
+        let reading = self.clone().read_tree(slot, body.clone(), repository.name.clone());
         let late = |_| {
             let text = "the files of a commit could not be read in time";
             status(Refusal::new(RefusalKind::DeadlineExceeded, Retry::Now, text))
         };
-        let bytes = timeout_at(deadline, reading).await.map_err(late)??;
-        let (sha256, name) = (body.sha256, repository.name.clone());
+        let read = timeout_at(deadline, tokio::spawn(reading)).await.map_err(late)?;
+        read.map_err(|it| broken(format!("reading a commit: {it}")))?
+    }
+
+    async fn read_tree(
+        self,
+        slot: SlotId,
+        body: TreeBody,
+        name: RepositoryName,
+    ) -> Result<Arc<Tree>, Status> {
+        let _one = self.reading.lock().await;
+        if let Some(tree) = self.locked().tree(body.sha256) {
+            return Ok(tree);
+        }
+        let pieces = self.shared.bodies.read(slot, body.sha256, 0).await?;
+        let bytes = whole_body(pieces, &body).await?;
+        let sha256 = body.sha256;
         let parsed = tokio::task::spawn_blocking(move || {
             if Digest(Sha256::digest(&bytes).into()) != sha256 {
                 return Err(format!("the body {sha256} has another digest"));
@@ -344,9 +371,18 @@ impl v1::content_server::Content for ContentService {
         let deadline = deadline_of(request.metadata());
         let asked = Updates::try_from(request.into_inner());
         let asked = asked.map_err(|it| status(Refusal::from(it)))?;
+        let late = || {
+            let text = format!("{FEEDS_MAX} feeds of content are told, the limit");
+            status(Refusal::new(RefusalKind::Overloaded, Retry::AfterMs(FULL_RETRY_MS), text))
+        };
+        let place = timeout_at(deadline, self.places.clone().acquire_owned()).await;
+        let place = place.ok().and_then(Result::ok).ok_or_else(late)?;
         let feed = self.feed(asked, deadline).await?;
         let (out, messages) = mpsc::channel(AHEAD);
-        tokio::spawn(tell(feed, out));
+        tokio::spawn(async move {
+            tell(feed, out).await;
+            drop(place);
+        });
         Ok(Response::new(Box::pin(ReceiverStream::new(messages))))
     }
 }

@@ -7,8 +7,10 @@ use rota_docstore::Digest;
 use sha2::{Digest as _, Sha256};
 use std::fs::{self, File, Permissions};
 use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Others read files and pass through folders: programs of sessions have users of their own.
 const FOLDER_MODE: u32 = 0o755;
@@ -17,19 +19,27 @@ const PROGRAM_MODE: u32 = 0o555;
 /// Below the cache, for what is not whole.
 const COMING: &str = "coming";
 
-/// Makes a folder that others may read, and those above it.
+/// Makes a folder that others may read, and those above it that are missing. Whatever the mask of new files says.
 pub fn make_folder(folder: &Path) -> anyhow::Result<()> {
-    let made = fs::DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder);
-    made.with_context(|| format!("cannot make {}", folder.display()))?;
-    // Whatever the mask of new files says.
-    let shown = fs::set_permissions(folder, Permissions::from_mode(FOLDER_MODE));
-    shown.with_context(|| format!("cannot open {}", folder.display()))
+    let missing: Vec<&Path> = folder.ancestors().take_while(|it| !it.exists()).collect();
+    for it in missing.into_iter().rev() {
+        let made = fs::create_dir(it).or_else(|error| match error.kind() {
+            std::io::ErrorKind::AlreadyExists => Ok(()),
+            _ => Err(error),
+        });
+        let shown =
+            made.and_then(|()| fs::set_permissions(it, Permissions::from_mode(FOLDER_MODE)));
+        shown.with_context(|| format!("cannot make {}", it.display()))?;
+    }
+    Ok(())
 }
 
 /// The cached files of a repository.
 #[derive(Clone, Debug)]
 pub struct Cache {
     folder: PathBuf,
+    /// Of files that began to come: what an earlier download left under way writes into none of a later one.
+    begun: Arc<AtomicU64>,
 }
 
 /// A file that is coming.
@@ -48,7 +58,7 @@ impl Cache {
     /// # Errors
     /// The folder cannot be used.
     pub fn open(folder: &Path) -> anyhow::Result<Self> {
-        let it = Self { folder: folder.to_owned() };
+        let it = Self { folder: folder.to_owned(), begun: Arc::default() };
         make_folder(folder)?;
         let coming = folder.join(COMING);
         if coming.exists() {
@@ -75,7 +85,9 @@ impl Cache {
     /// It cannot be made.
     pub fn begin(&self, wanted: &Wanted) -> anyhow::Result<Coming> {
         let name = CacheName::of(wanted);
-        let (at, to) = (self.folder.join(COMING).join(name.as_str()), self.path(&name));
+        let number = self.begun.fetch_add(1, Ordering::Relaxed);
+        let at = self.folder.join(COMING).join(format!("{number}-{}", name.as_str()));
+        let to = self.path(&name);
         let file = File::create(&at).with_context(|| format!("cannot make {}", at.display()))?;
         Ok(Coming { file, at, to, hash: Sha256::new(), bytes: 0, wanted: *wanted })
     }

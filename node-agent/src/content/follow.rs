@@ -6,7 +6,7 @@ use super::cache::{Cache, make_folder};
 use super::db::RecordDb;
 use super::download::{CONFIGURATION, Source, download};
 use super::status::{ContentState, ContentStatus};
-use super::version::Versions;
+use super::version::{Versions, commit_of_version, remove};
 use crate::catalog::Catalog;
 use crate::observe::Listing;
 use anyhow::{Context, anyhow, bail};
@@ -16,23 +16,24 @@ use rota_content::refresh::{
     settle_access, tidied, under_way,
 };
 use rota_content::{
-    ACCESS_PATH, CONTENT_CLASS, Category, Detail, FOLLOWS_CLASS, FileDb, Hash, Status, Viewer,
-    check_repository,
+    ACCESS_PATH, CONTENT_CLASS, Category, Detail, FileDb, Hash, Status, Viewer, check_repository,
 };
-use rota_model::{NodeId, RefusalKind, RepositoryName};
+use rota_model::{NodeId, Refusal, RefusalKind, RepositoryName};
 use rota_proto::content::Updates;
 use smol_str::SmolStr;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
-use tokio::sync::Notify;
-use tokio::time::{sleep, timeout};
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep, timeout};
 
 /// How long managers may be silent.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The first pause after a failure; the next ones are twice as long each.
 const PAUSE: Duration = Duration::from_millis(500);
+/// How long a version stays that is not in use. A start that takes it is told of by then.
+const UNUSED_FOR: Duration = Duration::from_secs(30);
 /// After a watch that could not be.
 const WATCH_AGAIN: Duration = Duration::from_secs(30);
 /// Refreshes that follow one another at once: another repository, then another view.
@@ -42,8 +43,6 @@ const AT_ONCE_MAX: usize = 4;
 pub struct Following {
     /// The data folder of the node.
     pub data: PathBuf,
-    /// Managers.
-    pub client: Client,
     /// What decides what the node may see.
     pub viewer: Viewer,
     /// The node.
@@ -107,48 +106,74 @@ enum Looked {
 /// Follows the repository of a node's pool.
 pub struct Follower {
     of: Following,
+    /// Managers, as the agent knows them now.
+    managers: watch::Receiver<Vec<String>>,
+    /// Of these managers.
+    client: (Vec<String>, Client),
     repository: Option<Repository>,
     /// The failure that was logged last.
     told: String,
-    /// Versions that were not in use at the end of the last refresh. A start that is under way may still have taken one
-    /// of another kind.
-    unused: BTreeSet<String>,
+    /// Versions that are not in use, and since when. A start that is under way may have taken one and not shown it yet.
+    unused: BTreeMap<String, Instant>,
 }
 
-/// Hears of commits, and of what pools follow. Where managers have no place for a watch, the regular looks are enough.
-async fn hear(client: Client, class: &'static str, published: Arc<Notify>) {
+/// Hears of commits. Where managers have no place for a watch, the regular looks are enough; these find what pools
+/// follow, too.
+async fn hear(managers: watch::Receiver<Vec<String>>, published: Arc<Notify>) {
     loop {
-        let request = v1::WatchDocumentsRequest {
-            namespace: CONFIGURATION.to_owned(),
-            class: class.to_owned(),
-            names_only: true,
-            ..Default::default()
-        };
-        let mut watch = client.watch_documents(request, WatchOptions::default());
-        while watch.next().await.is_ok() {
-            published.notify_one();
+        let client = client_of(&managers.borrow().clone());
+        if let Ok(client) = client {
+            let request = v1::WatchDocumentsRequest {
+                namespace: CONFIGURATION.to_owned(),
+                class: CONTENT_CLASS.to_owned(),
+                names_only: true,
+                ..Default::default()
+            };
+            let mut watch = client.watch_documents(request, WatchOptions::default());
+            while watch.next().await.is_ok() {
+                published.notify_one();
+            }
         }
         sleep(WATCH_AGAIN).await;
     }
 }
 
 /// Follows until the node ends.
-pub fn start(of: Following) {
-    tokio::spawn(Follower::new(of).run());
+pub fn start(of: Following, managers: watch::Receiver<Vec<String>>) -> anyhow::Result<()> {
+    tokio::spawn(Follower::new(of, managers)?.run());
+    Ok(())
+}
+
+fn client_of(managers: &[String]) -> anyhow::Result<Client> {
+    Ok(Client::connect(&managers.join(","))?)
 }
 
 impl Follower {
     /// Nothing is known yet.
-    pub fn new(of: Following) -> Self {
-        Self { of, repository: None, told: String::new(), unused: BTreeSet::new() }
+    fn new(of: Following, managers: watch::Receiver<Vec<String>>) -> anyhow::Result<Self> {
+        let known = managers.borrow().clone();
+        let client = client_of(&known)?;
+        if let Some(commit) = of.catalog.content_root().as_deref().and_then(commit_of_version) {
+            of.status.set(|it| it.commit = commit);
+        }
+        let (client, told, unused) = ((known, client), String::new(), BTreeMap::new());
+        Ok(Self { of, managers, client, repository: None, told, unused })
+    }
+
+    /// Managers come and go while the node runs.
+    fn follow_managers(&mut self) {
+        let managers = self.managers.borrow().clone();
+        if managers != self.client.0
+            && let Ok(client) = client_of(&managers)
+        {
+            self.client = (managers, client);
+        }
     }
 
     async fn run(mut self) {
         let mut pause = PAUSE;
         let published = Arc::new(Notify::new());
-        for class in [CONTENT_CLASS, FOLLOWS_CLASS] {
-            tokio::spawn(hear(self.of.client.clone(), class, published.clone()));
-        }
+        tokio::spawn(hear(self.managers.clone(), published.clone()));
         loop {
             let wait = if self.refresh().await {
                 pause = PAUSE;
@@ -164,6 +189,8 @@ impl Follower {
 
     /// One refresh, with those that must follow at once. False when it failed.
     pub async fn refresh(&mut self) -> bool {
+        let began = Instant::now();
+        self.follow_managers();
         let mut refreshed = Err(anyhow!("what this node may see changes again and again"));
         for _ in 0..AT_ONCE_MAX {
             match self.look().await {
@@ -190,6 +217,7 @@ impl Follower {
             (it.came, it.of) = ((0, 0), (0, 0));
             if state == ContentState::Current {
                 it.refreshed_at_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+                it.refresh_us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
             }
         });
         state != ContentState::Failed
@@ -203,9 +231,12 @@ impl Follower {
         };
         let viewer = Some((self.of.viewer.clone(), Some(self.of.node.clone())));
         let asked = Updates { repository: None, since: since.clone(), viewer, category: None };
-        let mut feed = match self.of.client.content_updates(&asked, PATIENCE).await {
+        let mut feed = match self.client.1.content_updates(&asked, PATIENCE).await {
             Ok(feed) => feed,
-            Err(CallError::Refused { refusal, .. }) if refusal.kind == RefusalKind::NotFound => {
+            // Its pool follows something that is not there: that is a failure, which operators must see.
+            Err(CallError::Refused { refusal, .. })
+                if refusal.kind == RefusalKind::NotFound && names_pool(&refusal) =>
+            {
                 return Ok(Looked::Nothing);
             }
             Err(error) => return Err(error.into()),
@@ -259,7 +290,7 @@ impl Follower {
             let cache = repository.cache.clone();
             let look = move |db: &mut RecordDb| needed(db, &mut |name, it| cache.has(name, it));
             let source =
-                Source { client: self.of.client.clone(), repository: repository.name.clone() };
+                Source { client: self.client.1.clone(), repository: repository.name.clone() };
             for fileset in repository.with(look).await? {
                 let loaded = download(&source, &repository.cache, &fileset, &self.of.status).await;
                 loaded.with_context(|| format!("fileset {}", fileset.name))?;
@@ -267,6 +298,10 @@ impl Follower {
             }
             let used = self.begin_version(&version, &latest, &access).await;
             tidy(repository).await?;
+            if used.as_ref().is_err_and(lacks_a_file) {
+                // The cache lost what the records say is there: everything is looked through again.
+                repository.with(mark_stale).await?;
+            }
             used?;
         }
         if self.of.status.standing().commit != latest.as_str() {
@@ -324,18 +359,46 @@ impl Follower {
             let name = root.file_name().and_then(|it| it.to_str()).map(str::to_owned);
             used.extend(name.filter(|it| repository.versions.path(it) == root));
         }
-        let (versions, unused) = (repository.versions.clone(), std::mem::take(&mut self.unused));
+        let (versions, before) = (repository.versions.clone(), std::mem::take(&mut self.unused));
         let clean = move || {
-            let names: BTreeSet<String> = versions.names()?.into_iter().collect();
-            let now: BTreeSet<String> = names.difference(&used).cloned().collect();
-            let kept = names.into_iter().filter(|it| !(now.contains(it) && unused.contains(it)));
-            versions.keep(&kept.collect())?;
-            anyhow::Ok(now)
+            let mut unused = BTreeMap::new();
+            let mut kept = used;
+            for name in versions.names()? {
+                let since = before.get(&name).copied().unwrap_or_else(Instant::now);
+                if !kept.contains(&name) && since.elapsed() < UNUSED_FOR {
+                    unused.insert(name.clone(), since);
+                    kept.insert(name);
+                }
+            }
+            anyhow::Ok((unused, versions.put_away(&kept)?))
         };
         let cleaned = tokio::task::spawn_blocking(clean).await.context("removing versions")?;
-        self.unused = cleaned?;
+        let (unused, going) = cleaned?;
+        self.unused = unused;
+        // Many files take long: nothing waits for them.
+        tokio::task::spawn_blocking(move || {
+            for folder in going {
+                match remove(&folder) {
+                    Ok(()) => {
+                        tracing::info!(version = %folder.display(), "a version of content is removed")
+                    }
+                    Err(error) => tracing::warn!(%error, "a version of content cannot be removed"),
+                }
+            }
+        });
         Ok(())
     }
+}
+
+/// Whether a refusal says that the pool follows nothing.
+fn names_pool(refusal: &Refusal) -> bool {
+    refusal.fields.iter().any(|it| it.field == "pool")
+}
+
+/// Whether a version could not be made since the cache has not what it should have.
+fn lacks_a_file(error: &anyhow::Error) -> bool {
+    let is_missing = |it: &std::io::Error| it.kind() == std::io::ErrorKind::NotFound;
+    error.chain().filter_map(|it| it.downcast_ref::<std::io::Error>()).any(is_missing)
 }
 
 /// Step 8.

@@ -45,6 +45,8 @@ pub struct Standing {
     pub bytes: u64,
     /// When the last refresh came to its end, in milliseconds since 1970.
     pub refreshed_at_ms: u64,
+    /// How long it took, in microseconds.
+    pub refresh_us: u64,
     /// Why the last refresh failed.
     pub failure: String,
     /// Of a download that is under way: files and bytes that came, and of how many.

@@ -106,18 +106,22 @@ impl Versions {
         fs::rename(&fresh, self.folder.join(CURRENT)).context("cannot change the version in use")
     }
 
-    /// Removes all versions but these.
+    /// Puts all versions but these away. Gives the folders that are to be removed: half of one never passes for a
+    /// version.
     ///
     /// # Errors
     /// The disk fails.
-    pub fn keep(&self, names: &BTreeSet<String>) -> anyhow::Result<()> {
+    pub fn put_away(&self, names: &BTreeSet<String>) -> anyhow::Result<Vec<PathBuf>> {
+        let mut going = Vec::new();
         for name in self.names()? {
-            if !names.contains(&name) {
-                tracing::info!(version = name, "a version of content that nothing uses is removed");
-                remove(&self.all().join(&name))?;
+            if !name.starts_with(COMING) && !names.contains(&name) {
+                let to = self.all().join(format!("{COMING}gone-{name}"));
+                remove(&to)?;
+                fs::rename(self.path(&name), &to)?;
+                going.push(to);
             }
         }
-        Ok(())
+        Ok(going)
     }
 
     /// The names of all that are there.
@@ -146,7 +150,11 @@ fn link(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
-fn remove(folder: &Path) -> anyhow::Result<()> {
+/// Removes a folder, if it is there.
+///
+/// # Errors
+/// The disk fails.
+pub fn remove(folder: &Path) -> anyhow::Result<()> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(error).with_context(|| format!("cannot remove {}", folder.display()))
@@ -167,6 +175,13 @@ pub fn version_at_start(data: &Path) -> Option<PathBuf> {
         }
     }
     newest.pop_last().map(|it| it.1)
+}
+
+/// The repository and the commit of a version, by its folder; `None` of any other folder.
+pub fn content_of_version(root: &Path) -> Option<(String, String)> {
+    let commit = commit_of_version(root)?;
+    let repository = root.parent()?.parent()?.file_name()?.to_str()?;
+    Some((repository.to_owned(), commit))
 }
 
 /// The commit of a version, by its folder; `None` of any other folder.
@@ -211,7 +226,10 @@ mod tests {
         assert!(!versions.has("v2"));
         let versions = Versions::open(&folder).unwrap();
         assert_eq!(versions.names().unwrap(), ["v1"]);
-        versions.keep(&BTreeSet::new()).unwrap();
-        assert_eq!(versions.names().unwrap(), [""; 0]);
+        let going = versions.put_away(&BTreeSet::new()).unwrap();
+        assert!(!versions.has("v1"));
+        // Whoever was killed before the end leaves it to the next one.
+        assert!(going[0].exists());
+        assert_eq!(Versions::open(&folder).unwrap().names().unwrap(), [""; 0]);
     }
 }

@@ -160,6 +160,7 @@ fn content_status(
         files: it.files,
         bytes: it.bytes,
         refreshed_at_ms: it.refreshed_at_ms,
+        refresh_us: it.refresh_us,
         failure: it.failure.clone(),
         came_files: it.came.0,
         came_bytes: it.came.1,

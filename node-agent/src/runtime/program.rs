@@ -9,6 +9,7 @@ use super::running::{Holds, Running, Session, Stage};
 use super::surroundings::{self, Facts, make_folders};
 use super::terms::{Given, Terms};
 use crate::actions::Actions;
+use crate::content::content_of_version;
 use crate::keeper::order::{Order, Own, Stop};
 use crate::lease::boottime_ms;
 use crate::limits::{Bounds, Limiter};
@@ -208,6 +209,7 @@ impl ProgramSession {
             managers: &self.managers,
             folder: &self.folder,
             class_folder,
+            content: content_of_version(&self.root),
             data: &self.settings.data,
         };
         let env = surroundings::variables(&facts, &self.settings.env_pass, line.env);

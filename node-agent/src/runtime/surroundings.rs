@@ -46,6 +46,8 @@ pub struct Facts<'a> {
     pub folder: &'a Path,
     /// That of its class.
     pub class_folder: &'a str,
+    /// The repository and the commit of the content that it came with, if it did.
+    pub content: Option<(String, String)>,
     /// The node's data folder.
     pub data: &'a Path,
 }
@@ -75,6 +77,11 @@ pub fn variables(
         (DATA_VARIABLE, text(facts.data)),
     ];
     all.extend(told.map(own));
+    if let Some((repository, commit)) = &facts.content {
+        all.extend(
+            [("ROTA_REPOSITORY", repository.clone()), ("ROTA_COMMIT", commit.clone())].map(own),
+        );
+    }
     all.extend(facts.port.map(|port| own(("ROTA_PORT", port.to_string()))));
     let variable = |name: &str| format!("ROTA_PORT_{}", name.to_ascii_uppercase());
     all.extend(facts.ports.iter().map(|(name, port)| (variable(name), port.to_string())));
@@ -150,6 +157,7 @@ mod tests {
         let key = SessionKey::new(Namespace::default_space(), SessionId::parse("s").unwrap());
         let facts = Facts {
             class_folder: "/classes/c",
+            content: Some(("main".to_owned(), "aa".to_owned())),
             key: &key,
             token: token(3, 4),
             life: Stamp::parse(261_122_152_849_840).unwrap(),
@@ -170,6 +178,8 @@ mod tests {
             ("ROTA_LIFE", "261122152849840"),
             ("ROTA_TOKEN", "00000000000000030000000000000004"),
             ("ROTA_MANAGERS", "a:1,b:2"),
+            ("ROTA_REPOSITORY", "main"),
+            ("ROTA_COMMIT", "aa"),
         ];
         for (name, value) in expected {
             assert_eq!(all[name], value, "{name}");

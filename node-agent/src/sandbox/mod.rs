@@ -128,6 +128,13 @@ pub fn missing_of(class: &Class) -> Option<String> {
     Some(format!("argv[0]: {}", program_missing(name, &search_of(program)?)?))
 }
 
+/// Why the program of that class is not in the class's own folder, where it should lie; `None` if it is, or lies
+/// elsewhere.
+pub fn missing_below(class: &Class, folder: &str) -> Option<String> {
+    let name = program_of(class)?.argv.first()?.in_class_folder(folder)?;
+    Some(format!("argv[0]: {}", program_missing(&name, "")?))
+}
+
 /// The `PATH` by which its program is found; `None` if that depends on the session.
 fn search_of(program: &ProgramClass) -> Option<String> {
     match program.env.get("PATH") {

@@ -3,7 +3,7 @@
 //! ```text
 //!   open, get            ─ load ─▶ the cluster at --endpoint
 //!   compare              ─ load ─▶ own cluster | bare echo, in turns
-//!   failover, dead-node, stall, adopt, join, grow, memory, cold, hot, burst, tasks, search ──▶ own cluster
+//!   failover, dead-node, stall, adopt, join, grow, memory, cold, hot, burst, tasks, search, content ──▶ own cluster
 //! ```
 //!
 //! One load generator for all (closed loop, one thread, few connections), so that ratios compare
@@ -13,6 +13,7 @@ mod adopt;
 mod burst;
 mod cold;
 mod compare;
+mod content;
 mod dead_node;
 pub mod echo;
 mod failover;
@@ -69,6 +70,8 @@ pub enum BenchCommand {
     Hot(hot::HotArguments),
     /// Tasks of a cluster of its own: started each second, how late, lost and doubled effects.
     Tasks(tasks::TasksArguments),
+    /// Content of a cluster of its own: how long a node takes for all files of a commit, for a few, for none; beside rsync.
+    Content(content::ContentArguments),
     /// Searches by an indexed field: the first page at a single manager, and over a ring, in clusters of their own.
     Search(search::SearchArguments),
 }
@@ -109,6 +112,7 @@ pub async fn run(
         BenchCommand::Packing(it) => packing::run(it, out),
         BenchCommand::Hot(it) => Box::pin(hot::run(it, out)).await,
         BenchCommand::Tasks(it) => Box::pin(tasks::run(it, out)).await,
+        BenchCommand::Content(it) => Box::pin(content::run(it, out)).await,
         BenchCommand::Search(it) => Box::pin(search::run(it, out)).await,
     }
 }

@@ -78,7 +78,7 @@ const FOLLOW_EXAMPLES: &str = r#"Examples:
   ringctl content follow main --pool default --commit 0a1b2c3d4e5f --canary 10%"#;
 
 /// What every command takes.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 struct Common {
     #[command(flatten)]
     admin_key: AdminKey,
@@ -101,9 +101,12 @@ pub struct PublishArguments {
     /// Who makes it. Default: that of git, else the user's name.
     #[arg(long)]
     author: Option<String>,
-    /// How many commits are kept, 1 to 200. Older ones are let go of.
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=200))]
-    keep: u32,
+    /// How many commits are kept from now on, 1 to 200. Default: as before, or 20. Those that a pool holds stay.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=200))]
+    keep: Option<u32>,
+    /// Publish also a folder without any class (*.toml), where there were some.
+    #[arg(long)]
+    allow_no_classes: bool,
     /// Store nothing: show what would change.
     #[arg(long)]
     dry_run: bool,
@@ -171,9 +174,9 @@ pub struct RollbackArguments {
     /// Who makes it. Default: the user's name.
     #[arg(long)]
     author: Option<String>,
-    /// How many commits are kept, 1 to 200.
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=200))]
-    keep: u32,
+    /// How many commits are kept from now on, 1 to 200. Default: as before.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=200))]
+    keep: Option<u32>,
     #[command(flatten)]
     common: Common,
 }
@@ -237,6 +240,9 @@ pub struct StatusArguments {
     /// Also name the sessions that run with older versions, at most 1000 of each node.
     #[arg(long)]
     sessions: bool,
+    /// Wait for so long until every node has the commit that it should have; exit code 1 if one does not.
+    #[arg(long, value_name = "TIME", value_parser = length_of_time)]
+    wait: Option<Duration>,
     /// How long each node may take to answer.
     #[arg(long, default_value = "5s", value_parser = length_of_time)]
     timeout: Duration,

@@ -4,12 +4,13 @@ use super::repository::{Repository, now_ms};
 use super::scan::{Folder, scan, told};
 use super::show::{Changes, changes_of, counted_changes};
 use super::{PublishArguments, user_name};
+use crate::failure::UsageMistake;
 use crate::output::{Format, Out};
 use anyhow::{Context, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use rota_client::Client;
 use rota_client::docstore::Digest;
-use rota_content::{Commit, Draft, Tree, TreeBody};
+use rota_content::{Commit, Draft, FilePath, Tree, TreeBody};
 use rota_proto::content::tree_bytes;
 use serde::Serialize;
 use serde_json::json;
@@ -66,18 +67,23 @@ pub async fn publish(client: &Client, it: &PublishArguments, out: &mut Out) -> a
     let earlier: Vec<&Tree> = old.iter().collect();
     let draft = Draft::new(&folder.rules, folder.files.clone(), &earlier);
     let mut draft = draft.map_err(|all| told(all.iter().map(ToString::to_string).collect()))?;
+    check_classes(it, old.as_ref(), &draft)?;
+    let message = match &*it.message {
+        "" => folder.message.clone().unwrap_or_default(),
+        given => given.to_owned(),
+    };
     let author = it.author.clone().or_else(|| folder.author.clone()).unwrap_or_else(user_name);
     let (at_ms, source) = (now_ms(), folder.source.clone());
-    let said = [&*it.message, &*author, source.as_deref().unwrap_or_default()];
+    let said = [&*message, &*author, source.as_deref().unwrap_or_default()];
     let hash = Commit::name(parent.map(|it| &it.hash), &draft.digest(), at_ms, said);
-    let stored_bytes = draft.packs().iter().map(|it| it.bytes).sum();
+    let mut stored_bytes = draft.packs().iter().map(|it| it.bytes).sum();
     if it.dry_run {
         // Any name will do for bodies that are never stored.
         for at in 0..draft.packs().len() {
             draft.made(at, Digest(Sha256::digest(at.to_be_bytes()).into()));
         }
     } else {
-        store(&repository, &folder, &mut draft).await?;
+        stored_bytes = store(&repository, &folder, &mut draft).await?;
     }
     let tree = draft.finish(old.as_ref(), &hash)?;
     let none = Tree::default();
@@ -103,7 +109,7 @@ pub async fn publish(client: &Client, it: &PublishArguments, out: &mut Out) -> a
             number: 0,
             parent: parent.map(|it| it.hash.clone()),
             at_ms,
-            message: it.message.clone(),
+            message: message.clone(),
             author,
             source,
             restores: None,
@@ -123,7 +129,7 @@ pub async fn commit_tree(
     repository: &Repository,
     commit: Commit,
     tree: &Tree,
-    keep: u32,
+    keep: Option<u32>,
 ) -> anyhow::Result<u64> {
     let bytes = tree_bytes(tree);
     let sha256 = Digest(Sha256::digest(&bytes).into());
@@ -136,22 +142,24 @@ pub async fn commit_tree(
         .collect();
     let commit = Commit { tree: body, ..commit };
     let name = repository.name().as_str();
-    let parameters =
-        json!({ "repository": name, "commit": commit, "bodies": bodies, "keep": keep });
+    let hold = repository.held().await?;
+    let parameters = json!({
+        "repository": name, "commit": commit, "bodies": bodies, "keep": keep, "hold": hold
+    });
     let answer = repository.operate(name, "content.commit", &parameters).await?;
     let number = answer.get("number").and_then(serde_json::Value::as_u64);
     number.context("the answer names no number")
 }
 
-/// Stores what managers do not have.
+/// Stores what managers do not have. Gives how many bytes that were.
 async fn store(
     repository: &Arc<Repository>,
     folder: &Folder,
     draft: &mut Draft,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<u64> {
     let storing = bar("{elapsed} storing {wide_bar} {bytes}/{total_bytes} {bytes_per_sec}");
     storing.set_length(draft.packs().iter().map(|it| it.bytes).sum());
-    let mut under_way = JoinSet::new();
+    let (mut under_way, mut stored) = (JoinSet::new(), 0);
     let mut waiting = 0..draft.packs().len();
     loop {
         while under_way.len() < AT_ONCE
@@ -163,38 +171,39 @@ async fn store(
             let (files, bytes): (Vec<(PathBuf, Digest)>, u64) = (files.collect(), pack.bytes);
             let repository = Arc::clone(repository);
             under_way.spawn(async move {
-                let sha256 = store_one(&repository, files, bytes).await?;
-                anyhow::Ok((at, sha256, bytes))
+                let (sha256, known) = store_one(&repository, files, bytes).await?;
+                anyhow::Ok((at, sha256, bytes, known))
             });
         }
         let Some(done) = under_way.join_next().await else { break };
-        let (at, sha256, bytes) = done??;
+        let (at, sha256, bytes, known) = done??;
         draft.made(at, sha256);
+        stored += if known { 0 } else { bytes };
         storing.inc(bytes);
     }
     storing.finish_and_clear();
-    Ok(())
+    Ok(stored)
 }
 
-/// A body of one file, which is read as it is sent, or of many, which are put together.
+/// A body of one file, which is read as it is sent, or of many, which are put together. True when it was there.
 async fn store_one(
     repository: &Repository,
     files: Vec<(PathBuf, Digest)>,
     bytes: u64,
-) -> anyhow::Result<Digest> {
+) -> anyhow::Result<(Digest, bool)> {
     if let [(path, sha256)] = &files[..] {
         let body = TreeBody { sha256: *sha256, bytes };
         let mut file =
             tokio::fs::File::open(path).await.with_context(|| path.display().to_string())?;
         let stored = repository.put(&body, &mut file).await;
-        stored.with_context(|| format!("storing {}", path.display()))?;
-        return Ok(*sha256);
+        let known = stored.with_context(|| format!("storing {}", path.display()))?;
+        return Ok((*sha256, known));
     }
     let joined = tokio::task::spawn_blocking(move || joined(&files)).await??;
     let sha256 = Digest(Sha256::digest(&joined).into());
     let body = TreeBody { sha256, bytes: joined.len() as u64 };
-    repository.put(&body, &mut Cursor::new(joined)).await.context("storing files")?;
-    Ok(sha256)
+    let stored = repository.put(&body, &mut Cursor::new(joined)).await;
+    Ok((sha256, stored.context("storing files")?))
 }
 
 /// Files one after the other. Each must be what it was when it was looked at.
@@ -208,6 +217,23 @@ fn joined(files: &[(PathBuf, Digest)]) -> anyhow::Result<Vec<u8>> {
         all.extend_from_slice(&bytes);
     }
     Ok(all)
+}
+
+/// A folder that was mistaken must not take all classes from the nodes.
+fn check_classes(it: &PublishArguments, old: Option<&Tree>, draft: &Draft) -> anyhow::Result<()> {
+    let is_class =
+        |path: &FilePath| path.extension() == Some("toml") && !path.as_str().contains('/');
+    let had = old.is_some_and(|it| it.files().iter().any(|it| is_class(&it.path)));
+    let has = (0..draft.len()).any(|at| is_class(&draft.file(at).path));
+    if had && !has && !it.allow_no_classes {
+        let problem = format!(
+            "{} has no class (*.toml at its root), and the newest commit has: nodes would offer none of it. Is it the \
+             right folder? --allow-no-classes publishes it",
+            it.folder.display()
+        );
+        return Err(UsageMistake(problem).into());
+    }
+    Ok(())
 }
 
 fn tell(

@@ -2,17 +2,18 @@
 
 use super::{Common, configuration};
 use anyhow::{Context, bail};
-use rota_client::Client;
 use rota_client::docstore::{
     Body, Caller, Credentials, Digest, DocName, Document, Request, SyncRequest, apply,
 };
 use rota_client::documents::request::{GetBody, Operate, PutBody, Sync};
-use rota_content::{CONTENT_CLASS, Commit, Hash, Head, Tree, TreeBody};
-use rota_model::{RepositoryName, RequestId};
+use rota_client::{Client, v1};
+use rota_content::{CONTENT_CLASS, Commit, FOLLOWS_CLASS, Follows, Hash, Head, Tree, TreeBody};
+use rota_model::{PoolName, RepositoryName, RequestId};
 use rota_proto::content::tree_of;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::io::{AsyncRead, AsyncSeek};
 
@@ -44,7 +45,8 @@ impl Repository {
             head: None,
             commits: BTreeMap::new(),
         };
-        if let Some(document) = it.document().await? {
+        let own = DocName::new(&configuration(), CONTENT_CLASS, it.name.as_str())?;
+        if let Some(document) = it.document(&own).await? {
             it.head = document.one::<Head>()?;
             for (item, _) in document.existing() {
                 if let (<Commit as rota_client::docstore::Keyed>::CLASS, Some(key)) =
@@ -71,14 +73,13 @@ impl Repository {
         Ok(it)
     }
 
-    async fn document(&self) -> anyhow::Result<Option<std::sync::Arc<Document>>> {
-        let name = DocName::new(&configuration(), CONTENT_CLASS, self.name.as_str())?;
+    async fn document(&self, name: &DocName) -> anyhow::Result<Option<Arc<Document>>> {
         let documents = vec![SyncRequest { name: name.clone(), held: None }];
         let sync =
             Sync { space: configuration(), documents, stale_ok: false, caller: self.caller() };
         let updates = self.client.documents().sync(&sync, self.patience).await?;
         let (_, update) = updates.first().context("the answer has no update")?;
-        let document = apply(&name, None, update).context("the update does not fit")?;
+        let document = apply(name, None, update).context("the update does not fit")?;
         Ok(document.filter(|it| !it.is_deleted()))
     }
 
@@ -91,10 +92,48 @@ impl Repository {
     pub fn commit(&self, hash: Option<&Hash>) -> anyhow::Result<&Commit> {
         let latest = self.head.as_ref().map(|it| &it.latest);
         let hash = hash.or(latest).context("there is no commit yet")?;
+        let mut alike =
+            self.commits.values().filter(|it| it.hash.as_str().starts_with(hash.as_str()));
+        if let (Some(only), None) = (alike.next(), alike.next()) {
+            return Ok(only);
+        }
         self.commits.get(hash).with_context(|| {
             let known: Vec<&str> = self.newest_first().iter().map(|it| it.hash.as_str()).collect();
             format!("{} keeps no commit {hash}; it has {}", self.name, known.join(", "))
         })
+    }
+
+    /// What each pool follows.
+    pub async fn followers(&self) -> anyhow::Result<BTreeMap<PoolName, Follows>> {
+        let mut request = v1::ListDocumentsRequest {
+            namespace: configuration().as_str().into(),
+            class: FOLLOWS_CLASS.to_owned(),
+            page_size: 500,
+            admin: self.admin.clone(),
+            ..Default::default()
+        };
+        let mut followers = BTreeMap::new();
+        loop {
+            let page = self.client.documents().list(request.clone(), self.patience).await?;
+            for head in &page.documents {
+                if let Some(document) = self.document(&head.name).await?
+                    && let Some(follows) = document.one::<Follows>()?
+                {
+                    followers.insert(PoolName::parse(head.name.docid())?, follows);
+                }
+            }
+            if page.next_page_token.is_empty() {
+                return Ok(followers);
+            }
+            request.page_token = page.next_page_token;
+        }
+    }
+
+    /// The commits of this repository that pools hold.
+    pub async fn held(&self) -> anyhow::Result<Vec<Hash>> {
+        let followers = self.followers().await?;
+        let own = followers.into_values().filter(|it| it.repository == self.name);
+        Ok(own.filter_map(|it| it.commit).collect())
     }
 
     /// The commits, the newest first.

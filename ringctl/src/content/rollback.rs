@@ -34,11 +34,11 @@ pub async fn rollback(
     let (now, then) = (repository.tree(latest).await?, repository.tree(earlier).await?);
     let author = it.author.clone().unwrap_or_else(user_name);
     let message = match &*it.message {
-        "" => format!("roll back to {}", it.commit),
+        "" => format!("roll back to {}", earlier.hash),
         given => given.to_owned(),
     };
     let at_ms = now_ms();
-    let said = [&*message, &*author, it.commit.as_str()];
+    let said = [&*message, &*author, earlier.hash.as_str()];
     let hash = Commit::name(Some(&latest.hash), &earlier.tree.sha256, at_ms, said);
     let tree = restored(&then, &now, &hash)?;
     let commit = Commit {
@@ -49,7 +49,7 @@ pub async fn rollback(
         message,
         author,
         source: earlier.source.clone(),
-        restores: Some(it.commit.clone()),
+        restores: Some(earlier.hash.clone()),
         tree: TreeBody { sha256: Digest([0; 32]), bytes: 0 },
         files: tree.files().len() as u64,
         bytes: tree.bytes(),
@@ -61,14 +61,14 @@ pub async fn rollback(
         repository: it.repository.to_string(),
         commit: hash.to_string(),
         number,
-        restores: it.commit.to_string(),
+        restores: earlier.hash.to_string(),
         files,
     };
     match out.format() {
         Format::Json => out.json(&done)?,
         Format::Table => out.text(&format!(
             "{} is at {hash}, with the files of {}: {files} files, {changed} differ\n",
-            it.repository, it.commit
+            it.repository, earlier.hash
         ))?,
     }
     Ok(())
@@ -86,22 +86,21 @@ struct Followed {
 pub async fn follow(client: &Client, it: &FollowArguments, out: &mut Out) -> anyhow::Result<()> {
     // A name that is mistaken is told at once, and not by nodes later.
     let repository = Repository::existing(client, &it.repository, &it.common).await?;
-    if let Some(commit) = &it.commit {
-        repository.commit(Some(commit))?;
-    }
+    let commit = it.commit.as_ref().map(|hash| repository.commit(Some(hash))).transpose()?;
+    let commit = commit.map(|it| it.hash.clone());
     let canary_percent = it.canary.unwrap_or(0);
     let parameters = json!({
-        "pool": it.pool, "repository": it.repository, "commit": it.commit, "canary_percent": canary_percent
+        "pool": it.pool, "repository": it.repository, "commit": commit, "canary_percent": canary_percent
     });
     repository.operate(it.pool.as_str(), "content.follow", &parameters).await?;
     let followed = Followed {
         pool: it.pool.to_string(),
         repository: Some(it.repository.to_string()),
-        commit: it.commit.as_ref().map(ToString::to_string),
+        commit: commit.as_ref().map(ToString::to_string),
         canary_percent,
     };
     let (pool, name) = (&it.pool, &it.repository);
-    let text = match (&it.commit, canary_percent) {
+    let text = match (&commit, canary_percent) {
         (None, _) => format!("nodes of {pool} follow {name}: its newest commit\n"),
         (Some(commit), 0) => format!("nodes of {pool} follow {name}: commit {commit}\n"),
         (Some(commit), share) => format!(

@@ -30,8 +30,10 @@ pub struct Folder {
     pub files: Vec<Scanned>,
     /// The commit of git that it has, with a mark when there are changes.
     pub source: Option<String>,
-    /// Who made that.
+    /// Who works there, by git.
     pub author: Option<String>,
+    /// What was said of that commit.
+    pub message: Option<String>,
 }
 
 /// Reads a folder: every name is checked, and every file's digest is made.
@@ -40,7 +42,7 @@ pub fn scan(folder: &Path, progress: &ProgressBar) -> anyhow::Result<Folder> {
     if !root.is_dir() {
         bail!(UsageMistake(format!("{} is no folder", folder.display())));
     }
-    let is_git = root.join(".git").exists();
+    let is_git = is_work_tree(&root);
     let found = if is_git { of_git(&root)? } else { of_folder(&root)? };
     if found.len() > FILES_MAX {
         bail!("{} has {} files; the limit is {FILES_MAX}", folder.display(), found.len());
@@ -59,8 +61,8 @@ pub fn scan(folder: &Path, progress: &ProgressBar) -> anyhow::Result<Folder> {
     if !mistakes.is_empty() {
         bail!(told(mistakes));
     }
-    let (source, author) = if is_git { git_names(&root) } else { (None, None) };
-    Ok(Folder { root, rules, files, source, author })
+    let [source, author, message] = if is_git { git_names(&root) } else { [None, None, None] };
+    Ok(Folder { root, rules, files, source, author, message })
 }
 
 /// All mistakes in one text, as many as somebody reads.
@@ -90,6 +92,7 @@ fn of_git(root: &Path) -> anyhow::Result<Vec<String>> {
     for name in listed.split(|it| *it == 0).filter(|it| !it.is_empty()) {
         all.push(text_of(name)?);
     }
+    all.retain(|it| !it.starts_with(".rota/"));
     all.sort();
     all.dedup();
     Ok(all)
@@ -112,8 +115,14 @@ fn git(root: &Path, arguments: &[&str]) -> anyhow::Result<Vec<u8>> {
     Ok(done.stdout)
 }
 
-/// The commit that a work tree has, and its author.
-fn git_names(root: &Path) -> (Option<String>, Option<String>) {
+/// Whether git keeps this folder. One that git ignores, as those of build output, is a plain folder.
+fn is_work_tree(root: &Path) -> bool {
+    git(root, &["rev-parse", "--is-inside-work-tree"]).is_ok_and(|it| it.starts_with(b"true"))
+        && git(root, &["check-ignore", "--quiet", "."]).is_err()
+}
+
+/// The commit that a work tree has, who works there, and what was said of the commit.
+fn git_names(root: &Path) -> [Option<String>; 3] {
     let line = |arguments: &[&str]| {
         let text = git(root, arguments).ok()?;
         let text = String::from_utf8_lossy(&text).trim().to_owned();
@@ -122,7 +131,7 @@ fn git_names(root: &Path) -> (Option<String>, Option<String>) {
     let is_changed = line(&["status", "--porcelain"]).is_some();
     let mark = if is_changed { "-changed" } else { "" };
     let source = line(&["rev-parse", "HEAD"]).map(|it| format!("{it}{mark}"));
-    (source, line(&["config", "user.name"]))
+    [source, line(&["config", "user.name"]), line(&["log", "-1", "--format=%s"])]
 }
 
 fn of_folder(root: &Path) -> anyhow::Result<Vec<String>> {
@@ -133,7 +142,7 @@ fn of_folder(root: &Path) -> anyhow::Result<Vec<String>> {
         for entry in entries {
             let entry = entry.with_context(|| folder.display().to_string())?;
             let name = text_of(std::os::unix::ffi::OsStrExt::as_bytes(&*entry.file_name()))?;
-            if below.is_empty() && LEFT_OUT.contains(&&*name) {
+            if name == LEFT_OUT[0] || below.is_empty() && LEFT_OUT.contains(&&*name) {
                 continue;
             }
             let path = if below.is_empty() { name } else { format!("{below}/{name}") };

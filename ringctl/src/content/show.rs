@@ -225,11 +225,17 @@ pub async fn log(client: &Client, it: &LogArguments, out: &mut Out) -> anyhow::R
             it.author.clone(),
             it.files.to_string(),
             it.changed.to_string(),
-            it.source.as_deref().unwrap_or_default().chars().take(12).collect(),
+            short(it.source.as_deref().unwrap_or_default()),
             it.message.clone(),
         ]);
     }
     Ok(out.table(&table)?)
+}
+
+/// The commit of git in few digits, with the mark of changes.
+fn short(source: &str) -> String {
+    let (commit, mark) = source.split_at(source.find('-').unwrap_or(source.len()));
+    format!("{}{mark}", &commit[..commit.len().min(12)])
 }
 
 #[derive(Serialize)]

@@ -1,14 +1,22 @@
 //! `ringctl content status`: which commit each node has.
 
-use super::StatusArguments;
+use super::repository::Repository;
+use super::{Common, StatusArguments};
 use crate::output::{Format, Out, plain_table};
+use anyhow::bail;
 use rota_client::{Client, v1};
+use rota_content::Hash;
+use rota_model::NodeId;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
 
+/// Between two looks while something is waited for.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Nodes that are asked at once.
 const ASKED_AT_ONCE_MAX: usize = 16;
 
@@ -26,10 +34,13 @@ struct Older {
 struct Shown {
     node: String,
     pool: String,
-    /// `nothing`, `refreshing`, `current`, `failed`; or `unknown` when it does not answer.
+    /// `nothing`, `refreshing`, `current`, `failed`; `behind` where it is current with another commit than it should
+    /// have; `unknown` when it does not answer.
     state: String,
     repository: String,
     commit: String,
+    /// The commit that the node should have; empty: its pool follows nothing.
+    target: String,
     files: u64,
     bytes: u64,
     refreshed_at_ms: u64,
@@ -44,8 +55,22 @@ struct Shown {
 }
 
 #[derive(Serialize)]
-struct All {
-    nodes: Vec<Shown>,
+struct All<'a> {
+    nodes: &'a [Shown],
+}
+
+impl Shown {
+    /// Whether it has what it should have.
+    fn is_there(&self) -> bool {
+        self.target.is_empty() || (self.state == "current" && self.commit == self.target)
+    }
+
+    fn set_target(&mut self, target: &Hash) {
+        self.target = target.to_string();
+        if self.state == "current" && self.commit != self.target {
+            self.state = "behind".to_owned();
+        }
+    }
 }
 
 fn shown(node: &v1::NodeStats, told: Result<v1::ContentStatusResponse, String>) -> Shown {
@@ -64,6 +89,7 @@ fn shown(node: &v1::NodeStats, told: Result<v1::ContentStatusResponse, String>) 
         state: told.state,
         repository: told.repository,
         commit: told.commit,
+        target: String::new(),
         files: told.files,
         bytes: told.bytes,
         refreshed_at_ms: told.refreshed_at_ms,
@@ -78,14 +104,30 @@ fn shown(node: &v1::NodeStats, told: Result<v1::ContentStatusResponse, String>) 
 
 /// Shows the content of each node.
 pub async fn status(client: &Client, it: &StatusArguments, out: &mut Out) -> anyhow::Result<()> {
-    let nodes = all(client, it).await?;
+    let began = Instant::now();
+    let nodes = loop {
+        let nodes = all(client, it).await?;
+        match it.wait.filter(|_| !nodes.iter().all(Shown::is_there)) {
+            Some(wait) if began.elapsed() < wait => sleep(LOOK_EVERY).await,
+            Some(_) | None => break nodes,
+        }
+    };
+    let late = nodes.iter().filter(|it| !it.is_there()).count();
+    show(&nodes, it, out)?;
+    if it.wait.is_some() && late > 0 {
+        bail!("{late} of {} nodes have not the commit that they should have", nodes.len());
+    }
+    Ok(())
+}
+
+fn show(nodes: &[Shown], it: &StatusArguments, out: &mut Out) -> anyhow::Result<()> {
     if out.format() == Format::Json {
         return Ok(out.json(&All { nodes })?);
     }
     let columns =
-        ["NODE", "POOL", "STATE", "CONTENT", "COMMIT", "FILES", "SESSIONS", "OLDER", "WHY"];
+        ["NODE", "POOL", "STATE", "CONTENT", "COMMIT", "TARGET", "FILES", "NEWEST", "OLDER", "WHY"];
     let mut table = plain_table(columns);
-    for it in &nodes {
+    for it in nodes {
         let files = match it.of_files {
             0 => it.files.to_string(),
             of => format!("{}/{of}", it.came_files),
@@ -96,6 +138,7 @@ pub async fn status(client: &Client, it: &StatusArguments, out: &mut Out) -> any
             it.state.clone(),
             it.repository.clone(),
             it.commit.clone(),
+            it.target.clone(),
             files,
             it.sessions_current.to_string(),
             it.sessions_older.to_string(),
@@ -105,7 +148,7 @@ pub async fn status(client: &Client, it: &StatusArguments, out: &mut Out) -> any
     out.table(&table)?;
     if it.sessions {
         let mut table = plain_table(["NODE", "NAMESPACE", "ID", "CLASS", "COMMIT"]);
-        for it in &nodes {
+        for it in nodes {
             for older in &it.older {
                 let Older { namespace, id, class, commit, .. } = older;
                 table.add_row([&it.node, namespace, id, class, commit]);
@@ -139,5 +182,27 @@ async fn all(client: &Client, it: &StatusArguments) -> anyhow::Result<Vec<Shown>
     while let Some(told) = asked.join_next().await {
         nodes.extend(told);
     }
-    Ok(nodes.into_values().collect())
+    let mut nodes: Vec<Shown> = nodes.into_values().collect();
+    set_targets(client, it, &mut nodes).await?;
+    Ok(nodes)
+}
+
+/// Which commit each node should have, by what its pool follows.
+async fn set_targets(
+    client: &Client,
+    it: &StatusArguments,
+    nodes: &mut [Shown],
+) -> anyhow::Result<()> {
+    let common = Common { patience: it.timeout, ..Common::default() };
+    let any = super::repository(super::REPOSITORY).map_err(anyhow::Error::msg)?;
+    let followers = Repository::read(client, &any, &common).await?.followers().await?;
+    for (pool, follows) in followers {
+        let repository = Repository::read(client, &follows.repository, &common).await?;
+        let Some(head) = &repository.head else { continue };
+        for node in nodes.iter_mut().filter(|it| it.pool == pool.as_str()) {
+            let name = NodeId::parse(&node.node)?;
+            node.set_target(follows.target(&head.latest, Some(&name)));
+        }
+    }
+    Ok(())
 }

@@ -25,11 +25,11 @@ ready = { line = "up" }
         (
             "speaker/actions/tell",
             format!(
-                "#!/bin/sh\necho '{{\"attributes\":{{\"told\":\"{version} '$(cat $ROTA_CLASS_FOLDER/words)'\"}}}}'\n"
+                "#!/bin/sh\necho '{{\"attributes\":{{\"told\":\"{version} '$(cat $ROTA_CLASS_FOLDER/data/words)'\"}}}}'\n"
             ),
             0o755,
         ),
-        ("speaker/words", format!("words of {version}\n"), 0o644),
+        ("speaker/data/words", format!("words of {version}\n"), 0o644),
     ]
 }
 

@@ -9,6 +9,7 @@ mod outside {
     mod adopt;
     mod answers;
     mod connections;
+    mod content;
     mod copied_folders;
     mod ends;
     mod files;

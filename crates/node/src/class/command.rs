@@ -174,6 +174,14 @@ impl Template {
         }
     }
 
+    /// The text, where it names something in the folder of its class, and no session's values are part of it.
+    pub fn in_class_folder(&self, folder: &str) -> Option<String> {
+        match self.pieces.as_slice() {
+            [Piece::ClassFolder, Piece::Text(rest)] => Some(format!("{folder}{rest}")),
+            _ => None,
+        }
+    }
+
     /// Whether it is an empty text.
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty()

@@ -311,9 +311,12 @@ pub(crate) const CONTENT_COMMIT: About = About {
     "bodies": {"type": "array", "description": "The bodies that hold its files, at most 6000.",
       "items": {"type": "object", "required": ["sha256", "bytes"], "additionalProperties": false,
         "properties": {"sha256": {"type": "string"}, "bytes": {"type": "integer"}}}},
-    "keep": {"type": "integer", "description": "How many commits are kept, 1 to 200; 20 if left out."}}
+    "keep": {"type": ["integer", "null"], "description": "How many commits are kept, 1 to 200; left out: as before, or 20."},
+    "hold": {"type": "array", "items": {"type": "string"},
+      "description": "Commits that pools hold: these stay, and all after them."}}
 }"#,
-    example: r#"{"repository": "main", "keep": 20, "bodies": [],
+    example: r#"{"repository": "main", "keep": 20, "hold": [],
+  "bodies": [{"sha256": "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae", "bytes": 3}],
   "commit": {"hash": "0a1b2c3d4e5f", "number": 0, "parent": null, "at_ms": 1790000000000, "message": "first", "author": "ada",
     "source": null, "restores": null, "files": 0, "bytes": 0, "changed": 0,
     "tree": {"sha256": "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", "bytes": 0}}}"#,
@@ -419,7 +422,7 @@ mod tests {
 
     #[test]
     fn each_operation_says_what_it_does_and_takes_its_own_example() {
-        assert_eq!(abouts().len(), 21);
+        assert_eq!(abouts().len(), 24);
         for (name, about) in abouts() {
             assert!(about.summary.ends_with('.'), "{name}");
             assert_eq!(check(name, &parsed(about.example)), Ok(()), "{name}");

@@ -7,6 +7,7 @@ use rota_content::{
     BODIES_MAX, COMMITS_KEPT, COMMITS_KEPT_MAX, CONTENT_CLASS, Commit, FOLLOWS_CLASS, Follows,
     Hash, Head, Held, TreeBody, check_repository,
 };
+use rota_docstore::document::ITEMS_MAX;
 use rota_docstore::{
     About, Attachment, DocumentEdit, Exception, FieldError, Keyed, Namespace, Operation, Place,
     Transaction, Wanted, codes,
@@ -16,14 +17,12 @@ use serde::{Deserialize, Serialize};
 
 /// Of attachments that list the files of a commit.
 const TREE_MIME: &str = "application/x-protobuf";
+/// Items of a repository beside two for each body: its head and its commits.
+const SPARE_ITEMS: usize = COMMITS_KEPT_MAX as usize + 8;
 /// Of attachments that hold files.
 const BODY_MIME: &str = "application/octet-stream";
 /// The item class of attachments.
 const ATTACHMENT: &str = rota_docstore::name::ATTACHMENT_CLASS;
-
-fn default_kept() -> u32 {
-    COMMITS_KEPT
-}
 
 /// A commit that is to be the newest one. Its files are stored already.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
@@ -33,9 +32,12 @@ pub(crate) struct Committing {
     commit: Commit,
     /// The bodies that hold its files.
     bodies: Vec<TreeBody>,
-    /// How many commits are kept, this one included.
-    #[serde(default = "default_kept")]
-    keep: u32,
+    /// How many commits are kept, this one included; left out: as many as before.
+    #[serde(default)]
+    keep: Option<u32>,
+    /// Commits that pools hold: these stay, and all after them.
+    #[serde(default)]
+    hold: Vec<Hash>,
 }
 
 /// What became of it.
@@ -61,8 +63,7 @@ impl Operation for ContentCommit {
     fn new(committing: Committing) -> Result<Self, Exception> {
         check_repository(&committing.repository)?;
         committing.commit.check()?;
-        let keep = committing.keep;
-        if !(1..=COMMITS_KEPT_MAX).contains(&keep) {
+        if let Some(keep) = committing.keep.filter(|it| !(1..=COMMITS_KEPT_MAX).contains(it)) {
             let problem = format!("is {keep}; it must be 1 to {COMMITS_KEPT_MAX}");
             return Err(FieldError::new("keep", problem).into());
         }
@@ -79,7 +80,7 @@ impl Operation for ContentCommit {
     }
 
     fn work(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Exception> {
-        let Committing { repository, commit, bodies, keep } = &self.0;
+        let Committing { repository, commit, bodies, keep, hold: held } = &self.0;
         let document = transaction.name(CONTENT_CLASS, repository.as_str())?;
         if let Some(done) = transaction.repeated::<Committed>(&document)? {
             return transaction.answer_json(&done);
@@ -102,7 +103,8 @@ impl Operation for ContentCommit {
                 FieldError::new("commit.hash", problem),
             ));
         }
-        let number = head.map_or(0, |it| it.number) + 1;
+        let number = head.as_ref().map_or(0, |it| it.number) + 1;
+        let keep = keep.unwrap_or_else(|| head.as_ref().map_or(COMMITS_KEPT, |it| it.keep));
         edited.ensure();
         hold(edited, &commit.tree, TREE_MIME, number)?;
         for body in bodies {
@@ -110,8 +112,18 @@ impl Operation for ContentCommit {
         }
         let latest = commit.hash.clone();
         edited.put(latest.as_str(), &Commit { number, ..commit.clone() })?;
-        edited.put_one(&Head { latest: latest.clone(), number })?;
-        let_go(edited, number.saturating_sub(u64::from(*keep)))?;
+        edited.put_one(&Head { latest: latest.clone(), number, keep })?;
+        let last = number.saturating_sub(u64::from(keep)).min(before_held(edited, held)?);
+        let_go(edited, last)?;
+        let items = edited.existing().count();
+        if items > ITEMS_MAX - SPARE_ITEMS {
+            let problem = format!(
+                "is {keep}, and the commits that are kept have {} bodies; the limit is {}: keep fewer",
+                items / 2,
+                (ITEMS_MAX - SPARE_ITEMS) / 2
+            );
+            return Err(Exception::of_field(codes::LIMIT, FieldError::new("keep", problem)));
+        }
         let done = Committed { commit: latest, number };
         transaction.remember(&document, &done)?;
         transaction.answer_json(&done)
@@ -130,6 +142,18 @@ fn overtaken(
         text(latest)
     );
     Exception::business("EXPECTED", message)
+}
+
+/// The number of the last commit before the oldest one that is held.
+fn before_held(edited: &DocumentEdit, held: &[Hash]) -> Result<u64, Exception> {
+    let mut oldest = u64::MAX;
+    for hash in held {
+        // What is not kept any more cannot be held.
+        if let Some(commit) = edited.item::<Commit>(hash.as_str())? {
+            oldest = oldest.min(commit.number);
+        }
+    }
+    Ok(oldest.saturating_sub(1))
 }
 
 /// A body is needed for a commit with this number.
