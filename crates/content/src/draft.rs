@@ -73,22 +73,17 @@ impl Draft {
         let mut mistakes = Vec::new();
         let mut clashes = Clashes::default();
         let mut files = Vec::with_capacity(count);
-        let stored = Stored::new(&scanned, earlier);
         for it in scanned {
             mistakes.extend(clashes.take(&it.path).err());
             match rules.fileset_of(&it.path) {
-                Ok(fileset) => {
-                    let place = stored.place(&it);
-                    files.push((it, fileset, place));
-                }
+                Ok(fileset) => files.push((it, fileset, None)),
                 Err(mistake) => mistakes.push(mistake),
             }
         }
         if !mistakes.is_empty() {
             return Err(mistakes);
         }
-        let used: BTreeSet<Digest> = files.iter().filter_map(|it| Some(it.2?.0)).collect();
-        let bodies = stored.bodies.into_iter().filter(|(body, _)| used.contains(body)).collect();
+        let bodies = place(&mut files, earlier);
         let packs = packs(&files);
         Ok(Self { files, filesets: rules.filesets().clone(), bodies, packs })
     }
@@ -186,42 +181,38 @@ pub fn restored(earlier: &Tree, parent: &Tree, commit: &Hash) -> Result<Tree, Fi
     Tree::new(files, filesets, earlier.bodies().clone())
 }
 
-/// What is stored of earlier commits, and worth keeping as it is.
-struct Stored {
-    bodies: BTreeMap<Digest, u64>,
-    places: BTreeMap<Digest, Place>,
-}
-
-impl Stored {
-    fn new(scanned: &[Scanned], earlier: &[&Tree]) -> Self {
-        let mut all = Self { bodies: BTreeMap::new(), places: BTreeMap::new() };
-        for tree in earlier {
-            all.bodies.extend(tree.bodies());
-            for it in tree.files() {
-                all.places.entry(it.file.sha256).or_insert((it.file.body, it.file.offset));
-            }
+/// Gives places to files that earlier commits have, and gives the bodies of these: their own place, else that of an
+/// equal file of the fileset. A body of which less than half is needed is let go of, and what it has is stored again.
+fn place(
+    files: &mut [(Scanned, FilesetName, Option<Place>)],
+    earlier: &[&Tree],
+) -> BTreeMap<Digest, u64> {
+    let mut equal: BTreeMap<(&FilesetName, Digest), Place> = BTreeMap::new();
+    let mut bodies = BTreeMap::new();
+    for tree in earlier {
+        bodies.extend(tree.bodies());
+        for it in tree.files() {
+            let place = (it.file.body, it.file.offset);
+            equal.entry((&it.fileset, it.file.sha256)).or_insert(place);
         }
-        let mut live: BTreeMap<Digest, u64> = BTreeMap::new();
-        let wanted: BTreeMap<Digest, u64> =
-            scanned.iter().map(|it| (it.sha256, it.bytes)).collect();
-        for (sha256, bytes) in &wanted {
-            if let Some((body, _)) = all.places.get(sha256) {
-                *live.entry(*body).or_default() += bytes;
-            }
-        }
-        let is_worth = |body: &Digest| {
-            let of = |it: &BTreeMap<Digest, u64>| it.get(body).copied().unwrap_or(0);
-            of(&live) * 2 >= of(&all.bodies)
-        };
-        let bodies: BTreeMap<Digest, u64> =
-            all.bodies.iter().filter(|(body, _)| is_worth(body)).map(|(a, b)| (*a, *b)).collect();
-        all.places.retain(|_, (body, _)| bodies.contains_key(body));
-        Self { bodies, ..all }
     }
-
-    fn place(&self, it: &Scanned) -> Option<Place> {
-        self.places.get(&it.sha256).copied()
+    let mut needed: BTreeMap<Place, u64> = BTreeMap::new();
+    for (it, fileset, place) in files.iter_mut() {
+        let own = earlier.iter().filter_map(|tree| tree.file(it.path.as_str()));
+        let mut own = own.filter(|had| had.fileset == *fileset && had.file.sha256 == it.sha256);
+        let own = own.next().map(|had| (had.file.body, had.file.offset));
+        *place = own.or_else(|| equal.get(&(&*fileset, it.sha256)).copied());
+        needed.extend(place.map(|place| (place, it.bytes)));
     }
+    let mut live: BTreeMap<Digest, u64> = BTreeMap::new();
+    for ((body, _), bytes) in needed {
+        *live.entry(body).or_default() += bytes;
+    }
+    bodies.retain(|body, bytes| live.get(body).is_some_and(|live| live * 2 >= *bytes));
+    for (_, _, place) in files.iter_mut() {
+        *place = place.filter(|(body, _)| bodies.contains_key(body));
+    }
+    bodies
 }
 
 /// The bodies for files that are not stored: each holds files of one fileset, so that who may not see that has

@@ -113,8 +113,8 @@ mod tests {
 
     #[test]
     fn since_a_commit_changes_are_told_and_what_is_gone_as_deleted() {
-        let first = tree_of("aa", &[("a", "1"), ("b", "1"), ("c", "1")]);
-        let second = next(&first, "bb", &[("a", "1"), ("b", "2"), ("d", "1")]);
+        let first = tree_of("aa", &[("a", "1111"), ("b", "1"), ("c", "1")]);
+        let second = next(&first, "bb", &[("a", "1111"), ("b", "2"), ("d", "1")]);
         let access = Access::of(&second, None);
         let records = feed(&second, &Hash::parse("bb").unwrap(), Some(&first), &access);
         assert_eq!(told(&records)[..4], ["+b bb", "-c bb", "+d bb", "+.rota/commit/bb bb"]);
