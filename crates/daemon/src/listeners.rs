@@ -1,7 +1,7 @@
 //! Who listens on a port, as `/proc` tells.
 
 use crate::processes::maker;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -77,12 +77,13 @@ pub fn listeners(pid: i32, ip: IpAddr, port: u16) -> io::Result<Vec<Listener>> {
 /// `ESTABLISHED` in the tables of the kernel.
 const CONNECTED: &str = "01";
 
-/// The ports of this machine's own ends of connections that stand, in the network of this process.
+/// The ports of this machine's own ends of connections that stand, in the network of this process, and how many
+/// connections each has.
 ///
 /// # Errors
 /// The kernel's tables cannot be read.
-pub fn connected_ports() -> io::Result<BTreeSet<u16>> {
-    let mut ports = BTreeSet::new();
+pub fn connected_ports() -> io::Result<BTreeMap<u16, usize>> {
+    let mut ports = BTreeMap::new();
     for table in ["tcp", "tcp6"] {
         let file = match File::open(format!("/proc/self/net/{table}")) {
             Ok(file) => file,
@@ -94,7 +95,7 @@ pub fn connected_ports() -> io::Result<BTreeSet<u16>> {
             let line = line?;
             let Some(((_, port), state, _)) = parse_line(&line) else { continue };
             if state == CONNECTED {
-                ports.insert(port);
+                *ports.entry(port).or_default() += 1;
             }
         }
     }

@@ -21,6 +21,7 @@ pub fn keep_alive(channels: Channels, managers: watch::Receiver<Vec<String>>, in
     tokio::spawn(async move {
         let mut times = interval(LOOK);
         times.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut last = None;
         loop {
             times.tick().await;
             let looked = in_use.clone();
@@ -35,17 +36,28 @@ pub fn keep_alive(channels: Channels, managers: watch::Receiver<Vec<String>>, in
             };
             let known = managers.borrow().clone();
             for part in used.chunks(WORDS_MAX) {
+                let known = in_turn(&known, last.as_deref());
                 let words = part.iter().map(|it| {
                     let (channels, known, used) = (channels.clone(), known.clone(), it.clone());
                     async move { say(&channels, &known, &used).await }
                 });
-                words.collect::<tokio::task::JoinSet<()>>().join_all().await;
+                let taken = words.collect::<tokio::task::JoinSet<_>>().join_all().await;
+                last = taken.into_iter().flatten().next();
             }
         }
     });
 }
 
-async fn say(channels: &Channels, managers: &[String], used: &Used) {
+/// Managers in the order in which they are told: the one first that took the last word. Else one that does not answer
+/// would be waited for with each word, and uses would come too late.
+fn in_turn(known: &[String], last: Option<&str>) -> Vec<String> {
+    let from = known.iter().position(|it| Some(it.as_str()) == last).unwrap_or_default();
+    let (later, first) = known.split_at(from);
+    first.iter().chain(later).cloned().collect()
+}
+
+/// Gives who took it.
+async fn say(channels: &Channels, managers: &[String], used: &Used) -> Option<String> {
     for address in managers {
         let request = v1::KeepAliveRequest {
             namespace: used.key.namespace.to_string(),
@@ -54,7 +66,7 @@ async fn say(channels: &Channels, managers: &[String], used: &Used) {
         };
         let Ok(mut client) = channels.sessions_of(address) else { continue };
         match timeout(WAIT, client.keep_alive(request)).await {
-            Ok(Ok(_)) => return,
+            Ok(Ok(_)) => return Some(address.clone()),
             Ok(Err(error)) => {
                 tracing::debug!(session = %used.key, address, %error, "its use was not taken");
             }
@@ -62,5 +74,20 @@ async fn say(channels: &Channels, managers: &[String], used: &Used) {
                 tracing::debug!(session = %used.key, address, "its use was not taken in time")
             }
         }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_manager_that_took_the_last_word_is_told_first_and_all_others_after_it() {
+        let known = ["a", "b", "c"].map(str::to_owned);
+        assert_eq!(in_turn(&known, Some("b")), ["b", "c", "a"]);
+        assert_eq!(in_turn(&known, Some("gone")), known);
+        assert_eq!(in_turn(&known, None), known);
+        assert_eq!(in_turn(&[], Some("a")), [] as [&str; 0]);
     }
 }

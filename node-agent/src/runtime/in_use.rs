@@ -23,8 +23,10 @@ struct Looked {
     port: u16,
     every_ms: u64,
     due_ms: u64,
-    /// So many of the node's own looks have, or had a moment ago, a connection of their own.
-    own_looks: u32,
+    /// So many of the node's own looks may have a connection of their own.
+    own_looks: usize,
+    /// How many such looks began.
+    own_begun: usize,
 }
 
 /// Whose connections are looked for.
@@ -53,7 +55,8 @@ impl InUse {
     pub fn look_at(&self, terms: &Terms) {
         if let (Some(every_ms), Some(port)) = (terms.use_look_ms, terms.port) {
             let due_ms = boottime_ms().saturating_add(every_ms);
-            let looked = Looked { life: terms.life, port, every_ms, due_ms, own_looks: 0 };
+            let looked =
+                Looked { life: terms.life, port, every_ms, due_ms, own_looks: 0, own_begun: 0 };
             self.locked().insert((terms.key.clone(), terms.token), looked);
         }
     }
@@ -63,11 +66,12 @@ impl InUse {
         self.locked().remove(&(terms.key.clone(), terms.token));
     }
 
-    /// The node itself looks at a session: its own connections are no use.
+    /// The node itself looks at a session: its own connection is no use.
     pub fn own_look(&self, terms: &Terms) -> OwnLook {
         let of = (terms.key.clone(), terms.token);
         if let Some(looked) = self.locked().get_mut(&of) {
             looked.own_looks += 1;
+            looked.own_begun = looked.own_begun.wrapping_add(1);
         }
         OwnLook { all: self.clone(), of }
     }
@@ -78,16 +82,24 @@ impl InUse {
     /// The kernel's tables cannot be read.
     pub fn now(&self) -> io::Result<Vec<Used>> {
         let now = boottime_ms();
-        let is_due = |it: &Looked| it.due_ms <= now && it.own_looks == 0;
-        if !self.locked().values().any(is_due) {
+        let is_due = |it: &Looked| it.due_ms <= now;
+        let sessions = self.locked();
+        let due = sessions.iter().filter(|(_, it)| is_due(it));
+        let before: BTreeMap<_, _> =
+            due.map(|(of, it)| (of.clone(), (it.own_looks, it.own_begun))).collect();
+        drop(sessions);
+        if before.is_empty() {
             return Ok(Vec::new());
         }
         let connected = connected_ports()?;
         let mut used = Vec::new();
-        for ((key, _), looked) in self.locked().iter_mut().filter(|(_, it)| is_due(it)) {
+        for (of, looked) in self.locked().iter_mut() {
+            let Some((own_looks, own_begun)) = before.get(of) else { continue };
             looked.due_ms = now.saturating_add(looked.every_ms);
-            if connected.contains(&looked.port) {
-                used.push(Used { key: key.clone(), life: looked.life });
+            // Those that began meanwhile may be over again.
+            let own = own_looks + looked.own_begun.wrapping_sub(*own_begun);
+            if connected.get(&looked.port).is_some_and(|it| *it > own) {
+                used.push(Used { key: of.0.clone(), life: looked.life });
             }
         }
         Ok(used)
@@ -127,6 +139,11 @@ mod tests {
         until(&all, &used);
         let own = all.own_look(&terms);
         assert_eq!(all.now().unwrap(), [], "the node itself may be the one that is connected");
+        let second = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let (its, _) = listener.accept().unwrap();
+        until(&all, &used);
+        drop((second, its));
+        until(&all, &[]);
         drop(own);
         until(&all, &used);
         drop((connection, accepted));
