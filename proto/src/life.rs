@@ -5,8 +5,9 @@ use crate::v1;
 use crate::wire::{WireError, named};
 use rota_model::node_msg::{ACTION_OUTPUT_BYTES_MAX, Action, ActionEnd};
 use rota_model::{
-    FieldError, GRACE_MS_MAX, Handler, IDLE_MS_MIN, LIFE_CYCLES_MAX, LIFE_MS_MAX, LifeFacts,
-    LifeOptions, Lifetime, RESTARTS_MAX, Restarts, START_TIMEOUT_MS_MAX, Stamp,
+    ACTION_RETRIES_MAX, ACTION_TIMEOUT_MS_MAX, FieldError, GRACE_MS_MAX, Handler, IDLE_MS_MIN,
+    LIFE_CYCLES_MAX, LIFE_MS_MAX, LifeFacts, LifeOptions, Lifetime, RESTARTS_MAX, Restarts,
+    START_TIMEOUT_MS_MAX, Stamp,
 };
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -72,6 +73,8 @@ pub(crate) fn lifetime_from(session: &v1::Session) -> Result<Option<Arc<Lifetime
         origin: None,
         restarts: session.restarts,
         restart_at: named("Session.restart_at", restart_at.transpose())?,
+        ended_as: None,
+        opened_with: None,
     };
     Ok((!lifetime.is_default()).then(|| Arc::new(lifetime)))
 }
@@ -106,6 +109,7 @@ impl From<&LifeFacts> for v1::LifeFacts {
     }
 }
 
+/// Classes are read by nodes, and a number beyond the bounds of their reference is taken as the bound.
 impl TryFrom<v1::LifeFacts> for LifeFacts {
     type Error = WireError;
     fn try_from(it: v1::LifeFacts) -> Result<Self, WireError> {
@@ -117,23 +121,24 @@ impl TryFrom<v1::LifeFacts> for LifeFacts {
             true => Handler::Mark,
             false => Handler::Action {
                 events: it.events.into_iter().collect(),
-                retries: it.retries,
-                timeout_ms: it.timeout_ms,
+                retries: it.retries.min(ACTION_RETRIES_MAX),
+                timeout_ms: it.timeout_ms.clamp(1, ACTION_TIMEOUT_MS_MAX),
             },
         };
+        let time = |it: Option<u64>| it.map(|it| it.clamp(IDLE_MS_MIN, LIFE_MS_MAX));
         let life_cycles = it.life_cycles.into_iter().map(|(name, it)| (name, handler(it)));
         Ok(Self {
-            idle_ms: it.idle_ms,
-            idle_max_ms: it.idle_max_ms,
-            max_life_ms: it.max_life_ms,
-            max_life_max_ms: it.max_life_max_ms,
-            start_timeout_max_ms: it.start_timeout_max_ms,
-            close_grace_max_ms: it.close_grace_max_ms,
+            idle_ms: time(it.idle_ms),
+            idle_max_ms: time(it.idle_max_ms),
+            max_life_ms: time(it.max_life_ms),
+            max_life_max_ms: time(it.max_life_max_ms),
+            start_timeout_max_ms: it.start_timeout_max_ms.map(|it| it.min(START_TIMEOUT_MS_MAX)),
+            close_grace_max_ms: it.close_grace_max_ms.map(|it| it.min(GRACE_MS_MAX)),
             restarts: it.restarts.map(|it| Restarts {
                 times: it.times.min(RESTARTS_MAX),
-                delay_ms: it.delay_ms,
-                delay_max_ms: it.delay_max_ms,
-                steady_ms: it.steady_ms,
+                delay_ms: it.delay_ms.min(LIFE_MS_MAX),
+                delay_max_ms: it.delay_max_ms.min(LIFE_MS_MAX),
+                steady_ms: it.steady_ms.min(LIFE_MS_MAX),
             }),
             life_cycles: life_cycles.collect(),
         })
@@ -174,4 +179,45 @@ pub(crate) fn action(it: &v1::Act) -> Result<Action, WireError> {
         timeout_ms: it.timeout_ms,
         document: it.document.clone(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_a_node_tells_of_a_class_are_bounded() {
+        let handler = v1::life_facts::Handler {
+            timeout_ms: u64::MAX,
+            retries: u32::MAX,
+            ..Default::default()
+        };
+        let restarts = v1::life_facts::Restarts {
+            times: u32::MAX,
+            delay_ms: u64::MAX,
+            delay_max_ms: u64::MAX,
+            steady_ms: u64::MAX,
+        };
+        let facts = LifeFacts::try_from(v1::LifeFacts {
+            idle_ms: Some(0),
+            max_life_ms: Some(u64::MAX),
+            start_timeout_max_ms: Some(u64::MAX),
+            close_grace_max_ms: Some(u64::MAX),
+            restarts: Some(restarts),
+            life_cycles: [("bill".to_owned(), handler)].into(),
+            ..Default::default()
+        });
+        let facts = facts.expect("they are bounded");
+        assert_eq!((facts.idle_ms, facts.max_life_ms), (Some(IDLE_MS_MIN), Some(LIFE_MS_MAX)));
+        let longest = (facts.start_timeout_max_ms, facts.close_grace_max_ms);
+        assert_eq!(longest, (Some(START_TIMEOUT_MS_MAX), Some(GRACE_MS_MAX)));
+        let rule = facts.restarts.expect("it was told");
+        assert_eq!((rule.times, rule.delay_max_ms), (RESTARTS_MAX, LIFE_MS_MAX));
+        let handler = Handler::Action {
+            events: Default::default(),
+            retries: ACTION_RETRIES_MAX,
+            timeout_ms: ACTION_TIMEOUT_MS_MAX,
+        };
+        assert_eq!(facts.life_cycles["bill"], handler);
+    }
 }

@@ -280,8 +280,9 @@ impl From<&SessionView> for v1::SessionView {
         let attributes = (*view.record.spec.attributes).clone();
         let session = unplaced(&view.record, attributes, view.owner, view.epoch);
         let (node_state, node_unheard_ms) = contact_to_wire(view.node.as_ref());
+        let failed_actions = view.failed_actions;
         Self {
-            session: Some(v1::Session { node_state, node_unheard_ms, ..session }),
+            session: Some(v1::Session { node_state, node_unheard_ms, failed_actions, ..session }),
             placement: view.record.placement.as_ref().map(Into::into),
             machine_change: view.record.machine_change,
         }
@@ -311,7 +312,8 @@ impl TryFrom<v1::SessionView> for SessionView {
             requests: Vec::new(),
         };
         let (owner, epoch, node) = (it.owner, it.epoch, it.contact);
-        Ok(SessionView { record: Arc::new(record), owner, epoch, node })
+        let failed_actions = it.failed_actions;
+        Ok(SessionView { record: Arc::new(record), owner, epoch, node, failed_actions })
     }
 }
 

@@ -54,6 +54,8 @@ pub struct Session {
     pub lifetime: Option<Arc<Lifetime>>,
     /// How the owner stands with that node.
     pub contact: Option<NodeContact>,
+    /// How many of its actions have failed and not succeeded since.
+    pub failed_actions: u32,
 }
 
 /// A session on the wire, without where it is.
@@ -89,6 +91,7 @@ pub(crate) fn unplaced(
         max_life_ms: lifetime.max_life_ms,
         restarts: lifetime.restarts,
         restart_at: lifetime.restart_at.map_or(0, Stamp::as_u64),
+        failed_actions: 0,
     }
 }
 
@@ -123,7 +126,7 @@ fn contact(state: &str, unheard_ms: Option<u64>) -> Result<Option<NodeContact>, 
 /// A session for a client. `node_address` is where managers reach the session's node, empty when
 /// it is not registered any more. The session's own address is shown only while it is READY.
 pub fn session(view: SessionView, node_address: String) -> v1::Session {
-    let (owner, epoch) = (view.owner, view.epoch);
+    let SessionView { owner, epoch, failed_actions, .. } = view;
     let mut record = Arc::unwrap_or_clone(view.record);
     let attributes = Arc::unwrap_or_clone(std::mem::take(&mut record.spec.attributes));
     let session = unplaced(&record, attributes, owner, epoch);
@@ -134,7 +137,15 @@ pub fn session(view: SessionView, node_address: String) -> v1::Session {
         Some(it) => (it.node.as_str().into(), String::new()),
         None => (String::new(), String::new()),
     };
-    v1::Session { node_id, address, node_address, node_state, node_unheard_ms, ..session }
+    v1::Session {
+        node_id,
+        address,
+        node_address,
+        node_state,
+        node_unheard_ms,
+        failed_actions,
+        ..session
+    }
 }
 
 impl TryFrom<v1::Session> for Session {
@@ -162,6 +173,7 @@ impl TryFrom<v1::Session> for Session {
             version: stamp("Session.version", session.version)?,
             machine_state: session.machine_state,
             lifetime,
+            failed_actions: session.failed_actions,
             contact: contact(&session.node_state, session.node_unheard_ms)?,
         })
     }

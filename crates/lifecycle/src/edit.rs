@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// then what is finished.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Edit {
-    /// Items that are added. One that is there already changes nothing.
+    /// Items that are added. One that is there already, or is history and has fired, changes nothing.
     pub add: Vec<LifeItem>,
     /// Items that are removed. One that is not there changes nothing.
     pub remove: Vec<LifeItem>,
@@ -118,12 +118,13 @@ impl Managed {
     /// Adds what is not there yet. The errors name each item that has a name of another one.
     fn add(&mut self, additions: &BTreeSet<&LifeItem>) -> Vec<FieldError> {
         let mut used = Used::default();
-        let past = self.history.iter().filter(|it| it.origin == self.origin);
-        past.for_each(|it| used.note(&it.item, HISTORY));
+        let past = || self.history.iter().filter(|it| it.origin == self.origin);
+        past().for_each(|it| used.note(&it.item, HISTORY));
+        let has_fired = |item: &LifeItem| past().any(|it| it.item == *item && it.fired.is_some());
         self.items().for_each(|(it, _)| used.note(it, ""));
         let (mut clashes, mut new) = (Vec::new(), Vec::new());
         for item in additions {
-            if self.items.binary_search_by(|(it, _)| it.cmp(item)).is_ok() {
+            if self.items.binary_search_by(|(it, _)| it.cmp(item)).is_ok() || has_fired(item) {
                 continue;
             }
             match used.clash(item) {

@@ -61,6 +61,15 @@ impl Managed {
         due
     }
 
+    /// Whether the action of a last word may run: it has not fired, and is due or has failed.
+    pub fn may_run(&self, life_cycle: &str, word: &str, now: Stamp) -> bool {
+        let mut items = self.items().filter(|(item, _)| item.is_event(life_cycle, word));
+        items.any(|(item, held)| {
+            let is_due = self.due_at(item, held).is_some_and(|since| since <= now);
+            is_due || held.fired.is_none() && held.failed.is_some()
+        })
+    }
+
     /// From when on [`Managed::due`] is not empty, as things stand. [`Stamp::MIN`] when something is due whatever
     /// the time. `None`: nothing will be.
     pub fn next_at(&self) -> Option<Stamp> {
@@ -70,8 +79,7 @@ impl Managed {
     /// The item of a life cycle with that last word, if it can still fire.
     fn unfired(&mut self, life_cycle: &str, word: &str) -> Option<&mut Held> {
         let mut items = self.items.iter_mut().filter(|(item, held)| {
-            let is_it = item.life_cycle().as_str() == life_cycle && item.last().can_fire();
-            is_it && held.fired.is_none() && item.last().to_smolstr() == word
+            held.fired.is_none() && item.last().can_fire() && item.is_event(life_cycle, word)
         });
         items.next().map(|(_, held)| held)
     }

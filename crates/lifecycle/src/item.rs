@@ -4,7 +4,7 @@ use crate::name::Name;
 use crate::time;
 use rota_model::{FieldError, Stamp};
 use serde::{Deserialize, Serialize};
-use smol_str::{SmolStr, format_smolstr};
+use smol_str::{SmolStr, ToSmolStr, format_smolstr};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
@@ -195,6 +195,11 @@ impl LifeItem {
     /// What matters next.
     pub fn last(&self) -> &Word {
         &self.last
+    }
+
+    /// Whether it is of that life cycle and has that last word, as it is printed.
+    pub fn is_event(&self, life_cycle: &str, word: &str) -> bool {
+        self.life_cycle.as_str() == life_cycle && self.last.to_smolstr() == word
     }
 }
 

@@ -4,7 +4,7 @@ use crate::item::LifeItem;
 use crate::name::Name;
 use rota_model::Stamp;
 use serde::{Deserialize, Serialize};
-use smol_str::{SmolStr, ToSmolStr};
+use smol_str::SmolStr;
 
 /// Most items of a session.
 pub const ITEMS_MAX: usize = 64;
@@ -163,15 +163,22 @@ impl Managed {
 
     /// How far the item of a life cycle has come that has that last word, as it is printed.
     pub fn held(&self, life_cycle: &str, word: &str) -> Option<&Held> {
-        let mut items = self.items.iter().filter(|(item, _)| {
-            item.life_cycle().as_str() == life_cycle && item.last().to_smolstr() == word
-        });
+        let mut items = self.items.iter().filter(|(item, _)| item.is_event(life_cycle, word));
         items.next().map(|(_, held)| held)
     }
 
     /// Whether the item with that last word is there, and has not fired.
     pub fn is_unfired(&self, life_cycle: &str, word: &str) -> bool {
         self.held(life_cycle, word).is_some_and(|held| held.fired.is_none())
+    }
+
+    /// That an event fired: as an item, or in the history of this chain of lives.
+    pub fn fired(&self, life_cycle: &str, word: &str) -> Option<Fired> {
+        let past = || {
+            let mut past = self.history.iter().rev().filter(|it| it.origin == self.origin);
+            past.find(|it| it.item.is_event(life_cycle, word)).and_then(|it| it.fired)
+        };
+        self.held(life_cycle, word).map_or_else(past, |held| held.fired)
     }
 
     /// The history in the order in which its items moved.

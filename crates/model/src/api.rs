@@ -155,6 +155,8 @@ pub struct SessionView {
     pub epoch: Epoch,
     /// In answers to opens and gets, of a session that has a node and has not ended.
     pub node: Option<NodeContact>,
+    /// How many events of its life cycles have failed and wait for their action to be tried again, or for an operator.
+    pub failed_actions: u32,
 }
 
 /// The answer to a [`ListOp`].

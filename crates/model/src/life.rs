@@ -1,7 +1,9 @@
 //! How long a session lives, and what comes after it: what its class says, what its open asked for, and what holds.
 
+use crate::digest::AttributesDigest;
 use crate::refusal::FieldError;
 use crate::stamp::Stamp;
+use crate::state::Reason;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,6 +18,12 @@ pub const RESTARTS_MAX: u32 = 1_000;
 
 /// Most life cycles that a class declares.
 pub const LIFE_CYCLES_MAX: usize = 64;
+
+/// Longest time that an action may take, in milliseconds.
+pub const ACTION_TIMEOUT_MS_MAX: u64 = 3_600_000;
+
+/// Most times that an action is tried again by itself.
+pub const ACTION_RETRIES_MAX: u32 = 1_000;
 
 /// Longest time that a program may take to become READY, in milliseconds.
 pub const START_TIMEOUT_MS_MAX: u64 = 600_000;
@@ -216,6 +224,12 @@ pub struct Lifetime {
     /// When another life begins, of one that has ended and is started again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restart_at: Option<Stamp>,
+    /// How it ended, of one that has ended badly and is started again; in the next life, how the one before did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_as: Option<Reason>,
+    /// Of the attributes that its open asked for, once a change made others of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub opened_with: Option<AttributesDigest>,
 }
 
 fn is_zero(number: &u32) -> bool {

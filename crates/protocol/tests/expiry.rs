@@ -266,3 +266,54 @@ fn a_clock_that_steps_ends_no_session_too_early() {
     assert_eq!(now(&mut table, "a").state, SessionState::Ready);
     becomes(&mut table, "a", (SessionState::Closed, Some(Reason::MaxLifetime)), 5_000);
 }
+
+#[test]
+fn an_open_during_the_pause_that_asks_for_another_life_begins_anew_with_all_that_it_asks_for() {
+    let mut table = laid(LifeFacts { idle_max_ms: Some(60_000), ..restarts(5) });
+    let life = |ms: u64| LifeOptions { idle_ms: Some(ms), ..LifeOptions::default() };
+    let (_, first) = opened(table.call(300, asking("a", "r1", life(20_000))));
+    ends(&mut table, "a", Reason::Exited, Exit::Code(3));
+    opened(table.call(300, open("a", "r2")));
+    let kept = now(&mut table, "a").lifetime.clone().expect("it goes on");
+    assert_eq!((kept.idle_ms, kept.origin), (Some(20_000), Some(first.record.life)));
+    ends(&mut table, "a", Reason::Exited, Exit::Code(3));
+    opened(table.call(300, asking("a", "r3", life(30_000))));
+    let anew = now(&mut table, "a").lifetime.clone().expect("it is closed when it is idle");
+    assert_eq!((anew.idle_ms, anew.origin, anew.restarts), (Some(30_000), None, 0));
+}
+
+#[test]
+fn a_session_that_is_not_restarted_after_all_ends_as_it_did() {
+    for (reason, exit) in [(Reason::Unhealthy, Exit::Signal(9)), (Reason::Exited, Exit::Code(3))] {
+        let mut table = laid(restarts(2));
+        opened(table.call(300, open("a", "r1")));
+        ends(&mut table, "a", reason, exit);
+        let ended = closed(table.call(300, close("a", "r2")));
+        assert_eq!((ended.record.state, ended.record.reason), (SessionState::Failed, Some(reason)));
+    }
+}
+
+#[test]
+fn what_holds_for_a_life_is_what_the_node_has_of_its_class_on_which_it_runs() {
+    let mut table = Table::laid();
+    table.start_all();
+    table.register_with_facts(
+        "n1",
+        100,
+        1,
+        ClassFacts { life: Box::new(idle(50_000)), ..ClassFacts::default() },
+    );
+    table.pass(1_500);
+    opened(table.call(300, open("a", "r1")));
+    // Its text of the class says nothing of lives.
+    table.register_with("n2", 101, 1);
+    table.pass(1_500);
+    opened(table.call(300, open("b", "r2")));
+    for id in ["a", "b"] {
+        let record = now(&mut table, id);
+        let node = record.placement.as_ref().expect("it runs").node.to_string();
+        let idle_ms = record.lifetime.as_ref().and_then(|it| it.idle_ms);
+        let holds = (node == "n1").then_some(50_000);
+        assert_eq!(idle_ms, holds, "{id} at {node}");
+    }
+}

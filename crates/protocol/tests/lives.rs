@@ -3,154 +3,17 @@
 
 mod table;
 
-use rota_lifecycle::{Edit, LifeItem, Managed};
-use rota_messages::lives::{Event, Life, UpdateOp};
-use rota_model::node_msg::{Action, ActionEnd, NodeAnswer, ToNode};
-use rota_model::{ClassFacts, Handler, LifeFacts, LifeOptions, RefusalKind, SessionState, Stamp};
-use rota_protocol::{Answer, LivesAnswer, LivesOp, Op, OpResult, Transition};
-use rota_tasks::Patience;
+use rota_messages::lives::{Event, UpdateOp};
+use rota_model::node_msg::Action;
+use rota_model::{RefusalKind, SessionState};
+use rota_protocol::{LivesOp, Op, Transition};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use table::lives::*;
 use table::*;
-
-fn action(retries: u32) -> Handler {
-    Handler::Action { events: Default::default(), retries, timeout_ms: 5_000 }
-}
-
-/// Three managers, and a node with class `builtin`: `note` and `mark` are only marked, `bill` and `ship` act.
-fn laid() -> Table {
-    laid_with(Table::laid().places)
-}
-
-/// The same with a node of so many places.
-fn laid_with(places: u32) -> Table {
-    let mut table = Table::laid();
-    table.places = places;
-    table.tasks.patience = Patience { first_ms: 1_000, most_ms: 2_000, retries: 9 };
-    table.start_all();
-    let cycles = [
-        ("note", Handler::Mark),
-        ("mark", Handler::Mark),
-        ("bill", action(2)),
-        ("ship", action(2)),
-    ];
-    let life_cycles = cycles.into_iter().map(|(name, it)| (name.to_owned(), it)).collect();
-    let life = Box::new(LifeFacts { life_cycles, ..LifeFacts::default() });
-    let facts = ClassFacts { life, ..ClassFacts::default() };
-    table.register_with_facts("n1", 100, table.places, facts);
-    table.pass(1_500);
-    table
-}
-
-/// A time of the table, as a stamp.
-fn at(table: &Table, after_ms: u64) -> Stamp {
-    Stamp::from_epoch_ms(table.now().wall_ms + after_ms)
-}
-
-fn with_life(id: &str, request: &str, items: &[String]) -> Op {
-    let mut asked = open(id, request);
-    if let Op::Open(open) = &mut asked {
-        let managed_state = items.iter().cloned().collect();
-        open.spec.life = Some(Arc::new(LifeOptions { managed_state, ..LifeOptions::default() }));
-    }
-    asked
-}
-
-fn item(text: &str) -> LifeItem {
-    LifeItem::parse(text).expect("it is an item")
-}
-
-fn update(id: &str) -> UpdateOp {
-    UpdateOp {
-        key: key(id),
-        life: None,
-        if_version: None,
-        attributes: BTreeMap::new(),
-        edit: Arc::default(),
-        skip: Vec::new(),
-        retry: Vec::new(),
-        ran: None,
-    }
-}
-
-fn adding(id: &str, text: &str) -> Op {
-    let edit = Arc::new(Edit::adding(vec![item(text)]));
-    Op::Lives(LivesOp::Update(Box::new(UpdateOp { edit, ..update(id) })))
-}
-
-fn removing(id: &str, text: &str) -> Op {
-    let edit = Arc::new(Edit { remove: vec![item(text)], ..Edit::default() });
-    Op::Lives(LivesOp::Update(Box::new(UpdateOp { edit, ..update(id) })))
-}
-
-fn life(result: OpResult) -> Life {
-    match result {
-        Ok(Answer::Lives(LivesAnswer::Life(life))) => *life,
-        other => panic!("not how a session lives: {other:?}"),
-    }
-}
-
-fn asks(table: &mut Table, id: &str, op: Op) -> OpResult {
-    let owner = table.owner(id);
-    let call = table.ask(owner, op);
-    table.wait_for(call, 5_000)
-}
-
-fn shown(table: &mut Table, id: &str) -> Life {
-    life(asks(table, id, Op::Lives(LivesOp::Show(key(id)))))
-}
-
-fn managed(table: &mut Table, id: &str) -> Arc<Managed> {
-    shown(table, id).managed
-}
-
-/// What has fired and is over, oldest first.
-fn history(managed: &Managed) -> Vec<String> {
-    let fired = managed.history().iter().filter(|it| it.fired.is_some());
-    fired.map(|it| it.item.life_cycle().to_string()).collect()
-}
-
-/// The actions that nodes were asked for since the last look: by whom, the call, and which.
-fn actions(table: &mut Table) -> Vec<(u32, u64, Action)> {
-    let calls = std::mem::take(&mut table.node_calls);
-    let of = |(owner, it): (u32, ToNode)| match it {
-        ToNode::Act { head, action, .. } => Some((owner, head.call, *action)),
-        ToNode::Create { .. }
-        | ToNode::Destroy { .. }
-        | ToNode::Scan { .. }
-        | ToNode::Meet { .. } => None,
-    };
-    calls.into_iter().filter_map(of).collect()
-}
-
-/// Nodes answer nothing by themselves from now on: waits for the next action that one is asked for.
-fn next_action(table: &mut Table, within_ms: u64) -> (u32, u64, Action) {
-    let until_ms = table.now_ms + within_ms;
-    loop {
-        if let Some(found) = actions(table).pop() {
-            return found;
-        }
-        assert!(table.now_ms < until_ms, "no node is asked for an action");
-        table.pass(20);
-    }
-}
-
-fn ends(table: &mut Table, (owner, call): (u32, u64), end: ActionEnd) {
-    table.node_says(owner, "n1", call, NodeAnswer::Acted { end });
-    table.pass(200);
-}
-
-fn done(output: &str) -> ActionEnd {
-    ActionEnd::Done { output: output.to_owned() }
-}
-
-fn failed(code: &str) -> ActionEnd {
-    ActionEnd::Failed { code: code.to_owned(), report: "it said no".to_owned() }
-}
 
 #[test]
 fn a_mark_is_made_at_its_time_and_once_and_what_waits_for_it_follows() {
-    let mut table = laid();
+    let mut table = laid_for_lives();
     let items = [format!("note a@{}", at(&table, 2_000)), "mark note?a".to_owned()];
     opened(table.call(300, with_life("a", "r1", &items)));
     table.pass(1_000);
@@ -165,7 +28,7 @@ fn a_mark_is_made_at_its_time_and_once_and_what_waits_for_it_follows() {
 
 #[test]
 fn an_action_runs_on_the_node_and_changes_the_session_by_what_it_prints() {
-    let mut table = laid();
+    let mut table = laid_for_lives();
     table.node_calls.clear();
     let items = [format!("bill paid@{}", at(&table, 500))];
     opened(table.call(300, with_life("a", "r1", &items)));
@@ -196,7 +59,7 @@ fn an_action_runs_on_the_node_and_changes_the_session_by_what_it_prints() {
 
 #[test]
 fn one_action_of_a_session_is_under_way_at_a_time() {
-    let mut table = laid();
+    let mut table = laid_for_lives();
     let now = at(&table, 0);
     let items = [format!("bill a@{now}"), format!("ship a@{now}")];
     opened(table.call(300, with_life("a", "r1", &items)));
@@ -220,7 +83,7 @@ fn one_action_of_a_session_is_under_way_at_a_time() {
 
 #[test]
 fn actions_that_wait_for_room_begin_also_where_sessions_end_and_actions_do_not() {
-    let mut table = laid_with(200);
+    let mut table = laid_for_lives_with(200);
     table.manual_nodes = false;
     let now = at(&table, 1_500);
     let ids: Vec<String> = (0..150).map(|it| format!("{{a}}{it}")).collect();
@@ -247,7 +110,7 @@ fn actions_that_wait_for_room_begin_also_where_sessions_end_and_actions_do_not()
 
 #[test]
 fn a_failed_action_is_tried_again_by_a_task_until_it_is_parked_and_an_operator_may_skip_it() {
-    let mut table = laid();
+    let mut table = laid_for_lives();
     let word = format!("a@{}", at(&table, 0));
     opened(table.call(300, with_life("a", "r1", &[format!("bill {word}")])));
     table.manual_nodes = true;
@@ -270,13 +133,9 @@ fn a_failed_action_is_tried_again_by_a_task_until_it_is_parked_and_an_operator_m
     assert_eq!(shown(&mut table, "a").retrying, []);
 }
 
-fn life_of(result: OpResult) -> Life {
-    life(result)
-}
-
 #[test]
 fn an_operator_may_have_a_parked_action_tried_at_once() {
-    let mut table = laid();
+    let mut table = laid_for_lives();
     let word = format!("a@{}", at(&table, 0));
     opened(table.call(300, with_life("a", "r1", &[format!("bill {word}")])));
     table.manual_nodes = true;
@@ -284,7 +143,7 @@ fn an_operator_may_have_a_parked_action_tried_at_once() {
     ends(&mut table, (owner, call), failed("TIMEOUT"));
     let event = Event { life_cycle: "bill".to_owned(), word };
     let retry = UpdateOp { retry: vec![event], ..update("a") };
-    life(asks(&mut table, "a", Op::Lives(LivesOp::Update(Box::new(retry)))));
+    life_of(asks(&mut table, "a", Op::Lives(LivesOp::Update(Box::new(retry)))));
     let (owner, call, action) = next_action(&mut table, 1_000);
     assert_eq!(action.failures, 0);
     ends(&mut table, (owner, call), done(""));
@@ -293,13 +152,13 @@ fn an_operator_may_have_a_parked_action_tried_at_once() {
 
 #[test]
 fn what_is_removed_does_not_fire_and_what_is_added_does() {
-    let mut table = laid();
+    let mut table = laid_for_lives();
     let first = format!("note a@{}", at(&table, 1_000));
     opened(table.call(300, with_life("a", "r1", std::slice::from_ref(&first))));
-    life(asks(&mut table, "a", removing("a", &first)));
+    life_of(asks(&mut table, "a", removing("a", &first)));
     let second = format!("note b@{}", at(&table, 1_000));
-    life(asks(&mut table, "a", adding("a", &second)));
-    life(asks(&mut table, "a", adding("a", &second)));
+    life_of(asks(&mut table, "a", adding("a", &second)));
+    life_of(asks(&mut table, "a", adding("a", &second)));
     table.pass(2_500);
     let managed = managed(&mut table, "a");
     assert_eq!(
@@ -310,7 +169,7 @@ fn what_is_removed_does_not_fire_and_what_is_added_does() {
 
 #[test]
 fn life_cycles_end_with_the_session_and_their_history_outlives_it() {
-    let mut table = laid();
+    let mut table = laid_for_lives();
     let items = [format!("note a@{}", at(&table, 500)), format!("mark b@{}", at(&table, 3_000))];
     opened(table.call(300, with_life("a", "r1", &items)));
     table.pass(1_000);
@@ -329,7 +188,7 @@ fn life_cycles_end_with_the_session_and_their_history_outlives_it() {
 
 #[test]
 fn a_new_life_by_an_open_begins_with_its_own_items() {
-    let mut table = laid();
+    let mut table = laid_for_lives();
     let first = [format!("note a@{}", at(&table, 500))];
     opened(table.call(300, with_life("a", "r1", &first)));
     table.pass(1_000);
@@ -344,7 +203,7 @@ fn a_new_life_by_an_open_begins_with_its_own_items() {
 
 #[test]
 fn a_new_owner_fires_what_is_due_and_runs_again_what_was_under_way() {
-    let mut table = laid();
+    let mut table = laid_for_lives();
     let items = [format!("note a@{}", at(&table, 3_000)), format!("bill a@{}", at(&table, 500))];
     opened(table.call(300, with_life("a", "r1", &items)));
     table.manual_nodes = true;
@@ -358,7 +217,7 @@ fn a_new_owner_fires_what_is_due_and_runs_again_what_was_under_way() {
 
 #[test]
 fn a_life_cycle_that_nobody_handles_is_refused_at_the_open_and_at_a_change() {
-    let mut table = laid();
+    let mut table = laid_for_lives();
     let wrong = format!("tax a@{}", at(&table, 500));
     let refusal = table.call(300, with_life("a", "r1", std::slice::from_ref(&wrong))).unwrap_err();
     assert_eq!(refusal.kind, RefusalKind::InvalidArgument);
@@ -370,7 +229,7 @@ fn a_life_cycle_that_nobody_handles_is_refused_at_the_open_and_at_a_change() {
 
 #[test]
 fn a_change_of_another_version_or_life_or_of_nothing_that_lives_is_refused() {
-    let mut table = laid();
+    let mut table = laid_for_lives();
     let asked = |op| Op::Lives(LivesOp::Update(Box::new(op)));
     let set = || BTreeMap::from([("map".to_owned(), Some("sea".to_owned()))]);
     assert_eq!(refused(asks(&mut table, "a", asked(update("a")))), RefusalKind::NotFound);
@@ -383,7 +242,7 @@ fn a_change_of_another_version_or_life_or_of_nothing_that_lives_is_refused() {
     let other = UpdateOp { life: Some(session.record.life.next()), ..update("a") };
     assert_eq!(refused(asks(&mut table, "a", asked(other))), RefusalKind::LifeMismatch);
     let mine = UpdateOp { if_version: Some(version), attributes: set(), ..update("a") };
-    let after = life(asks(&mut table, "a", asked(mine))).session.expect("it lives").record;
+    let after = life_of(asks(&mut table, "a", asked(mine))).session.expect("it lives").record;
     assert!(after.version > version);
     assert_eq!(after.spec.attributes.get("map").map(String::as_str), Some("sea"));
     closed(table.call(300, close("a", "r2")));

@@ -317,6 +317,11 @@ fn what_cannot_be_a_task_is_refused_with_its_field_and_only_managers_start_tasks
     };
     let unknown = refused(json!({"operation": "dance", "place": "c"}));
     assert!(unknown.contains("opName is \"dance\""), "{unknown}");
+    // Managers alone register what tries an action again, and what copies.
+    for own in ["session.action", "document.copy"] {
+        let told = refused(json!({"operation": own, "place": "c", "param": {}}));
+        assert!(told.contains(&format!("opName is {own:?}")), "{told}");
+    }
     let program = json!({"operation": "exec", "place": "c", "param": {"program": "rm"}});
     assert!(refused(program).contains("names the program \"rm\", which no flag allows"));
     let cron = refused(json!({"operation": "step", "place": "c", "cron": "D2425"}));

@@ -169,6 +169,8 @@ pub struct Session {
     pub restarts: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restart_at: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed_actions: Option<u32>,
     /// Only in the answer to a get.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stale: Option<bool>,
@@ -440,6 +442,7 @@ impl Session {
             max_life_ms: it.max_life_ms,
             restarts: (it.restarts > 0).then_some(it.restarts),
             restart_at: number(it.restart_at),
+            failed_actions: (it.failed_actions > 0).then_some(it.failed_actions),
             stale: None,
             stable_number: None,
         }

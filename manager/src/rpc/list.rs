@@ -127,6 +127,7 @@ pub(crate) mod tests {
             owner: ManagerNumber(1),
             epoch: Epoch(1),
             node: None,
+            failed_actions: 0,
         }
     }
 

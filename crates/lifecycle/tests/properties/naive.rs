@@ -185,10 +185,12 @@ impl Naive {
             }
         }
         for text in adds {
-            if next.lines.iter().any(|it| it.text == *text) {
+            let mut past = next.history.iter().filter(|it| it.0 == next.origin);
+            let has_fired = past.clone().any(|it| it.1 == *text && it.2);
+            if has_fired || next.lines.iter().any(|it| it.text == *text) {
                 continue;
             }
-            let past = next.history.iter().filter(|it| it.0 == next.origin).map(|it| &it.1);
+            let past = past.by_ref().map(|it| &it.1);
             let others = next.lines.iter().map(|it| &it.text).chain(past);
             let mut others = others.filter(|it| life_cycle(it) == life_cycle(text));
             let is_used =

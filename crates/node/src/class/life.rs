@@ -8,8 +8,8 @@ use super::times::{Span, optional_time, read_time};
 use super::{ClassKind, Health, HealthCheck, ProgramClass};
 use rota_model::GRACE_MS_MAX;
 use rota_model::life::{
-    Handler, IDLE_MS_MIN, LIFE_CYCLES_MAX, LIFE_MS_MAX, LifeFacts, RESTARTS_MAX, Restarts,
-    START_TIMEOUT_MS_MAX,
+    ACTION_RETRIES_MAX, ACTION_TIMEOUT_MS_MAX, Handler, IDLE_MS_MIN, LIFE_CYCLES_MAX, LIFE_MS_MAX,
+    LifeFacts, RESTARTS_MAX, Restarts, START_TIMEOUT_MS_MAX,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -41,9 +41,10 @@ const FAILURES: RangeInclusive<u32> = 1..=1_000;
 const FAILURES_USUAL: u32 = 3;
 const PATH_BYTES_MAX: usize = 2_000;
 
-const RETRIES: RangeInclusive<u32> = 0..=1_000;
+const RETRIES: RangeInclusive<u32> = 0..=ACTION_RETRIES_MAX;
 const RETRIES_USUAL: u32 = 5;
-const ACTION_TIMEOUT: Span = Span { default: 30_000, min: 100, max: HOUR_MS, text: "100ms to 1h" };
+const ACTION_TIMEOUT: Span =
+    Span { default: 30_000, min: 100, max: ACTION_TIMEOUT_MS_MAX, text: "100ms to 1h" };
 
 /// What a class says of the lives of its sessions.
 pub(super) struct Life {

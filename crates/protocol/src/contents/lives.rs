@@ -5,7 +5,7 @@ use rota_lifecycle::Managed;
 use rota_messages::documents::{life_name, life_session, read_life, session_name};
 use rota_messages::{Doc, DocKey};
 use rota_model::items::LIFE_CLASS;
-use rota_model::{SessionKey, Stamp};
+use rota_model::{SessionKey, SessionRecord, SlotId, Stamp};
 use std::collections::BTreeMap;
 
 /// How long the history of life cycles is kept, in milliseconds: a week.
@@ -18,6 +18,8 @@ pub(crate) struct Glimpse {
     pub has_ended: bool,
     /// When its owner must look at it.
     pub at: Option<Stamp>,
+    /// How many of its events have failed.
+    pub failed: u32,
 }
 
 /// The documents of life cycles of a copy.
@@ -43,6 +45,14 @@ impl Lives {
         self.glimpses.iter().map(|(key, it)| (key, *it))
     }
 
+    /// How many actions of a session that lives have failed and not succeeded since, by what is committed.
+    pub(crate) fn failed_of(&self, slot: SlotId, record: &SessionRecord) -> u32 {
+        if record.state.is_ended() || self.glimpses.is_empty() {
+            return 0;
+        }
+        self.get(&DocKey::new(slot, life_name(&record.key))).map_or(0, |it| it.failed)
+    }
+
     /// One of them.
     pub(crate) fn get(&self, key: &DocKey) -> Option<Glimpse> {
         self.glimpses.get(key).copied()
@@ -52,7 +62,12 @@ impl Lives {
 fn glimpse(managed: &Managed) -> Glimpse {
     let next = managed.next_at().filter(|_| !managed.has_ended());
     let at = next.into_iter().chain(managed.purge_at(HISTORY_KEPT_MS)).min();
-    Glimpse { has_ended: managed.has_ended(), at }
+    let failed = managed.items().filter(|(_, it)| it.failed.is_some()).count();
+    Glimpse {
+        has_ended: managed.has_ended(),
+        at,
+        failed: u32::try_from(failed).unwrap_or(u32::MAX),
+    }
 }
 
 /// The life cycles that a document holds. One that does not read as such holds none: nobody can fire it.

@@ -13,7 +13,7 @@ use rota_lifecycle::{Failure, Managed, Patch};
 use rota_messages::lives::{Event, LivesAnswer, LivesOp, UpdateOp};
 use rota_messages::{Answer, DocKey, Op, OpResult};
 use rota_model::node_msg::{Action, ActionEnd, NodeAnswer, NodeCall, ToNode};
-use rota_model::{FieldError, Handler, Placement, RefusalKind, Retry, SessionRecord, Stamp};
+use rota_model::{FieldError, Handler, Placement, RefusalKind, Retry, SessionRecord, Stamp, Token};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -29,6 +29,14 @@ const AGAIN_MS: u64 = 500;
 /// How often an action is tried again, and how long it may take, where its class is not known any more.
 const UNKNOWN: (u32, u64) = (5, 30_000);
 
+/// The code of an action for which its node has no room now.
+const BUSY: &str = "BUSY";
+
+/// When a node that was asked for an action must have answered.
+fn answered_by(now_ms: u64, timeout_ms: u64) -> u64 {
+    now_ms.saturating_add(timeout_ms).saturating_add(ANSWER_MS)
+}
+
 /// What an action waits for.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 enum Step {
@@ -40,12 +48,19 @@ enum Step {
     Failed { code: String, report: String },
 }
 
+/// Where an action is to run, and since when it waits for that, by the monotonic clock.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Acts {
+    pub placement: Placement,
+    pub since_ms: u64,
+}
+
 /// An action under way.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Acting {
     pub life: Stamp,
     event: Event,
-    placement: Placement,
+    acts: Acts,
     step: Step,
     retries: u32,
     until_ms: u64,
@@ -87,11 +102,10 @@ impl Lives {
         &mut self,
         led: &mut At<'_>,
         key: &DocKey,
-        record: &SessionRecord,
+        (record, acts): (&SessionRecord, Acts),
         managed: &Managed,
         event: Event,
     ) {
-        let Some(placement) = record.placement.clone() else { return };
         let handler = facts(led.env, record).and_then(|it| it.life_cycles.get(&event.life_cycle));
         let (retries, timeout_ms) = match handler {
             Some(Handler::Action { retries, timeout_ms, .. }) => (*retries, *timeout_ms),
@@ -109,8 +123,8 @@ impl Lives {
         };
         let now = led.env.now.mono_ms;
         let step = Step::Node { ask_ms: now, asked: 0, action: Box::new(action) };
-        let until_ms = now + timeout_ms + ANSWER_MS;
-        let acting = Acting { life: record.life, event, placement, step, retries, until_ms };
+        let until_ms = answered_by(now, timeout_ms);
+        let acting = Acting { life: record.life, event, acts, step, retries, until_ms };
         led.env.note(Transition::ActionBegan, Some(led.log.number));
         self.acting.insert(key.clone(), acting);
         self.drive_one(led, key);
@@ -148,7 +162,7 @@ impl Lives {
             Step::Node { ask_ms, asked, action } if now >= *ask_ms => {
                 *asked += 1;
                 *ask_ms = now + (led.env.config.timing.node_resend_ms << (*asked).min(3));
-                let (placement, action) = (acting.placement.clone(), action.clone());
+                let (placement, action) = (acting.acts.placement.clone(), action.clone());
                 self.ask(led, key, &placement, action);
             }
             Step::Update { again_ms: Some(at), .. } if now >= *at => self.update(led, key),
@@ -162,8 +176,8 @@ impl Lives {
         let (part, range, pe) = (led.log.number, led.log.range, led.lead.pe);
         let Placement { node, boot, token, .. } = placement.clone();
         let event = Event { life_cycle: action.life_cycle.clone(), word: action.word.clone() };
-        let what = CallWhat::Act { key: key.clone(), event };
-        let until_ms = led.env.now.mono_ms + action.timeout_ms + ANSWER_MS;
+        let what = CallWhat::Act { key: key.clone(), event, token };
+        let until_ms = answered_by(led.env.now.mono_ms, action.timeout_ms);
         let call = CallFor { part, pe, node, boot, what, until_ms };
         let slot = key.slot;
         // A boot that is over takes its sessions along: their records say so soon.
@@ -177,11 +191,12 @@ impl Lives {
     pub(crate) fn on_acted(
         &mut self,
         led: &mut At<'_>,
-        (key, event): (&DocKey, &Event),
+        (key, event, token): (&DocKey, &Event, Token),
         answer: NodeAnswer,
     ) {
-        // A node answers each repetition of a call: what came late is about an action that is over.
-        let Some(acting) = self.acting.get_mut(key).filter(|it| it.event == *event) else { return };
+        // A node answers each repetition of a call: what came late is about an action that is over, or another life.
+        let is_it = |it: &&mut Acting| it.event == *event && it.acts.placement.token == token;
+        let Some(acting) = self.acting.get_mut(key).filter(is_it) else { return };
         if !matches!(acting.step, Step::Node { .. }) || !led.lead.is_open() {
             return;
         }
@@ -204,8 +219,9 @@ impl Lives {
             | NodeAnswer::Scanned { .. } => return,
         };
         match end {
-            // These say nothing of the action: it is asked for again.
-            ActionEnd::Failed { code, .. } if ["BUSY", "NOT-RUNNING"].contains(&code.as_str()) => {
+            ActionEnd::Failed { code, .. } if code == BUSY => self.put_off(led, key),
+            // This says nothing of the action: it is asked for again.
+            ActionEnd::Failed { code, .. } if code == "NOT-RUNNING" => {
                 let again_ms = led.env.now.mono_ms + AGAIN_MS;
                 if let Step::Node { ask_ms, .. } = &mut acting.step {
                     *ask_ms = again_ms.max(*ask_ms);
@@ -220,6 +236,13 @@ impl Lives {
                 }
             }
         }
+    }
+
+    /// Its node has no room for it: others may go ahead, and it keeps its place among those of its node.
+    fn put_off(&mut self, led: &At<'_>, key: &DocKey) {
+        let Some(Acting { acts, .. }) = self.acting.remove(key) else { return };
+        self.crowd.note_full(&acts.placement.node, led.env.now.mono_ms + AGAIN_MS);
+        self.crowd.join(&acts.placement.node, key, acts.since_ms);
     }
 
     /// It succeeded: what it asks for is committed with that.

@@ -1,9 +1,11 @@
 //! A look at the life cycles of one session: they begin, fire, or end with it.
 
 use crate::contents::lives::{managed_in, session_of};
-use crate::lives::state::{ACTIONS_MAX, Lives, Wanted, purged_before};
+use crate::lives::acting::Acts;
+use crate::lives::state::{ACTIONS_MAX, Lives, Wanted, about, purged_before};
 use crate::log::at::At;
 use crate::log::resident::RequestHandler;
+use crate::managed::retry::settled_retries;
 use crate::managed::{begun, facts, is_mark, write_of};
 use crate::ports::note::Transition;
 use rota_lifecycle::{Due, Managed};
@@ -16,8 +18,9 @@ use std::sync::Arc;
 enum Stands {
     /// It is committed as READY: events may fire.
     Ready(Arc<SessionRecord>),
-    /// It is on its way: it is looked at again when its record changes.
-    OnItsWay,
+    /// It is on its way: it is looked at again when its record changes. With a life that is READY also by what is not
+    /// committed yet, so that its action goes on.
+    OnItsWay(Option<Stamp>),
     /// It has ended, and nothing follows.
     Over,
 }
@@ -25,41 +28,50 @@ enum Stands {
 fn stands(led: &At<'_>, session: &DocKey) -> Stands {
     let replica = &led.log.replica;
     if replica.latest.contains_key(session) {
-        return Stands::OnItsWay;
+        let written = replica.record(session).filter(|it| it.state == SessionState::Ready);
+        return Stands::OnItsWay(written.map(|it| it.life));
     }
     match replica.docs.get(session).and_then(|it| it.session()) {
         None => Stands::Over,
         Some(record) if record.state == SessionState::Ready => Stands::Ready(record.clone()),
         Some(record) if record.state.is_ended() && !record.is_reopened() => Stands::Over,
-        Some(_) => Stands::OnItsWay,
+        Some(_) => Stands::OnItsWay(None),
     }
 }
 
 impl Lives {
-    /// Looks at a document that nobody has written since it was committed. Gives what is to be written.
-    pub(super) fn look(&mut self, led: &mut At<'_>, key: &DocKey, now: Stamp) -> Option<Write> {
+    /// Looks at a document that nobody has written since it was committed. Gives what is to be written. `since_ms`: it
+    /// has waited for room since then, and there is some.
+    pub(super) fn look(
+        &mut self,
+        led: &mut At<'_>,
+        (key, since_ms): (&DocKey, Option<u64>),
+        now: Stamp,
+    ) -> Vec<Write> {
         // It is armed anew when that is committed.
         if led.log.replica.latest.contains_key(key) {
-            return None;
+            return Vec::new();
         }
         let held = led.log.replica.docs.get(key).and_then(|it| managed_in(it));
-        let session = session_of(key)?;
+        let Some(session) = session_of(key) else { return Vec::new() };
         match stands(led, &session) {
-            Stands::OnItsWay => {
-                self.acting.remove(key);
-                None
+            Stands::OnItsWay(life) => {
+                if self.acting.get(key).is_some_and(|it| Some(it.life) != life) {
+                    self.acting.remove(key);
+                }
+                Vec::new()
             }
             Stands::Over => {
                 self.acting.remove(key);
                 self.answer_wanted(led, key, |_| true);
-                self.end(led, key, held?, now)
+                held.map_or_else(Vec::new, |it| self.end(led, key, it, now))
             }
-            Stands::Ready(record) => self.go_on(led, key, (held, &record), now),
+            Stands::Ready(record) => self.go_on(led, (key, since_ms), (held, &record), now),
         }
     }
 
     /// The session has ended.
-    fn end(&self, led: &mut At<'_>, key: &DocKey, held: Managed, now: Stamp) -> Option<Write> {
+    fn end(&self, led: &mut At<'_>, key: &DocKey, held: Managed, now: Stamp) -> Vec<Write> {
         let mut managed = held.clone();
         if !managed.has_ended() {
             led.env.note(Transition::LifeCyclesEnded, Some(led.log.number));
@@ -75,20 +87,32 @@ impl Lives {
         key: &DocKey,
         before: &Managed,
         managed: &Managed,
-    ) -> Option<Write> {
+    ) -> Vec<Write> {
         let is_gone = managed.has_ended() && managed.is_empty();
+        if before == managed && !is_gone {
+            return Vec::new();
+        }
         let floor = led.stamps_above().max(Stamp::from_epoch_ms(led.env.now.wall_ms));
-        (before != managed || is_gone).then(|| write_of(&led.log.replica, key, managed, floor))
+        let mut writes = vec![write_of(&led.log.replica, key, managed, floor)];
+        if let Some(session) = about(key) {
+            writes.extend(settled_retries(
+                &led.log.replica,
+                (key.slot, &session),
+                (before, managed),
+                None,
+            ));
+        }
+        writes
     }
 
     /// The session runs: fires what is only marked, or begins an action.
     fn go_on(
         &mut self,
         led: &mut At<'_>,
-        key: &DocKey,
+        (key, since_ms): (&DocKey, Option<u64>),
         (held, record): (Option<Managed>, &SessionRecord),
         now: Stamp,
-    ) -> Option<Write> {
+    ) -> Vec<Write> {
         let before = held.clone().unwrap_or_else(|| Managed::new(Stamp::MIN));
         let mut managed = begun(held, record, now);
         managed.purge(purged_before(now));
@@ -103,21 +127,21 @@ impl Lives {
             // What is due after that is found when it is committed.
             return self.changed(led, key, &before, &managed);
         }
-        self.begin_next(led, key, record, &managed, now);
-        None
+        self.begin_next(led, (key, since_ms), record, &managed, now);
+        Vec::new()
     }
 
     /// Begins the next action of a session, if none is under way.
     fn begin_next(
         &mut self,
         led: &mut At<'_>,
-        key: &DocKey,
+        (key, since_ms): (&DocKey, Option<u64>),
         record: &SessionRecord,
         managed: &Managed,
         now: Stamp,
     ) {
-        // What fired, or was removed, has nothing left to do.
-        let is_open = |it: &Event| managed.is_unfired(&it.life_cycle, &it.word);
+        // What fired, was removed, or neither failed nor is due, has nothing left to do.
+        let is_open = |it: &Event| managed.may_run(&it.life_cycle, &it.word, now);
         let chain = managed.origin();
         self.answer_wanted(led, key, |it| it.chain != chain || !is_open(&it.event));
         if let Some(acting) = self.acting.get(key) {
@@ -134,11 +158,15 @@ impl Lives {
         let Some(event) = wanted.or_else(due) else {
             return self.arm(key, managed.next_at().filter(|it| *it > now));
         };
-        if self.acting.len() >= ACTIONS_MAX {
-            self.crowded.insert(key.clone());
-            return;
+        let Some(placement) = record.placement.clone() else { return };
+        let now_ms = led.env.now.mono_ms;
+        let waits =
+            self.acting.len() >= ACTIONS_MAX || self.crowd.is_ahead(&placement.node, now_ms);
+        if since_ms.is_none() && waits {
+            return self.crowd.join(&placement.node, key, now_ms);
         }
-        self.begin(led, key, record, managed, event);
+        let acts = Acts { placement, since_ms: since_ms.unwrap_or(now_ms) };
+        self.begin(led, key, (record, acts), managed, event);
     }
 
     /// Answers those who wait for an action of which nothing is left to do.
@@ -148,6 +176,7 @@ impl Lives {
             self.reply(led, it.origin, Ok(answer));
         }
     }
+
     /// Those who wait for an action, and do so no more.
     pub(super) fn take_wanted(
         &mut self,

@@ -11,5 +11,6 @@
 //! its event stands in what is committed.
 
 mod acting;
+mod crowd;
 pub(crate) mod look;
 pub(crate) mod state;

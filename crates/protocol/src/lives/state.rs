@@ -2,6 +2,7 @@
 
 use crate::contents::lives::{HISTORY_KEPT_MS, beside, session_of};
 use crate::lives::acting::Acting;
+use crate::lives::crowd::Crowd;
 use crate::log::at::At;
 use crate::log::env::Env;
 use crate::log::lead::Phase;
@@ -9,13 +10,17 @@ use crate::log::origin::Origin;
 use crate::log::resident::{Late, RequestHandler, Resident, Turn};
 use rota_messages::documents::life_name;
 use rota_messages::lives::{Event, FireOp};
-use rota_messages::{DocKey, LivesOp, Op, OpResult};
+use rota_messages::{DocKey, LivesOp, Op, OpResult, Write};
 use rota_model::items::{LIFE_CLASS, SESSION_CLASS};
 use rota_model::{SessionKey, SessionRecord, SessionState, Stamp};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Most documents that one step looks at: some milliseconds.
 const STEP_MAX: usize = 500;
+
+/// Their writes make one entry, to which none is added from so many bytes on: with more, whatever else is written waits
+/// for it on its way to the copies.
+const STEP_BYTES_MAX: usize = 512 * 1024;
 
 /// Most actions of one partition that are under way at a time.
 pub(crate) const ACTIONS_MAX: usize = 64;
@@ -39,7 +44,7 @@ pub(crate) struct Lives {
     /// Whoever waits for an action that is run again, in order.
     pub(super) wanted: BTreeMap<DocKey, Vec<Wanted>>,
     /// Those whose action waits for another one to end.
-    pub(super) crowded: BTreeSet<DocKey>,
+    pub(super) crowd: Crowd,
 }
 
 impl Lives {
@@ -54,18 +59,10 @@ impl Lives {
         }
     }
 
-    /// A document is looked at when its committed state says.
+    /// A document is looked at when its committed state says, or at once where somebody waits for its action.
     pub(super) fn arm_as_committed(&mut self, led: &At<'_>, key: &DocKey) {
         let at = led.log.replica.counts.lives.get(key).and_then(|it| it.at);
-        self.arm(key, at);
-    }
-
-    /// Looks at those that waited for the end of others, as many as there is room for.
-    fn let_in(&mut self) {
-        for _ in self.acting.len()..ACTIONS_MAX {
-            let Some(next) = self.crowded.pop_first() else { return };
-            self.arm(&next, Some(Stamp::MIN));
-        }
+        self.arm(key, if self.wanted.contains_key(key) { Some(Stamp::MIN) } else { at });
     }
 
     /// Whether something is to be looked at now.
@@ -73,17 +70,32 @@ impl Lives {
         self.due.first().is_some_and(|(at, _)| *at <= now)
     }
 
+    /// What is to be looked at next: those that have waited for room, if there is some, and then what is due.
+    fn next(&mut self, led: &At<'_>, now: Stamp) -> Option<(DocKey, Option<u64>)> {
+        let has_room = self.acting.len() < ACTIONS_MAX;
+        let waited = has_room.then(|| self.crowd.next(led.env.now.mono_ms)).flatten();
+        if let Some((key, since_ms)) = waited {
+            self.arm(&key, None);
+            return Some((key, Some(since_ms)));
+        }
+        let (_, key) = self.is_due(now).then(|| self.due.pop_first()).flatten()?;
+        self.armed.remove(&key);
+        Some((key, None))
+    }
+
     /// Looks at what is due.
     fn step(&mut self, led: &mut At<'_>) {
         let now = Stamp::from_epoch_ms(led.env.now.wall_ms);
         let mut writes = Vec::new();
+        let mut bytes = 0;
         for _ in 0..STEP_MAX {
-            if !self.is_due(now) || !led.may_begin() || led.backlog().is_some() {
+            if bytes >= STEP_BYTES_MAX || !led.may_begin() || led.backlog().is_some() {
                 break;
             }
-            let Some((_, key)) = self.due.pop_first() else { break };
-            self.armed.remove(&key);
-            writes.extend(self.look(led, &key, now));
+            let Some((key, since_ms)) = self.next(led, now) else { break };
+            let written = self.look(led, (&key, since_ms), now);
+            bytes += written.iter().map(Write::bytes).sum::<usize>();
+            writes.extend(written);
         }
         if !writes.is_empty() {
             led.write(writes, None);
@@ -136,14 +148,13 @@ impl Resident for Lives {
 
     fn tick(&mut self, led: &mut At<'_>, turn: Turn) {
         if turn == Turn::Rest && led.lead.is_open() {
-            self.let_in();
             self.step(led);
             self.drive(led);
         }
     }
 
     fn is_busy(&self) -> bool {
-        let waits = !self.wanted.is_empty() || !self.crowded.is_empty();
+        let waits = !self.wanted.is_empty() || !self.crowd.is_empty();
         waits || !self.acting.is_empty() || self.is_due(Stamp::MIN)
     }
 

@@ -1,13 +1,15 @@
 //! The document of life cycles beside a session, as owners read and write it; and who handles what fires.
 
 pub(crate) mod retry;
+pub(crate) mod settle;
 
 use crate::contents::lives::{beside, managed_in};
 use crate::log::env::Env;
 use crate::log::replica::Replica;
+use crate::managed::retry::{PLACE_BYTES_MAX, takes_retries};
 use rota_lifecycle::{LifeItem, Managed};
 use rota_messages::{Doc, DocKey, Write};
-use rota_model::{FieldError, Handler, LifeFacts, SessionRecord, SessionSpec, Stamp};
+use rota_model::{FieldError, Handler, LifeFacts, SessionKey, SessionRecord, SessionSpec, Stamp};
 use std::sync::Arc;
 
 /// The life cycles that an open gave.
@@ -66,16 +68,20 @@ pub(crate) fn is_mark(facts: Option<&LifeFacts>, life_cycle: &str) -> bool {
     facts.is_some_and(|it| matches!(it.life_cycles.get(life_cycle), Some(Handler::Mark)))
 }
 
-/// Refuses items of life cycles that nobody handles.
+/// Refuses items of life cycles that nobody handles, and those whose action no task could try again.
 pub(crate) fn check_handlers<'a>(
-    facts: Option<&LifeFacts>,
+    (session, facts): (&SessionKey, Option<&LifeFacts>),
     items: impl IntoIterator<Item = &'a LifeItem>,
 ) -> Vec<FieldError> {
     let nobody = |item: &LifeItem| {
         let (life_cycle, event) = (item.life_cycle(), item.last().event());
         let handler = facts.and_then(|it| it.life_cycles.get(life_cycle.as_str()));
         let problem = match handler {
-            Some(handler) if !item.last().can_fire() || handler.takes(&event) => return None,
+            Some(_) if !item.last().can_fire() => return None,
+            Some(Handler::Action { .. }) if !takes_retries(session) => {
+                return Some(unretried(item));
+            }
+            Some(handler) if handler.takes(&event) => return None,
             Some(_) => format!("has no program for {event}"),
             None => "neither has a program nor says mark_only".to_owned(),
         };
@@ -83,4 +89,12 @@ pub(crate) fn check_handlers<'a>(
         Some(FieldError::new("managed_state", text))
     };
     items.into_iter().filter_map(nobody).collect()
+}
+
+fn unretried(item: &LifeItem) -> FieldError {
+    let problem = format!(
+        "{item}: the id of the session has a brace out of place, or more than {PLACE_BYTES_MAX} bytes, so no task could \
+         try the action again when it fails; take another id"
+    );
+    FieldError::new("managed_state", problem)
 }

@@ -38,6 +38,7 @@ pub(crate) enum CallWhat {
     Act {
         key: DocKey,
         event: Event,
+        token: Token,
     },
     /// A look at one session waits for it: a scan that begins just before, or a Destroy of what is there.
     Look,

@@ -159,8 +159,8 @@ impl Partitions {
                 }
                 sessions.on_node_answer(&mut led.at, &key, token, answer);
             }
-            CallWhat::Act { key, event } => {
-                led.residents.lives.on_acted(&mut led.at, (&key, &event), answer);
+            CallWhat::Act { key, event, token } => {
+                led.residents.lives.on_acted(&mut led.at, (&key, &event, token), answer);
             }
             // What an earlier epoch asked raised no fence to this one.
             CallWhat::Look | CallWhat::Scan if led.at.log.replica.pe != asked.pe => {}

@@ -36,10 +36,12 @@ pub(crate) fn found(led: &At<'_>, op: &SearchOp, built: &Built) -> Result<Found,
     if op.with_sessions && op.query.class == SESSION_CLASS {
         for hit in &page.hits {
             let name = hit.at.place.name.clone();
-            let doc = led.log.replica.docs.get(&DocKey::new(slot_of(&name, m), name));
+            let key = DocKey::new(slot_of(&name, m), name);
+            let doc = led.log.replica.docs.get(&key);
             let view = |record: &Arc<SessionRecord>| {
-                let (record, owner) = (record.clone(), led.env.me.number);
-                SessionView { record, owner, epoch: led.env.epoch(), node: None }
+                let failed_actions = led.log.replica.counts.lives.failed_of(key.slot, record);
+                let (record, owner, epoch) = (record.clone(), led.env.me.number, led.env.epoch());
+                SessionView { record, owner, epoch, node: None, failed_actions }
             };
             sessions.extend(doc.and_then(|it| it.session()).map(view));
         }

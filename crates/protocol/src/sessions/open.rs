@@ -212,7 +212,7 @@ impl Sessions {
                 if let Some(refusal) = refused_by_class(led.env, &op, &chosen) {
                     return self.reply(led, origin, Err(refusal));
                 }
-                let mut record = new_life(led.env, old, &op, led.stamps_above());
+                let mut record = new_life(led.env, old, (&op, &chosen.node), led.stamps_above());
                 remember(&mut record, led.env, &op.request, RequestFate::Opening);
                 led.env.note(Transition::OpenPending, Some(led.log.number));
                 let session = op.key.clone();
@@ -281,7 +281,7 @@ fn refused_by_class(env: &Env, op: &OpenOp, chosen: &Chosen) -> Option<Refusal> 
     // A node says nothing of a class that says nothing.
     let nothing = LifeFacts::default();
     let mut mistakes = facts.unwrap_or(&nothing).refuses(asked);
-    mistakes.extend(check_handlers(facts, &given(&op.spec)));
+    mistakes.extend(check_handlers((&op.key, facts), &given(&op.spec)));
     (!mistakes.is_empty()).then(|| Refusal::invalid(mistakes))
 }
 

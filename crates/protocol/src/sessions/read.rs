@@ -79,7 +79,10 @@ pub(crate) fn ready_in_tail<'a>(led: &'a At<'_>) -> ReadyInTail<'a> {
 
 pub(crate) fn view_of(led: &At<'_>, record: impl Into<Arc<SessionRecord>>) -> SessionView {
     let record = record.into();
-    SessionView { record, owner: led.env.me.number, epoch: led.env.epoch(), node: None }
+    let slot = slot_of_session(&record.key, led.env.view().m);
+    let failed_actions = led.log.replica.counts.lives.failed_of(slot, &record);
+    let (owner, epoch) = (led.env.me.number, led.env.epoch());
+    SessionView { record, owner, epoch, node: None, failed_actions }
 }
 
 /// The same with how this owner stands with the session's node. It asks nobody for that.

@@ -164,6 +164,7 @@ fn found_again(
         // Its owner asks for it again, and hears where it answers.
         (None, false) => SessionState::Pending,
     };
+    let lifetime = lifetime_of(env, &alive.spec, &node, None);
     let told = before.map_or(alive.life, |it| it.version.max(alive.life));
     let mut record = SessionRecord {
         key: session.clone(),
@@ -180,7 +181,7 @@ fn found_again(
         machine_state: alive.machine_state.clone(),
         machine_change: alive.machine_change,
         requests: Vec::new(),
-        lifetime: lifetime_of(env, &alive.spec, None),
+        lifetime,
     };
     match before {
         Some(before) if before.life == alive.life => {

@@ -145,7 +145,8 @@ fn restart(env: &Env, record: &SessionRecord, reason: Reason) -> Option<Lifetime
     let is_steady = record.state == SessionState::Ready && lived_ms >= rule.steady_ms;
     let restarts = if is_steady { 0 } else { lifetime.restarts };
     let restart_at = Some(now.plus_ms(rule.delay_after(restarts)));
-    (restarts < times).then_some(Lifetime { restarts, restart_at, ..lifetime })
+    let ended_as = Some(reason);
+    (restarts < times).then_some(Lifetime { restarts, restart_at, ended_as, ..lifetime })
 }
 
 /// Whether sessions of this one's namespace are opened in its pool.
@@ -156,17 +157,20 @@ fn admits(env: &Env, record: &SessionRecord) -> bool {
         && env.documents_env.spaces.check_open(namespace).is_ok()
 }
 
-/// Whether a lost session waits to be opened again as that.
+/// Whether a session that waits to be opened again would be so as that. Who asks for no life takes the one it had.
 pub(crate) fn waits_for(lost: &SessionRecord, spec: &SessionSpec) -> bool {
-    let SessionSpec { class, pool, attributes, .. } = &lost.spec;
-    lost.is_reopened() && (class, pool, attributes) == (&spec.class, &spec.pool, &spec.attributes)
+    let SessionSpec { class, pool, attributes, life } = &lost.spec;
+    let is_same = (class, pool, attributes) == (&spec.class, &spec.pool, &spec.attributes);
+    lost.is_reopened() && is_same && (spec.life.is_none() || spec.life == *life)
 }
 
 /// If it waits to be opened again, it does no more.
 pub(crate) fn stays_lost(record: &mut SessionRecord) {
     if record.is_reopened() {
         let is_lost = record.state == SessionState::Lost;
-        record.reason = Some(if is_lost { Reason::NodeLost } else { Reason::Exited });
+        let ended_as = record.lifetime.as_ref().and_then(|it| it.ended_as);
+        let ended_as = ended_as.unwrap_or(Reason::Exited);
+        record.reason = Some(if is_lost { Reason::NodeLost } else { ended_as });
         if let Some(lifetime) = record.lifetime.take() {
             record.lifetime = Some(Arc::new(Lifetime { restart_at: None, ..(*lifetime).clone() }));
         }
@@ -222,7 +226,8 @@ impl Sessions {
             return false;
         };
         let lives = (Some(old), Some(old));
-        let record = life_of(led.env, lives, &old.key, &old.spec, led.stamps_above());
+        let record =
+            life_of(led.env, lives, (&old.key, &old.spec), &chosen.node, led.stamps_above());
         let is_restart = old.state == SessionState::Failed;
         let step =
             if is_restart { Transition::SessionRestarted } else { Transition::SessionReopened };

@@ -3,9 +3,9 @@
 use crate::log::env::Env;
 use crate::sessions::reopen::waits_for;
 use rota_model::{
-    Attributes, AttributesDigest, EarlierSpec, Epoch, FieldError, LifeFacts, Lifetime, OpenOp,
-    Outcome, REQUEST_MEMORY_MS, Reason, Refusal, RefusalKind, RequestEntry, RequestFate, RequestId,
-    Retry, SessionKey, SessionRecord, SessionSpec, SessionState, Stamp,
+    Attributes, AttributesDigest, EarlierSpec, Epoch, FieldError, LifeFacts, Lifetime, NodeId,
+    OpenOp, Outcome, REQUEST_MEMORY_MS, Reason, Refusal, RefusalKind, RequestEntry, RequestFate,
+    RequestId, Retry, SessionKey, SessionRecord, SessionSpec, SessionState, Stamp,
 };
 use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3;
@@ -24,16 +24,23 @@ pub(crate) fn hear_of_machine(record: &mut SessionRecord, state: &str, change: u
     true
 }
 
-fn digest(attributes: &Attributes) -> Option<AttributesDigest> {
-    if attributes.is_empty() {
-        return None;
-    }
+fn digest(attributes: &Attributes) -> AttributesDigest {
     let mut hash = Xxh3::new();
     for text in attributes.iter().flat_map(|(name, value)| [name, value]) {
         hash.update(&(text.len() as u64).to_be_bytes());
         hash.update(text.as_bytes());
     }
-    Some(AttributesDigest(hash.digest128()))
+    AttributesDigest(hash.digest128())
+}
+
+/// Notes what an open asked for whose attributes are to change: its repetition asks for the same.
+pub(crate) fn note_opened_with(record: &mut SessionRecord) {
+    let lifetime = record.lifetime.as_deref();
+    if lifetime.is_none_or(|it| it.opened_with.is_none()) {
+        let opened_with = Some(digest(&record.spec.attributes));
+        let lifetime = lifetime.cloned().unwrap_or_default();
+        record.lifetime = Some(Arc::new(Lifetime { opened_with, ..lifetime }));
+    }
 }
 
 /// The record as it is kept: one of a life that has ended has a digest of its attributes instead of them. They
@@ -45,16 +52,17 @@ pub(crate) fn kept(record: Arc<SessionRecord>) -> Arc<SessionRecord> {
         return record;
     }
     let mut record = Arc::unwrap_or_clone(record);
-    record.attributes_digest = digest(&record.spec.attributes);
+    record.attributes_digest = Some(digest(&record.spec.attributes));
     record.spec.attributes = Arc::default();
     Arc::new(record)
 }
 
-/// Whether a life runs that, or ran it.
+/// Whether a life was opened to run that.
 fn runs(record: &SessionRecord, spec: &SessionSpec) -> bool {
     let SessionSpec { class, pool, attributes, .. } = &record.spec;
-    let is_same = match record.attributes_digest {
-        Some(known) => Some(known) == digest(&spec.attributes),
+    let opened_with = record.lifetime.as_ref().and_then(|it| it.opened_with);
+    let is_same = match opened_with.or(record.attributes_digest) {
+        Some(known) => known == digest(&spec.attributes),
         None => *attributes == spec.attributes,
     };
     is_same && (class, pool) == (&spec.class, &spec.pool)
@@ -158,27 +166,31 @@ pub(crate) fn spec_ran(spec: &SessionSpec) -> Arc<EarlierSpec> {
 pub(crate) fn new_life(
     env: &Env,
     old: Option<&SessionRecord>,
-    op: &OpenOp,
+    (op, node): (&OpenOp, &NodeId),
     floor: Stamp,
 ) -> SessionRecord {
     let goes_on = old.filter(|it| waits_for(it, &op.spec));
-    life_of(env, (old, goes_on), &op.key, &op.spec, floor)
+    // One that goes on keeps what it was opened with.
+    let spec = goes_on.map_or(&op.spec, |it| &it.spec);
+    life_of(env, (old, goes_on), (&op.key, spec), node, floor)
 }
 
-/// What holds for a new life of that; `goes_on`: the life that it goes on with.
+/// What holds for a new life of that on a node; `goes_on`: the life that it goes on with.
 pub(crate) fn lifetime_of(
     env: &Env,
     spec: &SessionSpec,
+    node: &NodeId,
     goes_on: Option<&SessionRecord>,
 ) -> Option<Arc<Lifetime>> {
     let asked = spec.life.as_deref().cloned().unwrap_or_default();
-    let facts = env.nodes.facts(&spec.pool, &spec.class).map(|it| &*it.life);
+    let facts = env.nodes.facts_there(node, &spec.pool, &spec.class).map(|it| &*it.life);
     let mut lifetime = facts.unwrap_or(&LifeFacts::default()).holds(&asked);
     if let Some(before) = goes_on {
         let was = before.lifetime.as_deref().cloned().unwrap_or_default();
         lifetime.origin = Some(before.origin());
         // A life that no node took did not end badly.
         lifetime.restarts = was.restarts + u32::from(was.restart_at.is_some());
+        lifetime.ended_as = was.ended_as;
     }
     (!lifetime.is_default()).then(|| Arc::new(lifetime))
 }
@@ -187,8 +199,8 @@ pub(crate) fn lifetime_of(
 pub(crate) fn life_of(
     env: &Env,
     (old, goes_on): (Option<&SessionRecord>, Option<&SessionRecord>),
-    key: &SessionKey,
-    spec: &SessionSpec,
+    (key, spec): (&SessionKey, &SessionSpec),
+    node: &NodeId,
     floor: Stamp,
 ) -> SessionRecord {
     let before = old.map_or(env.stamps.forgotten, |it| it.version).max(floor);
@@ -208,7 +220,7 @@ pub(crate) fn life_of(
         machine_state: String::new(),
         machine_change: 0,
         requests: earlier_requests(old, spec),
-        lifetime: lifetime_of(env, spec, goes_on),
+        lifetime: lifetime_of(env, spec, node, goes_on),
     }
 }
 

@@ -7,12 +7,14 @@ use crate::contents::tasks::task_of;
 use crate::log::at::At;
 use crate::log::origin::Origin;
 use crate::log::resident::RequestHandler;
-use crate::managed::retry::retry_key;
+use crate::managed::retry::{retry_key, settled_retries};
+use crate::managed::settle::settle;
 use crate::managed::{begun, check_handlers, facts, is_mark, managed_of, write_of};
 use crate::ports::note::Transition;
 use crate::sessions::keep_alive::refuses;
 use crate::sessions::read::{key_of, not_found, view_at_node, visible};
 use crate::sessions::remembered::session_writes;
+use crate::sessions::request_ids::note_opened_with;
 use crate::sessions::state::Sessions;
 use crate::sessions::version::next_version;
 use rota_lifecycle::{Edit, Managed};
@@ -67,23 +69,31 @@ fn edited(
         // It was removed meanwhile, or an operator skipped it: what the action asks for is done all the same.
         managed.fire(life_cycle, word, now);
     }
-    for (field, events) in [("skip", &op.skip), ("retry", &op.retry)] {
-        for (at, Event { life_cycle, word }) in events.iter().enumerate() {
-            let is_done = match field {
-                "skip" => managed.skip(life_cycle, word, now),
-                _ => managed.retry(life_cycle, word),
-            };
-            if !is_done {
-                let problem =
-                    format!("{life_cycle} {word}: no such event waits, or it has not failed");
-                mistakes.push(FieldError::new(format!("{field}[{at}]"), problem));
-            }
-        }
-    }
+    mistakes.extend(settle(managed, op, now));
     if let Err(clashes) = managed.edit(&op.edit, now) {
         mistakes.extend(clashes);
     }
     if mistakes.is_empty() { Ok(()) } else { Err(mistakes) }
+}
+
+/// How a session lives of which another version was to be changed, if all that was asked for has come about: then this
+/// may be a repetition.
+fn stood(led: &At<'_>, key: &DocKey, record: &SessionRecord, op: &UpdateOp) -> Option<Life> {
+    let UpdateOp { attributes, edit, skip, retry, .. } = op;
+    let asks = !(attributes.is_empty() && edit.is_empty() && skip.is_empty() && retry.is_empty());
+    let now = Stamp::from_epoch_ms(led.env.now.wall_ms);
+    if !asks || refuses(record, op.life).is_some() {
+        return None;
+    }
+    let managed = managed_of(&led.log.replica, key, record, now);
+    let mut after = managed.clone();
+    edited(&mut after, op, now, |_| Vec::new()).ok()?;
+    let attributes = changed(&record.spec.attributes, op).ok()?;
+    if after != managed || attributes != record.spec.attributes {
+        return None;
+    }
+    let session = view_at_node(led, record.clone());
+    Some(life(led, key, Some(session), managed))
 }
 
 impl Sessions {
@@ -119,10 +129,12 @@ impl Sessions {
     ) -> Result<(Vec<Write>, Life), Vec<FieldError>> {
         let now = Stamp::from_epoch_ms(led.env.now.wall_ms);
         let attributes = changed(&record.spec.attributes, op);
-        let mut managed = managed_of(&led.log.replica, key, record, now);
+        let before = managed_of(&led.log.replica, key, record, now);
+        let mut managed = before.clone();
         let facts = facts(led.env, record);
         let check = |edit: &Edit| {
-            check_handlers(facts, edit.add.iter().chain(edit.replace.iter().flatten()))
+            let added = edit.add.iter().chain(edit.replace.iter().flatten());
+            check_handlers((&op.key, facts), added)
         };
         let edited = edited(&mut managed, op, now, check);
         let attributes = match (attributes, edited) {
@@ -134,17 +146,18 @@ impl Sessions {
         };
         managed.fire_marks(now, &|life_cycle, _| is_mark(facts, life_cycle));
         let mut record = record.clone();
-        record.spec.attributes = attributes;
+        if record.spec.attributes != attributes {
+            note_opened_with(&mut record);
+            record.spec.attributes = attributes;
+        }
         record.version = next_version(led.env, led.log, &record);
         let record = Arc::new(record);
         let mut writes = session_writes(led.env, led.log, key, record.clone());
         let floor = led.stamps_above().max(now);
         writes.push(write_of(&led.log.replica, &beside(key, &record.key), &managed, floor));
-        // A task that tries again what was skipped, or is tried at once, has nothing left to do.
-        let events = op.skip.iter().chain(&op.retry);
-        let tasks = events.filter_map(|it| retry_key(key, &record, it));
-        let tasks = tasks.filter(|it| led.log.replica.get(it).is_some());
-        writes.extend(tasks.map(|key| Write { key, doc: None }));
+        let of = (key.slot, &record.key);
+        let change = (&before, &managed);
+        writes.extend(settled_retries(&led.log.replica, of, change, op.ran.as_ref()));
         let session = view_at_node(led, record);
         Ok((writes, life(led, key, Some(session), managed)))
     }
@@ -155,7 +168,10 @@ impl Sessions {
         let result: OpResult = match led.log.replica.session(&key) {
             None => Err(not_found(&op.key)),
             Some(record) => match refused(record, op) {
-                Some(refusal) => Err(refusal),
+                Some(refusal) => match stood(led, &key, record, op) {
+                    Some(life) => Ok(Answer::Lives(LivesAnswer::Life(Box::new(life)))),
+                    None => Err(refusal),
+                },
                 None => return self.run(led, origin),
             },
         };
@@ -188,7 +204,8 @@ fn life(led: &At<'_>, key: &DocKey, session: Option<SessionView>, managed: Manag
     });
     let retrying = events.filter_map(|event| {
         let record = &session.as_ref()?.record;
-        let doc = led.log.replica.get(&retry_key(key, record, &event)?)?;
+        let of = (&record.key, record.origin());
+        let doc = led.log.replica.get(&retry_key(key.slot, of, &event)?)?;
         let task = task_of(doc.of_application()?)?;
         let state = task.state().as_str().to_owned();
         Some(Retrying { event, task: task.docid(), state, at: task.start_at })

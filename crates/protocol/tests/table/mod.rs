@@ -7,6 +7,7 @@
 pub mod asking;
 mod bytes;
 mod effects;
+pub mod lives;
 pub mod losing;
 mod nodes;
 mod results;

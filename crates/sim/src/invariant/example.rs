@@ -91,7 +91,7 @@ pub fn record(id: &str, life: Stamp, state: SessionState) -> SessionRecord {
 
 pub fn shown(id: &str, life: Stamp, state: SessionState) -> SessionView {
     let record = Arc::new(record(id, life, state));
-    SessionView { record, owner: ManagerNumber(10), epoch: Epoch(1), node: None }
+    SessionView { record, owner: ManagerNumber(10), epoch: Epoch(1), node: None, failed_actions: 0 }
 }
 
 pub fn opened(id: &str, life: Stamp, outcome: Outcome) -> OpResult {

@@ -135,7 +135,7 @@ fn life_facts(number: u32) -> LifeFacts {
     let events = ["c".to_owned()].into();
     let action = Handler::Action { events, retries: number, timeout_ms: 4 };
     LifeFacts {
-        idle_ms: Some(number.into()),
+        idle_ms: Some(u64::from(number) + 1_000),
         close_grace_max_ms: Some(5),
         restarts: Some(rule),
         life_cycles: [("a".to_owned(), Handler::Mark), ("b".to_owned(), action)].into(),

@@ -41,8 +41,7 @@ pub fn life_options() -> Any<Option<Arc<LifeOptions>>> {
 pub fn lifetime() -> Any<Option<Arc<Lifetime>>> {
     (of(1..=LIFE_MS_MAX), of(1..=LIFE_MS_MAX), 0..9_u32, of(stamp()))
         .prop_map(|(idle_ms, max_life_ms, restarts, restart_at)| {
-            let (origin, is_managed) = (None, false);
-            let it = Lifetime { idle_ms, max_life_ms, is_managed, origin, restarts, restart_at };
+            let it = Lifetime { idle_ms, max_life_ms, restarts, restart_at, ..Lifetime::default() };
             (!it.is_default()).then(|| Arc::new(it))
         })
         .boxed()

@@ -274,8 +274,14 @@ pub fn view_of_session() -> Any<SessionView> {
         requests: Vec::new(),
         ..it
     });
-    (record.prop_map(Arc::new), number(), epoch(), of(contact()))
-        .prop_map(|(record, owner, epoch, node)| SessionView { record, owner, epoch, node })
+    (record.prop_map(Arc::new), number(), epoch(), of(contact()), 0..3_u32)
+        .prop_map(|(record, owner, epoch, node, failed_actions)| SessionView {
+            record,
+            owner,
+            epoch,
+            node,
+            failed_actions,
+        })
         .boxed()
 }
 
