@@ -12,9 +12,18 @@ use rota_node::NodeInput;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
 
 /// Longest variable with the attributes: the kernel takes 128 KiB for one.
 const ATTRIBUTES_BYTES_MAX: usize = 100_000;
+
+/// How long an action waits for others of the node to end. Its owner asks again after that, and asks for those of other
+/// nodes meanwhile. With less, a node whose actions are short idles between questions.
+const PERMIT_WAIT: Duration = Duration::from_secs(5);
+
+/// The code of an action for which the node has no room now.
+const BUSY: &str = "BUSY";
 
 /// What a node was asked to run.
 pub struct Ask {
@@ -55,7 +64,9 @@ impl Actions {
         let through = gate.clone();
         gate.spawn(async move {
             let end = all.to_its_end(&ask, &settings, &through).await;
-            if let ActionEnd::Failed { code, report } = &end {
+            if let ActionEnd::Failed { code, report } = &end
+                && code != BUSY
+            {
                 let Action { life_cycle, word, .. } = &ask.action;
                 tracing::warn!(session = %ask.key, life_cycle, word, code, report, "an action failed");
             }
@@ -66,8 +77,15 @@ impl Actions {
 
     async fn to_its_end(&self, ask: &Ask, settings: &ProgramSettings, gate: &Gate) -> ActionEnd {
         let permit = tokio::select! {
-            permit = self.actions.acquire() => permit,
+            permit = timeout(PERMIT_WAIT, self.actions.acquire()) => permit,
             () = gate.ending() => return failed("NOT-RUNNING", "the session ended"),
+        };
+        let Ok(permit) = permit else {
+            let most = self.settings.max;
+            return failed(
+                BUSY,
+                &format!("{most} actions run on this node already (--actions-max)"),
+            );
         };
         let found = self.find(ask, settings).await;
         let end = match found.and_then(|found| order(ask, settings, &found)) {

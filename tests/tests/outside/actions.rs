@@ -294,3 +294,25 @@ async fn one_action_runs_at_a_time_on_a_node_that_says_so_and_none_where_none_ma
     assert_eq!((code.as_str(), report.contains("--no-actions")), ("NOT-STARTED", true));
     scene.end().await;
 }
+
+#[tokio::test]
+async fn an_action_for_which_a_node_has_no_room_for_long_is_given_back_and_runs_when_there_is_some() {
+    let scene = Scene::with(&["--actions-max", "1"]).await;
+    let (first, second) = (scene.ready("a").await, scene.ready("b").await);
+    let mut hangs = first.act("hangs", "x");
+    hangs.timeout_ms = 60_000;
+    let waits = async {
+        scene.acts("a").await;
+        let mut short = second.act("fails", "x");
+        short.timeout_ms = 100;
+        act(&scene.agent, short).await
+    };
+    let busy = tokio::select! {
+        end = act(&scene.agent, hangs) => panic!("{end:?}"),
+        busy = waits => busy,
+    };
+    assert_eq!((busy.0.as_str(), busy.1.contains("--actions-max")), ("BUSY", true), "{busy:?}");
+    scene.brief.client.close(close("a"), CALL).await.unwrap();
+    assert_eq!(act(&scene.agent, second.act("fails", "x")).await.0, "EXIT-3");
+    scene.end().await;
+}
