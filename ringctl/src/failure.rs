@@ -5,6 +5,7 @@ use rota_client::CallError;
 use rota_client::docstore::Stamp;
 use rota_model::{Changed, RefusalKind, RequestId, Retry};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::io::Write;
 use tonic::Code;
 
@@ -197,10 +198,32 @@ fn as_text(error: &anyhow::Error) -> String {
     for field in call.fields().iter().filter(|_| call.fields().len() > 1) {
         text.push_str(&format!("  field {}: {}\n", field.field, field.problem));
     }
+    for (field, flag) in flags(call) {
+        text.push_str(&format!("  hint: {field} is what {flag} says\n"));
+    }
     if let Some(hint) = hint(error.downcast_ref::<Addressee>(), call) {
         text.push_str(&format!("  hint: {hint}\n"));
     }
     text
+}
+
+/// Wrong fields of requests whose names are no names of options, with the options that say them. Each once.
+fn flags(call: &CallError) -> BTreeMap<&str, &'static str> {
+    let of = |field: &str| match field {
+        "managed_state" | "managedState" | "add_state" | "life.managed_state" => Some("--life"),
+        "remove_state" => Some("--no-life"),
+        "life.idle_ms" => Some("--idle"),
+        "life.max_life_ms" => Some("--max-life"),
+        "life.start_timeout_ms" => Some("--start-timeout"),
+        "life.close_grace_ms" => Some("--close-grace"),
+        "life.restarts" => Some("--restarts"),
+        _ => None,
+    };
+    let named = call.fields().iter().filter_map(|it| {
+        let field = it.field.split('[').next()?;
+        Some((field, of(field)?))
+    });
+    named.collect()
 }
 
 /// What to look at when nobody answered.
@@ -309,6 +332,22 @@ mod tests {
         let two = [FieldError::new("id", "is empty"), FieldError::new("class", "is long")];
         let text = as_text(&refused(Refusal::invalid(two.to_vec())));
         assert!(text.ends_with("  field id: is empty\n  field class: is long\n"), "{text}");
+    }
+
+    #[test]
+    fn a_field_that_no_option_is_called_after_is_told_with_its_option() {
+        let wrong = ["managed_state", "managedState[1]", "life.idle_ms", "life.idle_ms"];
+        let wrong = wrong.map(|it| FieldError::new(it, "is wrong")).to_vec();
+        let text = as_text(&refused(Refusal::invalid(wrong)));
+        let hints: Vec<&str> = text.lines().filter(|it| it.contains("hint:")).collect();
+        assert_eq!(
+            hints,
+            [
+                "  hint: life.idle_ms is what --idle says",
+                "  hint: managedState is what --life says",
+                "  hint: managed_state is what --life says",
+            ]
+        );
     }
 
     #[test]

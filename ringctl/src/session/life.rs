@@ -1,6 +1,6 @@
 //! `ringctl session life`: how the life cycles of a session stand.
 
-use super::show::length;
+use super::show::{length, time};
 use super::{CallArguments, Shown};
 use crate::failure::OutcomeUnknown;
 use crate::output::{Format, Out, counted, for_terminals, plain_table};
@@ -10,7 +10,6 @@ use comfy_table::Table;
 use rota_client::docstore::Stamp;
 use rota_client::{Client, v1};
 use serde::Serialize;
-use std::time::{Duration, UNIX_EPOCH};
 
 /// `session life`.
 #[derive(Args, Debug)]
@@ -157,9 +156,8 @@ impl ShownItem {
 
 /// A moment from now on or ago, and as it stands in items.
 fn moment(at: u64, now: Stamp) -> String {
-    let Ok(at) = Stamp::parse(at) else { return at.to_string() };
-    let absolute = UNIX_EPOCH + Duration::from_millis(at.to_epoch_ms());
-    let absolute = humantime::format_rfc3339_millis(absolute);
+    let absolute = time(at);
+    let Ok(at) = Stamp::parse(at) else { return absolute };
     let relative = match at.ms_since(now) {
         Some(ms) => format!("in {}", length(ms)),
         None => format!("{} ago", length(now.ms_since(at).unwrap_or_default())),

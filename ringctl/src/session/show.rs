@@ -3,11 +3,11 @@
 use crate::output::{counted, pairs, plain_table};
 use comfy_table::Table;
 use rota_client::v1;
-use rota_model::SessionState;
+use rota_model::{SessionState, Stamp};
 use rustix::process::Signal;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// A node as a session names it.
 #[derive(Serialize, Clone, PartialEq, Eq, Debug)]
@@ -93,6 +93,9 @@ pub struct Shown {
     /// When another life begins, as a stamp; left out: none does.
     #[serde(skip_serializing_if = "is_zero")]
     pub restart_at: u64,
+    /// How many of its actions have failed and not succeeded since; `session life` shows them.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub failed_actions: u64,
     /// Only in the answer to a get: whether the owner confirmed it with its copies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stale: Option<bool>,
@@ -337,6 +340,7 @@ impl Shown {
             max_life_ms: session.max_life_ms,
             restarts: session.restarts.into(),
             restart_at: session.restart_at,
+            failed_actions: session.failed_actions.into(),
             stale: None,
         }
     }
@@ -369,6 +373,16 @@ fn number(it: u64) -> String {
     if it == 0 { String::new() } else { it.to_string() }
 }
 
+/// A stamp as a time for people; empty for none.
+pub fn time(stamp: u64) -> String {
+    if stamp == 0 {
+        return String::new();
+    }
+    let Ok(at) = Stamp::parse(stamp) else { return stamp.to_string() };
+    let at = UNIX_EPOCH + Duration::from_millis(at.to_epoch_ms());
+    humantime::format_rfc3339_millis(at).to_string()
+}
+
 /// How long it lives and what comes after it, in the words of the options; empty where nothing is said.
 fn life_text(shown: &Shown) -> String {
     let mut said = Vec::new();
@@ -378,7 +392,10 @@ fn life_text(shown: &Shown) -> String {
         said.push(counted(shown.restarts, "restart"));
     }
     if shown.restart_at > 0 {
-        said.push(format!("again at {}", shown.restart_at));
+        said.push(format!("again at {}", time(shown.restart_at)));
+    }
+    if shown.failed_actions > 0 {
+        said.push(counted(shown.failed_actions, "failed action"));
     }
     said.join(", ")
 }
@@ -390,6 +407,10 @@ pub fn one(shown: &Shown) -> Table {
     if !shown.attributes_digest.is_empty() {
         attributes.push(format!("not kept; digest {}", shown.attributes_digest));
     }
+    let failed = match shown.failed_actions {
+        0 => String::new(),
+        failed => format!("{failed} (see session life)"),
+    };
     let rows = [
         ("id", shown.id.clone()),
         ("namespace", shown.namespace.clone()),
@@ -410,7 +431,8 @@ pub fn one(shown: &Shown) -> Table {
         ("idle", shown.idle_ms.map_or_else(String::new, length)),
         ("max life", shown.max_life_ms.map_or_else(String::new, length)),
         ("restarts", number(shown.restarts)),
-        ("restart at", number(shown.restart_at)),
+        ("restart at", time(shown.restart_at)),
+        ("failed actions", failed),
     ];
     for (field, value) in rows {
         if !value.trim().is_empty() {
@@ -572,23 +594,28 @@ mod tests {
         assert!(!text.contains("LIFE"), "{text}");
         let json = serde_json::to_string(&Shown::of(&plain)).unwrap();
         assert!(!json.contains("idle_ms") && !json.contains("restart"), "{json}");
+        assert!(!json.contains("failed"), "{json}");
         let lively = v1::Session {
             idle_ms: Some(90_000),
             max_life_ms: Some(28_800_000),
             restarts: 2,
             restart_at: 260_101_000_001_000,
+            failed_actions: 1,
             ..session()
         };
         let shown = Shown::of(&lively);
         let text = many(&[Shown::of(&plain), Shown::of(&lively)]).to_string();
-        let said = "idle 1m 30s, max 8h, 2 restarts, again at 260101000001000";
+        let said =
+            "idle 1m 30s, max 8h, 2 restarts, again at 2026-01-01T00:00:01.000Z, 1 failed action";
         assert!(text.contains("LIFE") && text.contains(said), "{text}");
         let text = one(&shown).to_string();
-        for said in ["1m 30s", "8h", "restarts", "260101000001000"] {
+        for said in ["1m 30s", "8h", "restarts", "2026-01-01T00:00:01.000Z", "1 (see session life)"]
+        {
             assert!(text.contains(said), "{said}: {text}");
         }
         let json = serde_json::to_value(&shown).unwrap();
-        let told = ["idle_ms", "max_life_ms", "restarts", "restart_at"].map(|it| json[it].as_u64());
-        assert_eq!(told, [90_000, 28_800_000, 2, 260_101_000_001_000].map(Some));
+        let told = ["idle_ms", "max_life_ms", "restarts", "restart_at", "failed_actions"];
+        let told = told.map(|it| json[it].as_u64());
+        assert_eq!(told, [90_000, 28_800_000, 2, 260_101_000_001_000, 1].map(Some));
     }
 }
