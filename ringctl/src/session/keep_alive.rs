@@ -1,6 +1,6 @@
 //! `ringctl session keepalive`.
 
-use super::show::length;
+use super::times::length;
 use super::{CallArguments, Shown};
 use crate::failure::Reported;
 use crate::length_of_time::length_of_time;

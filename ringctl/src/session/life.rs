@@ -1,6 +1,6 @@
 //! `ringctl session life`: how the life cycles of a session stand.
 
-use super::show::{length, time};
+use super::times::{length, time};
 use super::{CallArguments, Shown};
 use crate::failure::OutcomeUnknown;
 use crate::output::{Format, Out, counted, for_terminals, plain_table};

@@ -9,6 +9,7 @@ mod logs;
 mod open;
 mod show;
 mod silence;
+mod times;
 mod update;
 
 pub use show::{Shown, state_name};

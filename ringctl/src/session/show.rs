@@ -1,13 +1,14 @@
 //! Sessions as they are shown.
 
-use crate::output::{counted, pairs, plain_table};
+use super::times::{length, life_text, number, time};
+use crate::output::{pairs, plain_table};
 use comfy_table::Table;
 use rota_client::v1;
-use rota_model::{SessionState, Stamp};
+use rota_model::SessionState;
 use rustix::process::Signal;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 /// A node as a session names it.
 #[derive(Serialize, Clone, PartialEq, Eq, Debug)]
@@ -361,43 +362,6 @@ impl Shown {
             Some(ShownExit::FinalState(state)) => format!("final state {state}"),
         }
     }
-}
-
-/// A length of time as options take it, from milliseconds.
-pub fn length(ms: u64) -> String {
-    humantime::format_duration(Duration::from_millis(ms)).to_string()
-}
-
-/// A number that says something; empty for none.
-fn number(it: u64) -> String {
-    if it == 0 { String::new() } else { it.to_string() }
-}
-
-/// A stamp as a time for people; empty for none.
-pub fn time(stamp: u64) -> String {
-    if stamp == 0 {
-        return String::new();
-    }
-    let Ok(at) = Stamp::parse(stamp) else { return stamp.to_string() };
-    let at = UNIX_EPOCH + Duration::from_millis(at.to_epoch_ms());
-    humantime::format_rfc3339_millis(at).to_string()
-}
-
-/// How long it lives and what comes after it, in the words of the options; empty where nothing is said.
-fn life_text(shown: &Shown) -> String {
-    let mut said = Vec::new();
-    said.extend(shown.idle_ms.map(|ms| format!("idle {}", length(ms))));
-    said.extend(shown.max_life_ms.map(|ms| format!("max {}", length(ms))));
-    if shown.restarts > 0 {
-        said.push(counted(shown.restarts, "restart"));
-    }
-    if shown.restart_at > 0 {
-        said.push(format!("again at {}", time(shown.restart_at)));
-    }
-    if shown.failed_actions > 0 {
-        said.push(counted(shown.failed_actions, "failed action"));
-    }
-    said.join(", ")
 }
 
 /// A table of one session: a line per field.

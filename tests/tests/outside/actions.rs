@@ -296,7 +296,8 @@ async fn one_action_runs_at_a_time_on_a_node_that_says_so_and_none_where_none_ma
 }
 
 #[tokio::test]
-async fn an_action_for_which_a_node_has_no_room_for_long_is_given_back_and_runs_when_there_is_some() {
+async fn an_action_for_which_a_node_has_no_room_for_long_is_given_back_and_runs_when_there_is_some()
+{
     let scene = Scene::with(&["--actions-max", "1"]).await;
     let (first, second) = (scene.ready("a").await, scene.ready("b").await);
     let mut hangs = first.act("hangs", "x");
