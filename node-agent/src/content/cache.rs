@@ -23,10 +23,10 @@ const COMING: &str = "coming";
 pub fn make_folder(folder: &Path) -> anyhow::Result<()> {
     let missing: Vec<&Path> = folder.ancestors().take_while(|it| !it.exists()).collect();
     for it in missing.into_iter().rev() {
-        let made = fs::create_dir(it).or_else(|error| match error.kind() {
-            std::io::ErrorKind::AlreadyExists => Ok(()),
-            _ => Err(error),
-        });
+        let made = match fs::create_dir(it) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
+            Ok(()) | Err(_) => Ok(()),
+        };
         let shown =
             made.and_then(|()| fs::set_permissions(it, Permissions::from_mode(FOLDER_MODE)));
         shown.with_context(|| format!("cannot make {}", it.display()))?;

@@ -48,13 +48,18 @@ fn bar(template: &str) -> ProgressBar {
     bar
 }
 
-/// Publishes a folder.
-pub async fn publish(client: &Client, it: &PublishArguments, out: &mut Out) -> anyhow::Result<()> {
+/// The folder, with a bar for who waits.
+async fn read_folder(it: &PublishArguments) -> anyhow::Result<Folder> {
     let reading = bar("{elapsed} reading files {wide_bar} {pos}/{len}");
     let (path, progress) = (it.folder.clone(), reading.clone());
     let folder = tokio::task::spawn_blocking(move || scan(&path, &progress)).await?;
     reading.finish_and_clear();
-    let folder = folder?;
+    folder
+}
+
+/// Publishes a folder.
+pub async fn publish(client: &Client, it: &PublishArguments, out: &mut Out) -> anyhow::Result<()> {
+    let folder = read_folder(it).await?;
     let repository = Arc::new(Repository::read(client, &it.repository, &it.common).await?);
     let parent = match &repository.head {
         Some(_) => Some(repository.commit(None)?),
