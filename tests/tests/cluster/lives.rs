@@ -144,7 +144,11 @@ async fn attributes_change_in_one_commit_and_only_in_the_version_and_life_that_a
     assert_eq!(told["session"]["attributes"], serde_json::json!({"colour": "blue"}), "{told}");
     let session = read(&client, "a").await.unwrap();
     assert_eq!(session.attributes, [("colour".to_owned(), "blue".to_owned())].into());
-    let error = refused(&cluster, &[&change[..], &["--if-version", &version]].concat()).await;
+    // A repetition finds what it wishes, and changes nothing.
+    let again = run(&cluster, &[&change[..], &exactly].concat()).await;
+    assert_eq!(again["session"]["version"], session.version, "{again}");
+    let other = ["session", "update", "a", "--attr", "colour=green", "--if-version", &version];
+    let error = refused(&cluster, &other).await;
     assert_eq!(error["reason"], "VERSION_MISMATCH", "{error}");
     let error = refused(&cluster, &[&change[..], &["--if-life", "261122152849840"]].concat()).await;
     assert_eq!(error["reason"], "LIFE_MISMATCH", "{error}");

@@ -133,7 +133,9 @@ fn life_facts(number: u32) -> LifeFacts {
     let steady_ms = number.into();
     let rule = Restarts { times: 3, delay_ms: 1, delay_max_ms: 2, steady_ms };
     let events = ["c".to_owned()].into();
-    let action = Handler::Action { events, retries: number, timeout_ms: 4 };
+    // More is bounded on the wire.
+    let retries = number % (ACTION_RETRIES_MAX + 1);
+    let action = Handler::Action { events, retries, timeout_ms: 4 };
     LifeFacts {
         idle_ms: Some(u64::from(number) + 1_000),
         close_grace_max_ms: Some(5),
