@@ -304,7 +304,8 @@ impl Follower {
             }
             used?;
         }
-        if self.of.status.standing().commit != latest.as_str() {
+        let standing = self.of.status.standing();
+        if (&*standing.commit, &*standing.access) != (latest.as_str(), access.as_str()) {
             // An earlier agent made the version.
             let files = repository.with(files_of_version).await?;
             self.show(&latest, &access, files.len() as u64, files.iter().map(|it| it.2).sum());

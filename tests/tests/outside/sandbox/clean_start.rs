@@ -134,6 +134,7 @@ fn has_its_variables(told: &Value, managers: &str) {
         "LANG",
         "OF_CLASS",
         "PATH",
+        "ROTA_CLASS_FOLDER",
         "ROTA_FOLDER",
         "ROTA_LIFE",
         "ROTA_MANAGERS",
