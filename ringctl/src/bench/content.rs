@@ -52,12 +52,12 @@ struct Figures {
     /// `ringctl content publish`, of everything and of what changed.
     publish_ms: f64,
     publish_changed_ms: f64,
-    /// From the commit to its classes in use, of a node that has nothing; and of `rsync`.
+    /// The refresh of a node that has nothing, as the node measures it; and `rsync`.
     full_ms: f64,
     /// None where there is no `rsync`.
     rsync_ms: Option<f64>,
     full_ratio_to_rsync: Option<f64>,
-    /// The same when a few files changed.
+    /// From a commit in which a few files changed to its use.
     changed_ms: f64,
     /// A refresh that finds nothing new, as the node measures it.
     unchanged_ms: f64,
@@ -108,10 +108,8 @@ async fn measure(it: &ContentArguments, cluster: &mut Cluster) -> anyhow::Result
     let path = from.to_str().context("the path of the folder is no text")?;
     let publish = ["content", "publish", path];
     let (publish_ms, published) = ringctl(&endpoints, &publish).await?;
-    let began = Instant::now();
     ringctl(&endpoints, &["content", "follow", "main"]).await?;
-    has(&client, &published).await?;
-    let full_ms = ms(began);
+    let full_ms = has(&client, &published).await?;
     let rsync_ms = rsync(&from, &to).await?;
     for number in 0..it.changed.min(it.files) {
         write(&from, it, number * (it.files / it.changed.min(it.files)), &mut random)?;
@@ -170,13 +168,19 @@ async fn status(client: &Client) -> anyhow::Result<v1::ContentStatusResponse> {
     Ok(client.content_status(NODE, false, CALL_WAIT).await?)
 }
 
-/// Waits until the node uses what was published.
-async fn has(client: &Client, published: &Value) -> anyhow::Result<()> {
+/// How long the node's last refresh took.
+#[expect(clippy::cast_precision_loss, reason = "some seconds")]
+fn node_ms(told: &v1::ContentStatusResponse) -> f64 {
+    rounded(told.refresh_us as f64 / 1_000.0, 1)
+}
+
+/// Waits until the node uses what was published. Gives how long its refresh took.
+async fn has(client: &Client, published: &Value) -> anyhow::Result<f64> {
     let began = Instant::now();
     loop {
         let told = status(client).await?;
-        if published["commit"] == *told.commit {
-            return Ok(());
+        if published["commit"] == *told.commit && told.state == "current" {
+            return Ok(node_ms(&told));
         }
         if began.elapsed() > PATIENCE {
             bail!("the node does not come to the commit: {} {}", told.state, told.failure);
@@ -195,8 +199,7 @@ async fn unchanged(client: &Client) -> anyhow::Result<f64> {
         if told.refreshed_at_ms != last && told.state == "current" {
             (last, seen) = (told.refreshed_at_ms, seen + 1);
             if seen == 2 {
-                #[expect(clippy::cast_precision_loss, reason = "some milliseconds")]
-                return Ok(rounded(told.refresh_us as f64 / 1_000.0, 1));
+                return Ok(node_ms(&told));
             }
         }
         if began.elapsed() > PATIENCE {
