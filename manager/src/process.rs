@@ -20,6 +20,7 @@ use crate::outside::{Addresses, Outside};
 use crate::peer::PeerLinks;
 use crate::provisioner::{Provisioner, provisioners};
 use crate::rpc::Shared;
+use crate::rpc::content::Feeds;
 use crate::rpc::names::FreshNames;
 use crate::rpc::watch::{WATCHES_MAX, unread_room};
 use crate::server::{self, Services};
@@ -466,6 +467,7 @@ fn serve(
         server_parts;
     tokio::spawn(exposition.clone().keep_up());
     let shared = Arc::new(Shared {
+        feeds: Feeds::default(),
         cluster: options.ring.cluster.clone(),
         mailbox: mailbox.clone(),
         seen,

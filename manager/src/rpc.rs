@@ -69,6 +69,8 @@ pub struct Shared {
     pub bodies: Bodies,
     /// What callers are told of each operation. These are counted by name: other names come from anybody.
     pub operations: BTreeMap<&'static str, About>,
+    /// What calls for feeds of content share.
+    pub feeds: content::Feeds,
     /// What of which documents can be searched.
     pub searchable: Searchable,
     /// Names of the provisioners that this manager was started with.

@@ -159,7 +159,7 @@ fn tasks(services: &Services) -> Bounded<TasksServer<TasksService>> {
 }
 
 fn content(services: &Services) -> Bounded<ContentServer<ContentService>> {
-    let server = ContentServer::new(ContentService::new(services.shared.clone()))
+    let server = ContentServer::new(ContentService { shared: services.shared.clone() })
         .max_decoding_message_size(REQUEST_BYTES_MAX)
         .max_encoding_message_size(ANSWER_BYTES_MAX);
     Bounded::new(server, REQUEST_BYTES_MAX)

@@ -1,6 +1,6 @@
 //! Content that nodes run: the updates feed, and the trees of commits.
 
-use crate::documents::document::digest;
+use crate::documents::document::{digest, digest_bytes};
 use crate::offers::{label_texts, labels};
 use crate::v1;
 use crate::wire::{WireError, named, required};
@@ -77,10 +77,6 @@ fn given<T>(
     if text.is_empty() { Ok(None) } else { named(field, parse(text)).map(Some) }
 }
 
-fn bytes_of(it: Digest) -> prost::bytes::Bytes {
-    prost::bytes::Bytes::copy_from_slice(&it.0)
-}
-
 impl From<&Record> for v1::ContentRecord {
     fn from(it: &Record) -> Self {
         let status = match it.status {
@@ -93,10 +89,10 @@ impl From<&Record> for v1::ContentRecord {
             commit: it.commit.to_string(),
             status: status.to_owned(),
             file: it.as_file().map(|it| v1::ContentFile {
-                sha256: bytes_of(it.sha256),
+                sha256: digest_bytes(it.sha256),
                 bytes: it.bytes,
                 executable: it.executable,
-                body: bytes_of(it.body),
+                body: digest_bytes(it.body),
                 offset: it.offset,
             }),
             eager: it.detail == Detail::Fileset { eager: true },
@@ -167,7 +163,7 @@ pub fn tree_bytes(tree: &Tree) -> Vec<u8> {
         path: it.path.to_string(),
         fileset: filesets[&it.fileset],
         commit: commits[it.commit.as_str()],
-        sha256: bytes_of(it.file.sha256),
+        sha256: digest_bytes(it.file.sha256),
         bytes: it.file.bytes,
         executable: it.file.executable,
         body: bodies[&it.file.body],
@@ -181,7 +177,10 @@ pub fn tree_bytes(tree: &Tree) -> Vec<u8> {
         bodies: tree
             .bodies()
             .iter()
-            .map(|(body, bytes)| v1::content_tree::Body { sha256: bytes_of(*body), bytes: *bytes })
+            .map(|(body, bytes)| v1::content_tree::Body {
+                sha256: digest_bytes(*body),
+                bytes: *bytes,
+            })
             .collect(),
         files: tree.files().iter().map(file).collect(),
     };

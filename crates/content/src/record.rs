@@ -186,6 +186,26 @@ impl Record {
         }
     }
 
+    /// The fileset and the file of a record whose file is there.
+    pub fn published(&self) -> Option<(&FilesetName, &File)> {
+        match (&self.category, self.as_file()) {
+            (Category::File(fileset), Some(file)) if self.status == Status::Published => {
+                Some((fileset, file))
+            }
+            (
+                Category::File(_)
+                | Category::Commit
+                | Category::Latest
+                | Category::Fileset
+                | Category::Access
+                | Category::Fingerprint
+                | Category::Refresh
+                | Category::Obsolete,
+                _,
+            ) => None,
+        }
+    }
+
     /// Checks a record that came from elsewhere: its path is that of a file, or the one that belongs to its
     /// category, which is none of a node's own.
     ///

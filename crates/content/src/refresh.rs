@@ -340,6 +340,31 @@ pub struct Needed {
     pub files: Vec<(SmolStr, File)>,
 }
 
+/// The filesets that nodes download by themselves, each with its record.
+fn eager_filesets<D: FileDb>(db: &D) -> Result<BTreeMap<FilesetName, Record>, D::Error> {
+    let mut filesets = BTreeMap::new();
+    db.each_under(FILESETS, &mut |it| {
+        let name = it.path.strip_prefix(FILESETS).and_then(|it| FilesetName::parse(it).ok());
+        if it.detail == (Detail::Fileset { eager: true }) {
+            filesets.extend(name.map(|name| (name, it)));
+        }
+    })?;
+    Ok(filesets)
+}
+
+/// The files of these, by their paths: what a version has.
+///
+/// # Errors
+/// The database cannot be read.
+pub fn eager_files<D: FileDb>(db: &D) -> Result<Vec<(SmolStr, File)>, D::Error> {
+    let (filesets, mut files) = (eager_filesets(db)?, Vec::new());
+    db.each_under("", &mut |it| {
+        let file = it.published().filter(|(fileset, _)| filesets.contains_key(*fileset));
+        files.extend(file.map(|(_, file)| (it.path.clone(), *file)));
+    })?;
+    Ok(files)
+}
+
 /// Step 7: the filesets that nodes download by themselves, and whose newest commit is not that of the fingerprint; of
 /// each, what the cache does not have.
 ///
@@ -350,23 +375,17 @@ pub fn needed<D: FileDb>(
     has: &mut dyn FnMut(&CacheName, &File) -> bool,
 ) -> Result<Vec<Needed>, D::Error> {
     let mut filesets: BTreeMap<FilesetName, Needed> = BTreeMap::new();
-    let mut records = Vec::new();
-    db.each_under(FILESETS, &mut |it| records.push(it))?;
-    for it in records.into_iter().filter(|it| it.detail == Detail::Fileset { eager: true }) {
+    for (name, it) in eager_filesets(db)? {
         let fingerprint = db.get(&fingerprint_path(&it.path))?;
-        let name = it.path.strip_prefix(FILESETS).and_then(|it| FilesetName::parse(it).ok());
-        if fingerprint.is_none_or(|had| had.commit != it.commit)
-            && let Some(name) = name
-        {
+        if fingerprint.is_none_or(|had| had.commit != it.commit) {
             let needed = Needed { name: name.clone(), commit: it.commit, files: Vec::new() };
             filesets.insert(name, needed);
         }
     }
     if !filesets.is_empty() {
         db.each_under("", &mut |it| {
-            let Category::File(name) = &it.category else { return };
-            if let Some(fileset) = filesets.get_mut(name)
-                && let Some(file) = it.as_file().filter(|_| it.status == Status::Published)
+            if let Some((name, file)) = it.published()
+                && let Some(fileset) = filesets.get_mut(name)
                 && !has(&CacheName::of(file), file)
             {
                 fileset.files.push((it.path.clone(), *file));

@@ -101,7 +101,7 @@ impl Tree {
             pools: PoolsService { shared: shared.clone() },
             tasks: TasksService { shared: shared.clone() },
             documents: DocumentsService::new(shared.clone()),
-            content: ContentService::new(shared.clone()),
+            content: ContentService { shared: shared.clone() },
             lists: Arc::new(Semaphore::new(LISTS_MAX)),
             bodies: Semaphore::new(BODIES_KIB_MAX),
             watches: Arc::new(Semaphore::new(watch::WATCHES_MAX)),

@@ -91,16 +91,29 @@ impl Kept {
     }
 }
 
-/// The service of content.
-#[derive(Clone)]
-pub struct ContentService {
-    shared: Arc<Shared>,
+/// What all calls for feeds share, whichever way they come.
+#[derive(Clone, Debug)]
+pub struct Feeds {
     /// A lock, because calls have a task each; it is held for one look only.
     kept: Arc<Mutex<Kept>>,
     /// One list of files is read at a time: who asks for the same one finds it afterwards.
     reading: Arc<tokio::sync::Mutex<()>>,
-    /// Feeds that are told.
+    /// Places of those that are told.
     places: Arc<Semaphore>,
+}
+
+impl Default for Feeds {
+    fn default() -> Self {
+        let places = Arc::new(Semaphore::new(FEEDS_MAX));
+        Self { kept: Arc::default(), reading: Arc::default(), places }
+    }
+}
+
+/// The service of content.
+#[derive(Clone)]
+pub struct ContentService {
+    /// What the services share.
+    pub shared: Arc<Shared>,
 }
 
 /// A feed that is about to be told.
@@ -135,12 +148,6 @@ impl Repository {
 }
 
 impl ContentService {
-    /// Nothing is kept yet.
-    pub fn new(shared: Arc<Shared>) -> Self {
-        let places = Arc::new(Semaphore::new(FEEDS_MAX));
-        Self { shared, kept: Arc::default(), reading: Arc::default(), places }
-    }
-
     /// What is told.
     ///
     /// # Errors
@@ -295,7 +302,7 @@ impl ContentService {
         body: TreeBody,
         name: RepositoryName,
     ) -> Result<Arc<Tree>, Status> {
-        let _one = self.reading.lock().await;
+        let _one = self.shared.feeds.reading.lock().await;
         if let Some(tree) = self.locked().tree(body.sha256) {
             return Ok(tree);
         }
@@ -315,7 +322,7 @@ impl ContentService {
     }
 
     fn locked(&self) -> std::sync::MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.feeds.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -375,7 +382,7 @@ impl v1::content_server::Content for ContentService {
             let text = format!("{FEEDS_MAX} feeds of content are told, the limit");
             status(Refusal::new(RefusalKind::Overloaded, Retry::AfterMs(FULL_RETRY_MS), text))
         };
-        let place = timeout_at(deadline, self.places.clone().acquire_owned()).await;
+        let place = timeout_at(deadline, self.shared.feeds.places.clone().acquire_owned()).await;
         let place = place.ok().and_then(Result::ok).ok_or_else(late)?;
         let feed = self.feed(asked, deadline).await?;
         let (out, messages) = mpsc::channel(AHEAD);

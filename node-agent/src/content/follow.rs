@@ -12,12 +12,10 @@ use crate::observe::Listing;
 use anyhow::{Context, anyhow, bail};
 use rota_client::{CallError, Client, WatchOptions, v1};
 use rota_content::refresh::{
-    CacheName, Intake, Taken, begin, delete_stale, fetched, mark_stale, needed, obsolete,
-    settle_access, tidied, under_way,
+    CacheName, Intake, Taken, begin, delete_stale, eager_files, fetched, mark_stale, needed,
+    obsolete, settle_access, tidied, under_way,
 };
-use rota_content::{
-    ACCESS_PATH, CONTENT_CLASS, Category, Detail, FileDb, Hash, Status, Viewer, check_repository,
-};
+use rota_content::{ACCESS_PATH, CONTENT_CLASS, File, FileDb, Hash, Viewer, check_repository};
 use rota_model::{NodeId, Refusal, RefusalKind, RepositoryName};
 use rota_proto::content::Updates;
 use smol_str::SmolStr;
@@ -307,8 +305,8 @@ impl Follower {
         let standing = self.of.status.standing();
         if (&*standing.commit, &*standing.access) != (latest.as_str(), access.as_str()) {
             // An earlier agent made the version.
-            let files = repository.with(files_of_version).await?;
-            self.show(&latest, &access, files.len() as u64, files.iter().map(|it| it.2).sum());
+            let files = repository.with(|db| eager_files(db)).await?;
+            self.show(&latest, &access, files.len() as u64, bytes_of(&files));
         }
         self.remove_unused(&version).await
     }
@@ -328,14 +326,15 @@ impl Follower {
         access: &Hash,
     ) -> anyhow::Result<()> {
         let Some(repository) = &self.repository else { bail!("no repository is open") };
-        let files = repository.with(files_of_version).await?;
-        let (count, bytes) = (files.len() as u64, files.iter().map(|it| it.2).sum());
+        let files = repository.with(|db| eager_files(db)).await?;
+        let (count, bytes) = (files.len() as u64, bytes_of(&files));
         let (versions, cache, name) =
             (repository.versions.clone(), repository.cache.clone(), version.to_owned());
         let catalog = self.of.catalog.clone();
         let make = move || {
             if !versions.has(&name) {
-                let files: Vec<_> = files.into_iter().map(|(path, it, _)| (path, it)).collect();
+                let files: Vec<_> =
+                    files.into_iter().map(|(path, it)| (path, CacheName::of(&it))).collect();
                 versions.build(&name, &files, &cache)?;
             }
             let offer = catalog.read(&versions.path(&name));
@@ -402,6 +401,10 @@ fn lacks_a_file(error: &anyhow::Error) -> bool {
     error.chain().filter_map(|it| it.downcast_ref::<std::io::Error>()).any(is_missing)
 }
 
+fn bytes_of(files: &[(SmolStr, File)]) -> u64 {
+    files.iter().map(|it| it.1.bytes).sum()
+}
+
 /// Step 8.
 async fn tidy(repository: &Repository) -> anyhow::Result<()> {
     let cache = repository.cache.clone();
@@ -411,23 +414,4 @@ async fn tidy(repository: &Repository) -> anyhow::Result<()> {
         tidied(db, gone)
     };
     repository.with(tidy).await
-}
-
-/// The files that a version has: those of filesets that nodes download by themselves.
-fn files_of_version(db: &mut RecordDb) -> anyhow::Result<Vec<(SmolStr, CacheName, u64)>> {
-    let (mut eager, mut files) = (BTreeSet::new(), Vec::new());
-    db.each_under(".rota/category/", &mut |it| {
-        if it.detail == (Detail::Fileset { eager: true }) {
-            eager.extend(it.path.rsplit('/').next().map(str::to_owned));
-        }
-    })?;
-    db.each_under("", &mut |it| {
-        if let Category::File(fileset) = &it.category
-            && let Some(file) = it.as_file().filter(|_| it.status == Status::Published)
-            && eager.contains(fileset.as_str())
-        {
-            files.push((it.path.clone(), CacheName::of(file), file.bytes));
-        }
-    })?;
-    Ok(files)
 }

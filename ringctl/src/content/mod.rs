@@ -5,9 +5,9 @@
 //!  list, log, diff, get, rollback: repository (its document, trees of its commits)
 //! ```
 
+mod change;
 mod publish;
 mod repository;
-mod rollback;
 mod scan;
 mod show;
 mod status;
@@ -309,16 +309,16 @@ pub async fn run(command: &ContentCommand, endpoint: &str, out: &mut Out) -> any
             Box::pin(connect::told(endpoint, show::diff(&client, it, out))).await
         }
         ContentCommand::Rollback(it) => {
-            Box::pin(connect::told(endpoint, rollback::rollback(&client, it, out))).await
+            Box::pin(connect::told(endpoint, change::rollback(&client, it, out))).await
         }
         ContentCommand::Get(it) => {
             Box::pin(connect::told_when_gone(show::get(&client, it, out))).await
         }
         ContentCommand::Follow(it) => {
-            Box::pin(connect::told(endpoint, rollback::follow(&client, it, out))).await
+            Box::pin(connect::told(endpoint, change::follow(&client, it, out))).await
         }
         ContentCommand::Unfollow(it) => {
-            Box::pin(connect::told(endpoint, rollback::unfollow(&client, it, out))).await
+            Box::pin(connect::told(endpoint, change::unfollow(&client, it, out))).await
         }
         ContentCommand::Status(it) => {
             Box::pin(connect::told(endpoint, status::status(&client, it, out))).await
@@ -328,7 +328,7 @@ pub async fn run(command: &ContentCommand, endpoint: &str, out: &mut Out) -> any
             Err(UsageMistake(problem).into())
         }
         ContentCommand::Remove(it) => {
-            Box::pin(connect::told(endpoint, rollback::remove(&client, it, out))).await
+            Box::pin(connect::told(endpoint, change::remove(&client, it, out))).await
         }
     }
 }

@@ -1,11 +1,12 @@
 //! `ringctl content publish`: a commit of a folder.
 
-use super::repository::{Repository, now_ms};
+use super::repository::Repository;
 use super::scan::{Folder, scan, told};
 use super::show::{Changes, changes_of, counted_changes};
 use super::{PublishArguments, user_name};
 use crate::failure::UsageMistake;
 use crate::output::{Format, Out};
+use crate::task::at::now;
 use anyhow::{Context, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use rota_client::Client;
@@ -78,7 +79,7 @@ pub async fn publish(client: &Client, it: &PublishArguments, out: &mut Out) -> a
         given => given.to_owned(),
     };
     let author = it.author.clone().or_else(|| folder.author.clone()).unwrap_or_else(user_name);
-    let (at_ms, source) = (now_ms(), folder.source.clone());
+    let (at_ms, source) = (now().to_epoch_ms(), folder.source.clone());
     let said = [&*message, &*author, source.as_deref().unwrap_or_default()];
     let hash = Commit::name(parent.map(|it| &it.hash), &draft.digest(), at_ms, said);
     let mut stored_bytes = draft.packs().iter().map(|it| it.bytes).sum();

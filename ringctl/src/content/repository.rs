@@ -1,6 +1,7 @@
 //! A repository as managers keep it: its document, the lists of files of its commits, and what changes it.
 
 use super::{Common, configuration};
+use crate::task::at::now;
 use anyhow::{Context, bail};
 use rota_client::docstore::{
     Body, Caller, Credentials, Digest, DocName, Document, Request, SyncRequest, apply,
@@ -14,7 +15,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncSeek};
 
 /// A repository, or the place where one may be.
@@ -30,21 +31,25 @@ pub struct Repository {
 }
 
 impl Repository {
+    /// The place of one, which is not looked at.
+    pub fn unread(client: &Client, name: &RepositoryName, common: &Common) -> anyhow::Result<Self> {
+        Ok(Self {
+            client: client.clone(),
+            name: name.clone(),
+            admin: common.admin_key.get()?,
+            patience: common.patience,
+            head: None,
+            commits: BTreeMap::new(),
+        })
+    }
+
     /// Reads it.
     pub async fn read(
         client: &Client,
         name: &RepositoryName,
         common: &Common,
     ) -> anyhow::Result<Self> {
-        let (admin, patience) = (common.admin_key.get()?, common.patience);
-        let mut it = Self {
-            client: client.clone(),
-            name: name.clone(),
-            admin,
-            patience,
-            head: None,
-            commits: BTreeMap::new(),
-        };
+        let mut it = Self::unread(client, name, common)?;
         let own = DocName::new(&configuration(), CONTENT_CLASS, it.name.as_str())?;
         if let Some(document) = it.document(&own).await? {
             it.head = document.one::<Head>()?;
@@ -103,30 +108,37 @@ impl Repository {
         })
     }
 
-    /// What each pool follows.
-    pub async fn followers(&self) -> anyhow::Result<BTreeMap<PoolName, Follows>> {
+    /// The names of all documents of a class, whichever repository they are of.
+    pub async fn all_of(&self, class: &str) -> anyhow::Result<Vec<DocName>> {
         let mut request = v1::ListDocumentsRequest {
             namespace: configuration().as_str().into(),
-            class: FOLLOWS_CLASS.to_owned(),
+            class: class.to_owned(),
             page_size: 500,
             admin: self.admin.clone(),
             ..Default::default()
         };
-        let mut followers = BTreeMap::new();
+        let mut names = Vec::new();
         loop {
             let page = self.client.documents().list(request.clone(), self.patience).await?;
-            for head in &page.documents {
-                if let Some(document) = self.document(&head.name).await?
-                    && let Some(follows) = document.one::<Follows>()?
-                {
-                    followers.insert(PoolName::parse(head.name.docid())?, follows);
-                }
-            }
+            names.extend(page.documents.into_iter().map(|it| it.name));
             if page.next_page_token.is_empty() {
-                return Ok(followers);
+                return Ok(names);
             }
             request.page_token = page.next_page_token;
         }
+    }
+
+    /// What each pool follows.
+    pub async fn followers(&self) -> anyhow::Result<BTreeMap<PoolName, Follows>> {
+        let mut followers = BTreeMap::new();
+        for name in self.all_of(FOLLOWS_CLASS).await? {
+            if let Some(document) = self.document(&name).await?
+                && let Some(follows) = document.one::<Follows>()?
+            {
+                followers.insert(PoolName::parse(name.docid())?, follows);
+            }
+        }
+        Ok(followers)
     }
 
     /// The commits of this repository that pools hold.
@@ -197,10 +209,9 @@ impl Repository {
         operation: &str,
         parameters: &Value,
     ) -> anyhow::Result<Value> {
-        let now = rota_model::Stamp::try_from_epoch_ms(now_ms())?;
         let request_id = RequestId::parse(&self.client.request_id())?;
         let mut request = Request::new(configuration(), operation).with(parameters)?;
-        request.operation_time = Some(now);
+        request.operation_time = Some(now());
         request.request_id = Some(request_id);
         request.who = self.caller().who;
         let operate = Operate { request, docid: docid.to_owned() };
@@ -215,10 +226,4 @@ impl Repository {
     pub fn name(&self) -> &RepositoryName {
         &self.name
     }
-}
-
-/// Milliseconds since 1970.
-pub fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,12 +1,12 @@
 //! What a repository has: commits, files, differences.
 
 use super::repository::Repository;
-use super::{DiffArguments, GetArguments, ListArguments, LogArguments, configuration};
+use super::{DiffArguments, GetArguments, ListArguments, LogArguments};
 use crate::destination::Destination;
 use crate::output::{Format, Out, STANDARD, plain_table, standard};
 use anyhow::{Context, bail};
+use rota_client::Client;
 use rota_client::docstore::Digest;
-use rota_client::{Client, v1};
 use rota_content::{CONTENT_CLASS, Commit, Difference, Tree, TreeFile};
 use rota_model::RepositoryName;
 use serde::Serialize;
@@ -151,37 +151,24 @@ pub async fn list(client: &Client, it: &ListArguments, out: &mut Out) -> anyhow:
 }
 
 async fn repositories(client: &Client, it: &ListArguments, out: &mut Out) -> anyhow::Result<()> {
-    let mut request = v1::ListDocumentsRequest {
-        namespace: configuration().as_str().into(),
-        class: CONTENT_CLASS.to_owned(),
-        page_size: 500,
-        admin: it.common.admin_key.get()?,
-        ..Default::default()
-    };
+    let any = super::repository(super::REPOSITORY).map_err(anyhow::Error::msg)?;
     let mut repositories = Vec::new();
-    loop {
-        let page = client.documents().list(request.clone(), it.common.patience).await?;
-        for head in &page.documents {
-            let name = RepositoryName::parse(head.name.docid())?;
-            let repository = Repository::read(client, &name, &it.common).await?;
-            if repository.head.is_none() {
-                continue;
-            }
-            let commit = repository.commit(None)?;
-            repositories.push(ShownRepository {
-                repository: name.to_string(),
-                commit: commit.hash.to_string(),
-                number: commit.number,
-                at: moment(commit.at_ms),
-                files: commit.files,
-                bytes: commit.bytes,
-                message: commit.message.clone(),
-            });
+    for name in Repository::unread(client, &any, &it.common)?.all_of(CONTENT_CLASS).await? {
+        let name = RepositoryName::parse(name.docid())?;
+        let repository = Repository::read(client, &name, &it.common).await?;
+        if repository.head.is_none() {
+            continue;
         }
-        if page.next_page_token.is_empty() {
-            break;
-        }
-        request.page_token = page.next_page_token;
+        let commit = repository.commit(None)?;
+        repositories.push(ShownRepository {
+            repository: name.to_string(),
+            commit: commit.hash.to_string(),
+            number: commit.number,
+            at: moment(commit.at_ms),
+            files: commit.files,
+            bytes: commit.bytes,
+            message: commit.message.clone(),
+        });
     }
     repositories.sort_by(|one, other| one.repository.cmp(&other.repository));
     let shown = Repositories { repositories };

@@ -195,7 +195,7 @@ async fn set_targets(
 ) -> anyhow::Result<()> {
     let common = Common { patience: it.timeout, ..Common::default() };
     let any = super::repository(super::REPOSITORY).map_err(anyhow::Error::msg)?;
-    let followers = Repository::read(client, &any, &common).await?.followers().await?;
+    let followers = Repository::unread(client, &any, &common)?.followers().await?;
     for (pool, follows) in followers {
         let repository = Repository::read(client, &follows.repository, &common).await?;
         let Some(head) = &repository.head else { continue };

@@ -1,9 +1,10 @@
 //! What changes a repository, or who follows it, without files of one's own.
 
 use super::publish::commit_tree;
-use super::repository::{Repository, now_ms};
+use super::repository::Repository;
 use super::{FollowArguments, RemoveArguments, RollbackArguments, UnfollowArguments, user_name};
 use crate::output::{Format, Out};
+use crate::task::at::now;
 use anyhow::bail;
 use rota_client::Client;
 use rota_client::docstore::Digest;
@@ -31,16 +32,16 @@ pub async fn rollback(
     if latest.tree == earlier.tree {
         bail!("{} is the newest commit: there is nothing to roll back", it.commit);
     }
-    let (now, then) = (repository.tree(latest).await?, repository.tree(earlier).await?);
+    let (newest, then) = (repository.tree(latest).await?, repository.tree(earlier).await?);
     let author = it.author.clone().unwrap_or_else(user_name);
     let message = match &*it.message {
         "" => format!("roll back to {}", earlier.hash),
         given => given.to_owned(),
     };
-    let at_ms = now_ms();
+    let at_ms = now().to_epoch_ms();
     let said = [&*message, &*author, earlier.hash.as_str()];
     let hash = Commit::name(Some(&latest.hash), &earlier.tree.sha256, at_ms, said);
-    let tree = restored(&then, &now, &hash)?;
+    let tree = restored(&then, &newest, &hash)?;
     let commit = Commit {
         hash: hash.clone(),
         number: 0,
@@ -53,7 +54,7 @@ pub async fn rollback(
         tree: TreeBody { sha256: Digest([0; 32]), bytes: 0 },
         files: tree.files().len() as u64,
         bytes: tree.bytes(),
-        changed: tree.differences(&now).len() as u64,
+        changed: tree.differences(&newest).len() as u64,
     };
     let (files, changed) = (commit.files, commit.changed);
     let number = commit_tree(&repository, commit, &tree, it.keep).await?;
@@ -126,7 +127,7 @@ pub async fn unfollow(
     out: &mut Out,
 ) -> anyhow::Result<()> {
     let anything = super::repository(super::REPOSITORY).map_err(anyhow::Error::msg)?;
-    let repository = Repository::read(client, &anything, &it.common).await?;
+    let repository = Repository::unread(client, &anything, &it.common)?;
     let parameters = json!({ "pool": it.pool });
     let answer = repository.operate(it.pool.as_str(), "content.follow", &parameters).await?;
     let did = existed(&answer);
@@ -142,7 +143,7 @@ pub async fn unfollow(
 
 /// Removes a repository.
 pub async fn remove(client: &Client, it: &RemoveArguments, out: &mut Out) -> anyhow::Result<()> {
-    let repository = Repository::read(client, &it.repository, &it.common).await?;
+    let repository = Repository::unread(client, &it.repository, &it.common)?;
     let parameters = json!({ "repository": it.repository });
     let name = it.repository.as_str();
     let answer = repository.operate(name, "content.remove", &parameters).await?;
