@@ -18,6 +18,7 @@ use crate::clock::Clock;
 use crate::config_link::ConfigLink;
 use crate::disk::DiskWriter;
 use crate::driver_state::DriverState;
+use crate::events::EventLog;
 use crate::mailbox::{Call, Lanes, Urgent, overloaded};
 use crate::metrics::{self, Metrics};
 use crate::node_link::NodeLinks;
@@ -32,6 +33,7 @@ use rota_membership::{StoreError, Trouble};
 use rota_model::node_msg::ToNode;
 use rota_model::{ManagerNumber, NewNodes, NodeId, Now, PoolName, ProvisionerName, SlotId};
 use rota_proto::encoded::DocBytes;
+use rota_protocol::events::SessionEvent;
 use rota_protocol::operate::Job;
 use rota_protocol::{DiskWrite, EffectHandler, Envelope, Input, Manager, Note, Reply, TaskJob};
 use rota_ring::{Change, ClaimRefused, NodeReg, View};
@@ -70,6 +72,8 @@ pub struct Outputs {
     pub workers: Workers,
     /// Programs and calls of tasks.
     pub tasks: Tasks,
+    /// What happened lately.
+    pub events: EventLog,
     /// What is counted.
     pub metrics: Metrics,
 }
@@ -416,7 +420,12 @@ impl EffectHandler for Driver {
         self.outputs.tasks.given_up(task);
     }
 
+    fn events(&mut self, events: Vec<SessionEvent>) {
+        self.outputs.events.committed(events);
+    }
+
     fn note(&mut self, note: Note) {
+        self.outputs.events.noted(&note, self.clock.now().wall_ms);
         self.outputs.metrics.step(&note);
         trace::noted(&note);
     }

@@ -11,6 +11,7 @@ mod body;
 mod call;
 mod content;
 mod error;
+mod events;
 mod links;
 mod lives;
 mod managers;

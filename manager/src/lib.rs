@@ -41,6 +41,7 @@ mod discovery;
 mod disk;
 mod driver;
 mod driver_state;
+mod events;
 mod http;
 mod link;
 mod links;

@@ -15,6 +15,7 @@ mod lost;
 
 use crate::http::{self, LIMITS};
 use crate::options::Options;
+use crate::rpc::events::Events;
 use crate::server::{no_place, unread};
 use anyhow::{Context, Result};
 use axum::extract;
@@ -254,6 +255,15 @@ fn soon(text: &str) -> Status {
 
 #[tonic::async_trait]
 impl Operator for Door {
+    type EventsStream = Events;
+
+    async fn events(
+        &self,
+        _request: Request<v1::EventsRequest>,
+    ) -> Result<Response<Self::EventsStream>, Status> {
+        Err(outside())
+    }
+
     async fn inspect(
         &self,
         _request: Request<v1::InspectRequest>,

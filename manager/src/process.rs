@@ -10,6 +10,7 @@ use crate::discovery::{Discovery, Me};
 use crate::disk::{self, DiskWriter};
 use crate::driver::{Driver, Ended, Outputs};
 use crate::driver_state::DriverState;
+use crate::events::EventLog;
 use crate::http::{self, Pages};
 use crate::mailbox::{Lanes, Mailbox, mailbox};
 use crate::metrics::{self, Exposition, Metrics};
@@ -351,9 +352,10 @@ fn begin(opened: Opened, application: Application) -> Result<Working> {
         provisioner: Provisioner::new(provisioners(&options), mailbox.clone()),
         workers: Workers::new(mailbox.clone()),
         tasks: Tasks::new(options.tasks.world.clone(), mailbox.clone())?,
+        events: EventLog::new(number),
         metrics,
     };
-    let task_ends = outputs.tasks.ends();
+    let (task_ends, events) = (outputs.tasks.ends(), outputs.events.clone());
     let stop_driver = CancellationToken::new();
     let operations = application.abouts();
     let searchable = application.searchable();
@@ -364,12 +366,7 @@ fn begin(opened: Opened, application: Application) -> Result<Working> {
     tokio::spawn(fetcher.run(missing, stop_driver.clone()));
     let watcher = Arc::new(Watcher::start(store));
     tokio::spawn(config_link::follow(watcher.clone(), mailbox.clone()));
-    let me = Me {
-        cluster: options.ring.cluster.clone(),
-        id: options.id.clone(),
-        grpc: addresses.grpc.clone(),
-        http: addresses.http.clone(),
-    };
+    let me = me(&options, &addresses);
     let consul = options.config_store.consul();
     let discovery = consul.map(|it| Discovery::start(it, me, seen.clone(), mailbox.clone()));
     let discovery = discovery.transpose().context("--config-store")?;
@@ -392,12 +389,22 @@ fn begin(opened: Opened, application: Application) -> Result<Working> {
         mailbox,
         seen,
         config: watcher,
+        events,
         exposition,
         bodies,
         operations,
         searchable,
     };
     Ok(Working { options, number, listeners: (grpc, http), server_parts, running })
+}
+
+fn me(options: &Options, addresses: &Addresses) -> Me {
+    Me {
+        cluster: options.ring.cluster.clone(),
+        id: options.id.clone(),
+        grpc: addresses.grpc.clone(),
+        http: addresses.http.clone(),
+    }
 }
 
 /// Everything that decides, before it begins.
@@ -439,6 +446,7 @@ struct ServerParts {
     mailbox: Mailbox,
     seen: watch::Receiver<DriverState>,
     config: Arc<Watcher>,
+    events: EventLog,
     exposition: Exposition,
     bodies: Bodies,
     operations: BTreeMap<&'static str, About>,
@@ -463,10 +471,20 @@ fn serve(
     (grpc, http): (TcpListener, TcpListener),
     (stop, stop_grpc): (&CancellationToken, &CancellationToken),
 ) -> Vec<Server> {
-    let ServerParts { mailbox, seen, config, exposition, bodies, operations, searchable, .. } =
-        server_parts;
+    let ServerParts {
+        mailbox,
+        seen,
+        config,
+        events,
+        exposition,
+        bodies,
+        operations,
+        searchable,
+        ..
+    } = server_parts;
     tokio::spawn(exposition.clone().keep_up());
     let shared = Arc::new(Shared {
+        events,
         feeds: Feeds::default(),
         cluster: options.ring.cluster.clone(),
         mailbox: mailbox.clone(),

@@ -4,8 +4,10 @@ mod bodies;
 pub mod content;
 pub mod deadline;
 pub mod documents;
+pub mod events;
 pub mod export;
 mod export_document;
+mod kept_output;
 pub mod list;
 pub mod merge;
 pub mod names;
@@ -21,6 +23,7 @@ pub mod watched;
 
 use crate::bodies::Bodies;
 use crate::driver_state::DriverState;
+use crate::events::EventLog;
 use crate::mailbox::Mailbox;
 use crate::metrics;
 use crate::rpc::search::now;
@@ -69,6 +72,8 @@ pub struct Shared {
     pub bodies: Bodies,
     /// What callers are told of each operation. These are counted by name: other names come from anybody.
     pub operations: BTreeMap<&'static str, About>,
+    /// What happened here lately.
+    pub events: EventLog,
     /// What calls for feeds of content share.
     pub feeds: content::Feeds,
     /// What of which documents can be searched.

@@ -25,6 +25,7 @@ mod disk_reserve;
 mod guardian;
 mod journal;
 mod keeper;
+mod kept_output;
 mod lease;
 mod leaving;
 mod leftovers;
@@ -60,6 +61,7 @@ use discovery::Discovery;
 use disk_reserve::DiskReserve;
 use guardian::GuardianLink;
 use journal::Journal;
+use kept_output::Outputs;
 use limits::Limiter;
 use mailbox::{Event, Mailbox};
 use observe::{Listing, Observer, READERS_MAX};
@@ -70,7 +72,7 @@ use rota_daemon::{
     refuse, say_fatal,
 };
 use rota_model::address::join;
-use rota_model::{BootId, ClusterName};
+use rota_model::{BootId, ClusterName, NodeId, PoolName};
 use rota_node::{Node, NodeConfig};
 use runtime::{InUse, Keepers, ProgramSettings, Runtime, groups_in};
 use rustix::process::{getpid, set_child_subreaper};
@@ -80,9 +82,13 @@ use settings::Settings;
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
+
+/// How long an agent that ends waits for managers to take what programs printed last.
+const OUTPUTS_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Of this process, in what it says when it ends.
 const NAME: &str = "rota-node-agent";
@@ -290,6 +296,7 @@ async fn serve(
     let (mailbox, events) = Mailbox::new();
     let catalog = catalog(&mut settings, mailbox.clone())?;
     let following = following(&settings, folder, &catalog, &observer)?;
+    let (outputs, printed) = Outputs::new();
     let programs = ProgramSettings {
         data: folder.path().to_owned(),
         lease: folder.lease(),
@@ -307,6 +314,7 @@ async fn serve(
         limiter,
         actions: Actions::new(settings.actions),
         in_use: InUse::default(),
+        outputs: outputs.clone(),
         keepers,
         listing: observer.listing.clone(),
         log: settings.log,
@@ -314,10 +322,8 @@ async fn serve(
     let (boots, Resumed { node, spare }) = begin(boots, resumed, settings.config)?;
     let (id, boot) = (node.config().node.clone(), node.config().boot);
     let (adopts, kept) = (node.live().count(), (settings.folders_kept_max, &spare));
-    let (cluster, pool, places) = (&settings.cluster, &settings.pool, node.config().offers.places);
-    let consul = settings.consul.as_ref();
-    let discovery =
-        consul.map(|it| Discovery::start(it, cluster, &id, pool, places, &address)).transpose()?;
+    let named = (&settings.cluster, &settings.pool);
+    let discovery = discovery(settings.consul.as_ref(), named, node.config(), &address)?;
     let offered = catalog.classes();
     let runtime = Runtime::new(offered, programs, kept, address.clone(), mailbox.clone());
     let agent = Agent::new(Parts {
@@ -337,9 +343,7 @@ async fn serve(
     });
     leave_on_signals(mailbox.clone())?;
     reload::on_hang_up(hang_up, settings.classes_folder, catalog);
-    if let Some(following) = following {
-        content::start(following, agent.known_managers())?;
-    }
+    start_beside(&agent, &id, following, printed)?;
     let server = tokio::spawn(answer(listener, settings.cluster, mailbox, observer));
     tracing::info!(%id, %boot, address, "listening");
     announce(&json!({
@@ -348,8 +352,20 @@ async fn serve(
         "disk_reserve_bytes": settings.disk_reserve_bytes, "http": http, "adopts": adopts
     }));
     let gone = agent.run(events).await;
+    outputs.sent(OUTPUTS_PATIENCE).await;
     server.abort();
     Ok(gone)
+}
+
+/// What goes on beside the agent: it follows content, and sends what programs printed last.
+fn start_beside(
+    agent: &Agent,
+    node: &NodeId,
+    following: Option<Following>,
+    printed: kept_output::Queue,
+) -> anyhow::Result<()> {
+    kept_output::start(printed, node.clone(), agent.known_managers());
+    following.map_or(Ok(()), |it| content::start(it, agent.known_managers()))
 }
 
 /// Answers managers and clients until it is ended.
@@ -357,6 +373,17 @@ async fn answer(listener: TcpListener, cluster: ClusterName, mailbox: Mailbox, o
     if let Err(error) = rpc::serve(listener, cluster, mailbox, observer).await {
         tracing::error!(%error, "the gRPC server ended");
     }
+}
+
+/// Where the node registers besides the managers, if it is to.
+fn discovery(
+    consul: Option<&rota_membership::ConsulAddress>,
+    (cluster, pool): (&ClusterName, &PoolName),
+    config: &NodeConfig,
+    address: &str,
+) -> anyhow::Result<Option<Discovery>> {
+    let places = config.offers.places;
+    consul.map(|it| Discovery::start(it, cluster, &config.node, pool, places, address)).transpose()
 }
 
 /// What is offered at the start.

@@ -35,6 +35,7 @@ pub mod content;
 pub mod disk;
 pub mod documents;
 pub mod encoded;
+pub mod events;
 pub mod keep_alive;
 mod life;
 pub mod lives;

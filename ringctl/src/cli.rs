@@ -6,6 +6,7 @@ use crate::content::ContentCommand;
 use crate::dev::DevArguments;
 use crate::document::DocumentCommand;
 use crate::drain::{DrainArguments, NodeArguments};
+use crate::events::EventsArguments;
 use crate::explain::ExplainArguments;
 use crate::failure::UsageMistake;
 use crate::inspect::InspectArguments;
@@ -74,6 +75,9 @@ pub enum Command {
     Apply(ApplyArguments),
     /// Show the ring: managers, partitions, nodes.
     Inspect(InspectArguments),
+    /// Show what happened lately in the cluster: opens, ends with their reasons, take-overs, joins, nodes that were lost.
+    /// Managers keep the latest 8,192 events each, in memory.
+    Events(EventsArguments),
     /// Say where a session belongs, who holds it, where it runs, and why.
     Explain(ExplainArguments),
     /// Ask every manager and node, and prove that everything is as it should be: one owner and equal

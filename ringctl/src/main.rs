@@ -8,6 +8,7 @@
 //! * [`pool`]: describe, list, change and delete pools of nodes.
 //! * [`apply`]: make pools be what a file says of them.
 //! * [`inspect`]: the ring as tables and as a drawing.
+//! * [`events`]: what happened lately in the cluster.
 //! * [`explain`]: where a session belongs, who holds it, and why.
 //! * [`verify`]: whether everything is as it should be, proved.
 //! * [`join`]: take a manager into the ring that waits outside.
@@ -30,6 +31,7 @@ mod destination;
 mod dev;
 mod document;
 mod drain;
+mod events;
 mod explain;
 mod failure;
 mod follow;
@@ -134,6 +136,9 @@ fn run(cli: &Cli, out: &mut Out) -> anyhow::Result<()> {
             }
             Command::Pool(arguments) => pool::run(arguments, &cli.endpoints()?, out).await,
             Command::Apply(arguments) => apply::run(arguments, &cli.endpoints()?, out).await,
+            Command::Events(arguments) => {
+                Box::pin(events::run(arguments, &cli.endpoints()?, out)).await
+            }
             Command::Inspect(arguments) => inspect::run(arguments, &cli.endpoints()?, out).await,
             Command::Explain(arguments) => explain::run(arguments, &cli.endpoints()?, out).await,
             Command::Verify(arguments) => verify::run(arguments, &cli.endpoints()?, out).await,

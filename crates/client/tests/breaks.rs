@@ -127,6 +127,15 @@ impl Sessions for Manager {
 
 #[tonic::async_trait]
 impl Operator for Manager {
+    type EventsStream = Pin<Box<dyn Stream<Item = Result<v1::EventsResponse, Status>> + Send>>;
+
+    async fn events(
+        &self,
+        _request: Request<v1::EventsRequest>,
+    ) -> Result<Response<Self::EventsStream>, Status> {
+        Err(Status::unimplemented("events"))
+    }
+
     async fn inspect(
         &self,
         _request: Request<v1::InspectRequest>,

@@ -3,7 +3,7 @@
 //! * [`api`]: what clients and operators ask about sessions and documents, and the answers.
 //! * [`polls`]: long polls of watches, and of managers that follow namespaces.
 //! * [`orders`], [`stats`], [`placements`], [`tasks`]: what operators order and see; [`search`]: what they look for;
-//!   [`lives`]: how sessions live.
+//!   [`lives`]: how sessions live. [`events`]: what happened to them.
 //! * [`message`]: what managers say to each other.
 //! * [`documents`]: documents as managers keep them, and [`disk`]: what lies on a manager's disk.
 //!
@@ -12,6 +12,7 @@
 pub mod api;
 pub mod disk;
 pub mod documents;
+pub mod events;
 mod kinds;
 pub mod lives;
 pub mod message;

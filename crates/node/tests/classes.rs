@@ -387,7 +387,7 @@ attributes = { x = 1 }
         "c.toml: start_timeout is \"1h\"; it must be 100ms to 10m",
         "c.toml: grace is \"6m\"; it must be 0s to 5m",
         "c.toml: memory is not a field; known are name, kind, attributes, pool, other_pools, needs, on_node_loss, disturb, open_on_demand, life, argv, env, port, ports, ready, \
-         start_timeout, grace, stop_signal, kill_mode, options, sandbox, limits",
+         start_timeout, grace, stop_signal, kill_mode, options, sandbox, limits, output_kept, output_kept_kib",
     ];
     assert_eq!(list, expected);
 }

@@ -56,8 +56,8 @@ pub use rota_messages::{
     Answer, Chunk, Disk, DiskWrite, Doc, DocKey, DocName, DocumentAnswer, DocumentCursor,
     DocumentHead, DocumentOp, DocumentPage, Entry, Envelope, Found, Identity, LivesAnswer, LivesOp,
     Message, NodeOrdered, Numbered, Op, OpKind, OpResult, Order, Ordered, PartitionMeta,
-    PartitionStats, QueueRow, SearchOp, Stats, TaskStats, TasksOp, TasksPage, Write, api, message,
-    placements, session_of,
+    PartitionStats, QueueRow, SearchOp, Stats, TaskStats, TasksOp, TasksPage, Write, api, events,
+    message, placements, session_of,
 };
 pub use rota_tasks::{Filter as TaskFilter, Patience, QueueSettings, Task};
 
@@ -88,6 +88,11 @@ pub mod stable_numbers {
 pub mod life_documents {
     pub use crate::contents::lives::managed_in;
     pub use rota_messages::documents::life_session;
+}
+
+/// What the ring keeps of what programs printed.
+pub mod kept_outputs {
+    pub use rota_messages::documents::{KeptOutput, OutputEnd, kept_outputs, output_name};
 }
 
 /// The records of tasks.

@@ -244,6 +244,7 @@ impl Checker {
             | Effect::RunTask { .. }
             | Effect::StopTask { .. }
             | Effect::TaskGivenUp { .. }
+            | Effect::Events(_)
             | Effect::Note(_) => {}
         }
     }

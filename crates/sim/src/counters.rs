@@ -246,6 +246,7 @@ impl Corner {
             | Effect::Cas { .. }
             | Effect::Provision { .. }
             | Effect::ClearNode { .. }
+            | Effect::Events(_)
             | Effect::Note(_) => None,
         }
     }

@@ -4,7 +4,7 @@ use super::body::BODIES_KIB_MAX;
 use super::call::last_with_verb;
 use super::error::Failed;
 use super::{
-    content, lives, managers, nodes, openapi, pools, route, sessions, tasks, watch, writes,
+    content, events, lives, managers, nodes, openapi, pools, route, sessions, tasks, watch, writes,
 };
 use crate::rpc::content::ContentService;
 use crate::rpc::documents::DocumentsService;
@@ -137,6 +137,8 @@ async fn index(State(tree): State<Arc<Tree>>) -> Json<Value> {
             "managers": "/v1/managers",
             "pools": "/v1/pools",
             "content_updates": "/v1/content/{repository}/updates{?since,pool,category}",
+            "events": "/v1/events{?last,after,namespace,id,kind}",
+            "watch_events": "/v1/events:watch{?after,namespace,id,kind}",
             "sessions": "/v1/sessions",
             "watch": "/v1/sessions:watch",
             "namespace_sessions": "/v1/namespaces/{namespace}/sessions",
@@ -217,6 +219,8 @@ pub fn routes() -> Vec<Route> {
             "/v1/namespaces/{namespace}/tasks/{id}",
             get(tasks::one).post(tasks::by_path).delete(tasks::delete),
         ),
+        ("/v1/events", get(events::list)),
+        ("/v1/events:watch", get(events::watch)),
         ("/v1/session", get(sessions::by_query)),
         ("/v1/session:watch", get(watch::by_query)),
         ("/v1/session:open", post(writes::open_by_query)),

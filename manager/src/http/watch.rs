@@ -24,7 +24,7 @@ use tokio_stream::StreamExt as _;
 use tonic::Status;
 
 /// The header with the id of the last event that was seen.
-const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+pub const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// The same in the query, for who cannot set a header.
 const POSITION: &str = "position";
@@ -35,14 +35,14 @@ pub const WATCHES_MAX: usize = 128;
 
 /// Advice to who finds no place, and to who loses a watch, in milliseconds.
 const FULL_RETRY_MS: u64 = 1_000;
-const BACK_AFTER: Duration = Duration::from_secs(1);
+pub const BACK_AFTER: Duration = Duration::from_secs(1);
 
 /// How often something is sent that says nothing. What is between a client and a manager mostly bears a minute of
 /// silence.
-const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
+pub const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
 
 /// The name of the event that ends a watch with an error.
-const REFUSED: &str = "refused";
+pub const REFUSED: &str = "refused";
 
 /// What an event says, as a line of `ringctl session watch -o json`.
 #[derive(Serialize)]
@@ -88,7 +88,8 @@ fn position(headers: &HeaderMap, call: &mut Call) -> Vec<u8> {
 }
 
 impl Tree {
-    fn watch_place(&self) -> Result<OwnedSemaphorePermit, Failed> {
+    /// A place of a watch.
+    pub fn watch_place(&self) -> Result<OwnedSemaphorePermit, Failed> {
         self.watches.clone().try_acquire_owned().map_err(|_| {
             let text =
                 format!("{WATCHES_MAX} watches stand over HTTP, the limit; ask another manager");

@@ -1,7 +1,7 @@
 //! What operators ask of this manager: what it knows, suspicions, and orders about managers and nodes.
 
 use super::deadline::deadline_of;
-use super::{Shared, no_view, status};
+use super::{Shared, events, no_view, status};
 use rota_model::{ClusterName, FieldError, ManagerNumber, Refusal, RefusalKind, Retry};
 use rota_proto::{mend, numbers, operator, running, v1};
 use rota_protocol::{Input, Op, Order};
@@ -27,6 +27,15 @@ impl OperatorService {
 
 #[tonic::async_trait]
 impl v1::operator_server::Operator for OperatorService {
+    type EventsStream = events::Events;
+
+    async fn events(
+        &self,
+        request: Request<v1::EventsRequest>,
+    ) -> Result<Response<Self::EventsStream>, Status> {
+        events::tell(&self.shared, request.into_inner()).map(Response::new)
+    }
+
     async fn inspect(
         &self,
         _request: Request<v1::InspectRequest>,

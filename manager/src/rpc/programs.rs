@@ -8,6 +8,7 @@
 
 use super::Shared;
 use super::deadline::deadline_of;
+use super::kept_output::{self, Told};
 use super::status;
 use crate::link::with_sources;
 use rota_model::{
@@ -68,6 +69,8 @@ pub struct ProgramsService {
     shared: Arc<Shared>,
     cluster: ClusterName,
     readers: Arc<Semaphore>,
+    /// Places of readers of what the ring keeps.
+    kept: Arc<Semaphore>,
 }
 
 type Pieces = Pin<Box<dyn Stream<Item = Result<v1::LogsResponse, Status>> + Send>>;
@@ -76,6 +79,12 @@ type Pieces = Pin<Box<dyn Stream<Item = Result<v1::LogsResponse, Status>> + Send
 struct Begun {
     begin: v1::logs_response::Begin,
     rest: Streaming<v1::LogsResponse>,
+}
+
+/// Where output was found.
+enum Found {
+    AtNode(Box<Begun>),
+    Kept(Told),
 }
 
 /// Where output is looked for.
@@ -96,7 +105,8 @@ struct Contact {
 impl ProgramsService {
     /// One that serves no reader yet.
     pub fn new(shared: Arc<Shared>, cluster: ClusterName) -> Self {
-        Self { shared, cluster, readers: Arc::new(Semaphore::new(READERS_MAX)) }
+        let readers = Arc::new(Semaphore::new(READERS_MAX));
+        Self { shared, cluster, readers, kept: kept_output::places() }
     }
 
     fn take_place(&self) -> Result<OwnedSemaphorePermit, Status> {
@@ -172,13 +182,38 @@ impl ProgramsService {
         }
     }
 
+    /// From its node. Where none tells it, from what the ring keeps.
     async fn begin(
         &self,
         request: &v1::LogsRequest,
         ask: &LogsAsk,
         deadline: Instant,
+    ) -> Result<Found, Status> {
+        let whereabouts = self.whereabouts(ask, deadline).await.map_err(status)?;
+        let life = match &whereabouts {
+            Whereabouts::At { life, .. } => *life,
+            Whereabouts::Anywhere => ask.life,
+        };
+        let error = match self.begin_at_node(request, ask, whereabouts, deadline).await {
+            Ok(begun) => return Ok(Found::AtNode(Box::new(begun))),
+            Err(error) if error.code() == Code::InvalidArgument => return Err(error),
+            Err(error) => error,
+        };
+        // The time that a node took is over for the ring, too: it gets some of its own.
+        let deadline = deadline.max(Instant::now() + NODE_PATIENCE);
+        let kept = kept_output::tell((&self.shared, &self.kept), (ask, life), deadline).await;
+        // Why no node tells it is what whoever asks must know.
+        kept.ok().flatten().map(Found::Kept).ok_or(error)
+    }
+
+    async fn begin_at_node(
+        &self,
+        request: &v1::LogsRequest,
+        ask: &LogsAsk,
+        whereabouts: Whereabouts,
+        deadline: Instant,
     ) -> Result<Begun, Status> {
-        match self.whereabouts(ask, deadline).await.map_err(status)? {
+        match whereabouts {
             Whereabouts::At { node, life, starting } => {
                 let contact = self.contact(&node).map_err(status)?;
                 let request = self.for_node(request, life);
@@ -370,7 +405,17 @@ impl Programs for ProgramsService {
         let request = request.into_inner();
         let ask = programs::logs(&request).map_err(status)?;
         let place = self.take_place()?;
-        let Begun { begin, rest } = self.begin(&request, &ask, deadline).await?;
+        let Begun { begin, rest } = match self.begin(&request, &ask, deadline).await? {
+            Found::AtNode(begun) => *begun,
+            Found::Kept(Told { messages, place: kept }) => {
+                let held = (place, kept);
+                let all = tokio_stream::iter(messages).map(move |it| {
+                    let _ = &held;
+                    Ok(it)
+                });
+                return Ok(Response::new(Box::pin(all)));
+            }
+        };
         let address = String::new();
         let node = NodeId::parse(&begin.node).map_err(|it| status(it.into()))?;
         let contact = self.contact(&node).unwrap_or(Contact { node, address });

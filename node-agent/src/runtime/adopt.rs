@@ -167,6 +167,7 @@ with listener.accept()[0].makefile("rw") as agent, open("news", "a+") as news:
             limiter: Limiter::of_nothing(),
             actions: Actions::new(ActionSettings { classes: None, allowed: true, max: 1 }),
             in_use: InUse::default(),
+            outputs: crate::kept_output::Outputs::new().0,
             keepers: Keepers::default(),
             listing: Listing::default(),
             log: Line::parse_from(["x"]).log.check().unwrap(),

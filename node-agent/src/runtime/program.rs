@@ -11,6 +11,7 @@ use super::terms::{Given, Terms};
 use crate::actions::Actions;
 use crate::content::content_of_version;
 use crate::keeper::order::{Order, Own, Stop};
+use crate::kept_output::Outputs;
 use crate::lease::boottime_ms;
 use crate::limits::{Bounds, Limiter};
 use crate::mailbox::Mailbox;
@@ -65,6 +66,8 @@ pub struct ProgramSettings {
     pub actions: Actions,
     /// Whose connections are looked for.
     pub in_use: InUse,
+    /// Where the end of what programs printed goes.
+    pub outputs: Outputs,
     /// Keepers that run.
     pub keepers: Keepers,
     /// What runs, for operators.

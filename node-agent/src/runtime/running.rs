@@ -76,6 +76,17 @@ impl Holds {
 }
 
 impl Session {
+    /// Has the end of what it printed kept at the ring, as its class says.
+    async fn keep_output(&self) {
+        let Some(kept) = self.terms.kept_output else { return };
+        let (outputs, folder) = (self.settings.outputs.clone(), self.folder.clone());
+        let of = (self.terms.key.clone(), self.terms.life);
+        let read = tokio::task::spawn_blocking(move || outputs.keep(of, kept, &folder)).await;
+        if let Ok(Err(why)) = read {
+            tracing::warn!(%why, "what it printed is not kept at the ring");
+        }
+    }
+
     /// Kills what actions under an earlier agent left: it may have been killed together with their minders.
     async fn end_what_acted(&self) {
         let user = self.terms.own.map(|it| it.user);
@@ -218,6 +229,7 @@ impl Running {
         if !session.terms.held.groups().is_empty() {
             drop(tokio::task::spawn_blocking(move || drop(limited)).await);
         }
+        session.keep_output().await;
         session.mailbox.node(news).await;
         drop((ports, user));
     }

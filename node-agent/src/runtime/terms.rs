@@ -8,7 +8,7 @@ use crate::limits::Held;
 use crate::session_folders;
 use rota_daemon::processes::machine_boot;
 use rota_model::{ClassName, RequestId, SessionKey, SlotId, Stamp, Token};
-use rota_node::class::ReadyWhen;
+use rota_node::class::{KeptOutput, ReadyWhen};
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -77,6 +77,9 @@ pub struct Terms {
     /// How often connections on its port are looked for, in milliseconds, where they count as use.
     #[serde(default)]
     pub use_look_ms: Option<u64>,
+    /// What is kept at the ring of what it printed.
+    #[serde(default)]
+    pub kept_output: Option<KeptOutput>,
 }
 
 /// [`ReadyWhen`] as it is written down.
@@ -132,6 +135,7 @@ impl Terms {
             env: given.env,
             care: given.care,
             use_look_ms: session.use_look_ms(),
+            kept_output: program.kept_output,
         }
     }
 
@@ -214,6 +218,7 @@ pub mod tests {
             env: BTreeMap::from([("A".to_owned(), "b".to_owned())]),
             care: Some(care_by_port(10, 3)),
             use_look_ms: Some(1_000),
+            kept_output: Some(KeptOutput { keep_ms: 60_000, kib: 8 }),
         }
     }
 

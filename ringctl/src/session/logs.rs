@@ -175,7 +175,7 @@ async fn ended(
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case", tag = "note")]
 enum Note<'a> {
-    Begin { node: &'a str, life: u64, running: bool },
+    Begin { node: &'a str, life: u64, running: bool, kept_by_ring: bool },
     Missing { output: &'static str, bytes: u64 },
     End { running: bool, life: u64, exit: Option<super::show::ShownExit> },
 }
@@ -312,8 +312,14 @@ impl Show {
             Printed::Begins(begin) => {
                 self.begun = begin.clone();
                 if out.format() == Format::Json {
-                    let Begin { node, life, running, .. } = begin;
-                    out.json(&Note::Begin { node, life: *life, running: *running })?;
+                    let Begin { node, life, running, kept_by_ring, .. } = begin;
+                    let (life, running, kept_by_ring) = (*life, *running, *kept_by_ring);
+                    out.json(&Note::Begin { node, life, running, kept_by_ring })?;
+                } else if begin.kept_by_ring {
+                    let Begin { node, life, .. } = begin;
+                    eprintln!(
+                        "-- node {node} does not tell it: this is the end of what life {life} printed there, as the ring keeps it"
+                    );
                 }
                 // What went before the oldest that is kept is not what somebody asked for who wants the last lines.
                 let missing = [

@@ -13,8 +13,10 @@ mod times;
 mod update;
 
 pub use show::{Shown, state_name};
+pub use times::time;
 
 use crate::connect;
+use crate::events::{self, SessionEventsArguments};
 use crate::failure::{Addressee, OutcomeUnknown, Reported, UsageMistake};
 use crate::length_of_time::length_of_time;
 use crate::output::{Format, Out, plain_table};
@@ -57,6 +59,8 @@ pub enum SessionCommand {
     Watch(change::WatchArguments),
     /// Show what a session's program prints, and printed; also after its end, as long as its node keeps its folder.
     Logs(logs::LogsArguments),
+    /// Show what happened lately to a session: where it was placed, opened, changed and closed, and why.
+    Events(SessionEventsArguments),
     /// Send an event to a session's state machine.
     Send(SendArguments),
 }
@@ -259,6 +263,7 @@ pub async fn run(command: &SessionCommand, endpoint: &str, out: &mut Out) -> any
     let may_be_silent = match command {
         SessionCommand::Watch(_) => true,
         SessionCommand::Logs(it) => it.follows(),
+        SessionCommand::Events(it) => it.follows(),
         SessionCommand::Close(it) => it.conditions.is_some(),
         SessionCommand::KeepAlive(it) => it.goes_on(),
         SessionCommand::Open(_)
@@ -285,6 +290,7 @@ async fn carry_out(client: &Client, command: &SessionCommand, out: &mut Out) -> 
         SessionCommand::List(arguments) => list(client, arguments, out).await,
         SessionCommand::Watch(arguments) => change::watch(client, arguments, out).await,
         SessionCommand::Logs(arguments) => Box::pin(logs::run(client, arguments, out)).await,
+        SessionCommand::Events(arguments) => events::of_session(client, arguments, out).await,
         SessionCommand::Send(arguments) => send(client, arguments, out).await,
     }
 }

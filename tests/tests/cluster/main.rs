@@ -36,6 +36,8 @@ mod documents;
 #[cfg(test)]
 mod drains;
 #[cfg(test)]
+mod events;
+#[cfg(test)]
 mod exports;
 #[cfg(test)]
 mod filtered_watches;
@@ -47,6 +49,8 @@ mod fresh_numbers;
 mod inspection;
 #[cfg(test)]
 mod joins;
+#[cfg(test)]
+mod kept_output;
 #[cfg(test)]
 mod killed_under_load;
 #[cfg(test)]

@@ -298,6 +298,15 @@ impl Sessions for Manager {
 
 #[tonic::async_trait]
 impl Operator for Manager {
+    type EventsStream = Replies<v1::EventsResponse>;
+
+    async fn events(
+        &self,
+        _request: Request<v1::EventsRequest>,
+    ) -> Result<Response<Self::EventsStream>, Status> {
+        Err(Status::unimplemented("events"))
+    }
+
     async fn inspect(
         &self,
         _request: Request<v1::InspectRequest>,

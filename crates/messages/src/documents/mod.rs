@@ -12,6 +12,7 @@
 mod life;
 mod number;
 mod orders;
+mod output;
 mod pool;
 mod session;
 mod session_fields;
@@ -33,6 +34,10 @@ use xxhash_rust::xxh3::xxh3_64;
 pub use life::{ManagedItem, life_name, life_session, read_life, with_lives};
 pub use number::{number_name, read_number, read_session_numbers, session_numbers_name};
 pub use orders::orders_name;
+pub use output::{
+    KeptOutput, OUTPUT_BYTES_MAX, OUTPUT_CLASS, OUTPUT_KEPT_MS_MAX, OUTPUT_LIVES_MAX, OutputEnd,
+    is_output_over, kept_outputs, output_name, with_outputs,
+};
 pub use pool::{Texts, pool_name, read_pool};
 pub use session::{request_name, session_name};
 pub use session_fields::{

@@ -57,6 +57,7 @@ pub use parse::{parse_classes, parse_classes_with};
 pub use source::ClassMistake;
 
 use rota_model::{Attributes, ClassName, ClassText, Sandbox};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -240,6 +241,17 @@ pub struct ProgramClass {
     pub sandbox: Option<Sandbox>,
     /// What it may use at most.
     pub limits: Limits,
+    /// What is kept at the ring of what it printed, after its end.
+    pub kept_output: Option<KeptOutput>,
+}
+
+/// What is kept at the ring of what a program printed, after its end.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct KeptOutput {
+    /// How long, in milliseconds.
+    pub keep_ms: u64,
+    /// The end of each output, at most so many KiB of it.
+    pub kib: u32,
 }
 
 /// What the processes of a session may use at most; `None`: as much as they find.

@@ -4,13 +4,13 @@ use super::command::{Piece, Template};
 use super::given;
 use super::source::{Fields, Mistakes};
 use super::times::{Span, read_time};
-use super::{KillMode, Limits, ProgramClass, ReadyWhen, StopSignal};
+use super::{KeptOutput, KillMode, Limits, ProgramClass, ReadyWhen, StopSignal};
 use rota_model::life::START_TIMEOUT_MS_MAX;
 use rota_model::{GRACE_MS_MAX, Sandbox};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
-pub(super) const FIELDS: [&str; 12] = [
+pub(super) const FIELDS: [&str; 14] = [
     "argv",
     "env",
     "port",
@@ -23,6 +23,8 @@ pub(super) const FIELDS: [&str; 12] = [
     "options",
     "sandbox",
     "limits",
+    "output_kept",
+    "output_kept_kib",
 ];
 
 /// Thousandths of a processor; the kernel gives out hundredths.
@@ -42,6 +44,12 @@ const START_TIMEOUT_MS: Span =
     Span { default: 10_000, min: 100, max: START_TIMEOUT_MS_MAX, text: "100ms to 10m" };
 const GRACE_MS: Span = Span { default: 5_000, min: 0, max: GRACE_MS_MAX, text: "0s to 5m" };
 
+const OUTPUT_KEPT_MS: Span =
+    Span { default: 86_400_000, min: 0, max: 30 * 86_400_000, text: "0s to 30d" };
+/// How much of each output is kept at the ring.
+const OUTPUT_KEPT_KIB: RangeInclusive<u32> = 1..=1_024;
+const OUTPUT_KEPT_KIB_DEFAULT: u32 = 64;
+
 pub(super) fn read_program(fields: &mut Fields, mistakes: &mut Mistakes) -> Option<ProgramClass> {
     let argv = read_argv(fields, mistakes);
     let env = read_env(fields, mistakes);
@@ -57,6 +65,7 @@ pub(super) fn read_program(fields: &mut Fields, mistakes: &mut Mistakes) -> Opti
     let options = fields.optional_bool("options", mistakes).unwrap_or(false);
     let sandbox = read_sandbox(fields, mistakes);
     let limits = read_limits(fields, mistakes);
+    let kept_output = read_kept_output(fields, mistakes);
     let (ready, stop_signal, kill_mode) = (ready?, stop_signal?, kill_mode.ok()?);
     refuse_unlisted(&argv, &env, &ports, mistakes);
     let mentioned = argv.iter().chain(env.values()).any(|it| it.mentions(&Piece::Port));
@@ -79,7 +88,15 @@ pub(super) fn read_program(fields: &mut Fields, mistakes: &mut Mistakes) -> Opti
         options,
         sandbox,
         limits,
+        kept_output,
     })
+}
+
+/// What is kept of its output; `0s`: nothing.
+fn read_kept_output(fields: &mut Fields, mistakes: &mut Mistakes) -> Option<KeptOutput> {
+    let keep_ms = read_time(fields, "output_kept", &OUTPUT_KEPT_MS, mistakes);
+    let kib = fields.optional_number("output_kept_kib", OUTPUT_KEPT_KIB, mistakes);
+    (keep_ms > 0).then_some(KeptOutput { keep_ms, kib: kib.unwrap_or(OUTPUT_KEPT_KIB_DEFAULT) })
 }
 
 /// What the processes of a session may use at most.

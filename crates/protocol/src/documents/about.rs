@@ -346,6 +346,36 @@ pub(crate) const CONTENT_REMOVE: About = About {
     example: r#"{"repository": "main"}"#,
 };
 
+pub(crate) const SESSION_OUTPUT: About = About {
+    summary: "Keeps what the program of a life of a session printed last, beside the session. Nodes ask for it when a \
+              program has ended. Its bytes are stored first. Runs at the session.",
+    parameters: r#"{
+  "type": "object", "required": ["id", "life", "node", "keep_ms"], "additionalProperties": false,
+  "properties": {
+    "id": {"type": "string", "description": "The session."},
+    "life": {"type": "integer", "description": "Its life, as a stamp."},
+    "node": {"type": "string", "description": "Where the program ran."},
+    "keep_ms": {"type": "integer", "description": "How long it is kept, in milliseconds; at most 30 days."},
+    "stdout": {"type": ["object", "null"], "required": ["from", "bytes", "sha256"], "additionalProperties": false,
+      "description": "The end of its standard output; null or left out: it printed nothing there.",
+      "properties": {
+        "from": {"type": "integer", "description": "How many bytes come before."},
+        "bytes": {"type": "integer", "description": "How many are kept, at most 1 MiB."},
+        "sha256": {"type": "string", "description": "Their digest, in hexadecimal."}}},
+    "stderr": {"type": ["object", "null"], "required": ["from", "bytes", "sha256"], "additionalProperties": false,
+      "description": "The same of its standard error.",
+      "properties": {
+        "from": {"type": "integer", "description": "How many bytes come before."},
+        "bytes": {"type": "integer", "description": "How many are kept, at most 1 MiB."},
+        "sha256": {"type": "string", "description": "Their digest, in hexadecimal."}}}}
+}"#,
+    example: r#"{"id": "room-7", "life": 261128093000000, "node": "n1", "keep_ms": 86400000,
+  "stdout": {"from": 0, "bytes": 5,
+    "sha256": "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"},
+  "stderr": {"from": 1024, "bytes": 5,
+    "sha256": "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"}}"#,
+};
+
 #[cfg(test)]
 mod tests {
     use crate::documents::registry::operations;
@@ -422,7 +452,7 @@ mod tests {
 
     #[test]
     fn each_operation_says_what_it_does_and_takes_its_own_example() {
-        assert_eq!(abouts().len(), 24);
+        assert_eq!(abouts().len(), 25);
         for (name, about) in abouts() {
             assert!(about.summary.ends_with('.'), "{name}");
             assert_eq!(check(name, &parsed(about.example)), Ok(()), "{name}");

@@ -28,6 +28,7 @@ pub(crate) mod here;
 pub(crate) mod importing;
 pub(crate) mod memory_quota;
 pub(crate) mod operate;
+pub(crate) mod output;
 pub(crate) mod pending;
 pub(crate) mod pools;
 pub(crate) mod read;

@@ -6,6 +6,7 @@ use crate::documents::administer::{
     NamespacePut, NamespaceRemove, NamespaceSet, NamespaceSwitch, WebPut, WebRemove,
 };
 use crate::documents::content::{ContentCommit, ContentFollow, ContentRemove};
+use crate::documents::output::SessionOutput;
 use crate::documents::pools::{PoolCreate, PoolRemove, PoolSet};
 use crate::documents::read::{DocumentRead, DocumentTouch};
 use crate::documents::tasks::manage::{
@@ -22,7 +23,7 @@ use rota_docstore::{
     Checker, Credentials, Exception, FieldError, Operation, Operations, Schema, codes,
 };
 use rota_messages::api::Service;
-use rota_messages::documents::with_lives;
+use rota_messages::documents::{OUTPUT_CLASS, with_lives, with_outputs};
 use rota_model::items::{
     LIFE_CLASS, NUMBER_CLASS, ORDERS_CLASS, OWN_CLASSES, POOL_CLASS, REQUEST_CLASS, SESSION_CLASS,
     SESSION_NUMBERS_CLASS,
@@ -41,7 +42,7 @@ pub fn schema() -> Schema {
         .read_only(ORDERS_CLASS)
         .read_only(NUMBER_CLASS)
         .read_only(SESSION_NUMBERS_CLASS);
-    with_tasks(with_content(own)).open()
+    with_tasks(with_content(with_outputs(own))).open()
 }
 
 /// The operations that every manager knows.
@@ -60,6 +61,7 @@ pub fn operations() -> Operations {
         .with::<ContentCommit>()
         .with::<ContentFollow>()
         .with::<ContentRemove>()
+        .with::<SessionOutput>()
         .with::<WebPut>()
         .with::<WebRemove>()
         .with::<TaskCreate>()
@@ -103,7 +105,7 @@ pub fn check_schema(schema: &Schema) -> Result<(), FieldError> {
             return Err(FieldError::new("schema", problem));
         }
     }
-    let written = [SPACE_CLASS, POOL_CLASS, WEB_CLASS, CONTENT_CLASS, FOLLOWS_CLASS];
+    let written = [SPACE_CLASS, POOL_CLASS, WEB_CLASS, CONTENT_CLASS, FOLLOWS_CLASS, OUTPUT_CLASS];
     for class in written.into_iter().chain([TASK_CLASS, PARAM_CLASS]) {
         if !schema.is_declared(class) || schema.is_read_only(class) {
             return wrong(class, "declare");

@@ -9,12 +9,14 @@
 //! ```
 
 use crate::contents::counts::Counts;
+use crate::contents::events::{tells, told};
 use crate::contents::fills;
 use crate::contents::fills::{bytes, of_application};
 use crate::contents::session_counts::is_under_way;
 use crate::settings::sizes::Sizes;
 use rota_docstore::Usage;
 use rota_messages::documents::Brief;
+use rota_messages::events::SessionEvent;
 use rota_messages::{Doc, DocKey, Entry, Write};
 use rota_model::{BootId, Epoch, LogPos, NodeId, Seq, SessionRecord, Stamp};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -162,6 +164,24 @@ impl Replica {
         self.tail.entries.clear();
         (self.tail.bytes, self.tail.fills) = (0, 0);
         self.latest.clear();
+    }
+
+    /// What happens to sessions when everything through `at` is committed, at that time.
+    pub fn events_through(&self, at: LogPos, now: Stamp) -> Vec<SessionEvent> {
+        let entries = self.tail.entries.iter().take_while(|entry| entry.at <= at);
+        let mut written: BTreeMap<&DocKey, Option<&Arc<Doc>>> = BTreeMap::new();
+        let mut events = Vec::new();
+        for write in entries.flat_map(|entry| entry.writes.iter()) {
+            if !tells(&write.key) {
+                continue;
+            }
+            let before = written.get(&write.key).copied();
+            let before = before.unwrap_or_else(|| self.docs.get(&write.key));
+            let after = write.doc.as_ref();
+            events.extend(told(&write.key, before.map(|it| &**it), after.map(|it| &**it), now));
+            written.insert(&write.key, after);
+        }
+        events
     }
 
     /// Commits everything through `at`; gives what was committed by it.

@@ -8,7 +8,8 @@ use crate::membership::standing::Standing;
 use crate::membership::state::ViewChanges;
 use crate::partition::state::Partition;
 use crate::ports::note::Transition;
-use rota_ring::{ConfigState, PartitionState, View, ViewError};
+use rota_model::NodeId;
+use rota_ring::{ConfigState, PartitionState, View, ViewError, slot_of_node};
 
 impl Manager {
     /// What the config store holds. Only a newer state changes anything.
@@ -56,6 +57,13 @@ impl Manager {
         }
     }
 
+    /// Whether this manager judges a node: it owns the partition of the node's slot.
+    fn judges(&self, node: &NodeId) -> bool {
+        let Some(view) = &self.env.view else { return false };
+        let home = view.home(slot_of_node(node, view.m));
+        view.parts.get(&home).is_some_and(|part| part.owner == self.env.me.number)
+    }
+
     fn adopt_nodes(&mut self, state: &ConfigState) {
         if self.env.nodes.reg == state.nodes && self.env.nodes.dropped == state.dropped {
             return;
@@ -71,6 +79,7 @@ impl Manager {
             let old = before.get(node);
             if reg.state == rota_model::NodeState::Lost
                 && old.is_none_or(|it| it.state != reg.state)
+                && self.judges(node)
             {
                 self.env.note_text(Transition::NodeLost, None, format!("node {node}"));
             }

@@ -80,7 +80,7 @@ impl Manager {
             },
         };
         if let Some(next) = next {
-            self.ask_view(Purpose::Release(step), Change::view(next));
+            self.ask_view(Purpose::Release(step, number), Change::view(next));
         }
     }
 

@@ -12,11 +12,11 @@ use rota_ring::NodeReg;
 pub(crate) enum Purpose {
     Claim,
     /// These; and what that means for the transition, if one of them joins or leaves.
-    TakeOut(Vec<MemberId>, Option<Transition>),
+    TakeOut(Vec<MemberId>, Option<(Transition, ManagerNumber)>),
     /// A partition's own change, and the step that it is.
     Part(ManagerNumber, Transition),
     /// The end of a transition, and the step that it is.
-    Release(Transition),
+    Release(Transition, ManagerNumber),
     /// An operator's order, and what is answered.
     Order(Box<Waiting>, Ordered),
     /// One about a node, and the entry that it asks for.
@@ -40,7 +40,7 @@ impl Purpose {
             Purpose::Claim
             | Purpose::TakeOut(..)
             | Purpose::Part(..)
-            | Purpose::Release(_)
+            | Purpose::Release(..)
             | Purpose::Order(..) => true,
             Purpose::NodeOrder(..)
             | Purpose::Register { .. }

@@ -10,7 +10,7 @@ use crate::membership::state::ViewChanges;
 use crate::partition::led::Led;
 use crate::ports::io::{CasOutcome, Effect};
 use crate::ports::note::Transition;
-use rota_model::{ManagerStatus, MemberId, Refusal, RefusalKind};
+use rota_model::{ManagerNumber, ManagerStatus, MemberId, Refusal, RefusalKind};
 use rota_ring::{Change, ConfigState, RingTransition, View};
 
 impl Manager {
@@ -54,7 +54,7 @@ impl Manager {
                     Purpose::NodeOrder(waiting, _) => self.env.on_node_order_unknown(&waiting),
                     Purpose::TakeOut(..)
                     | Purpose::Part(..)
-                    | Purpose::Release(_)
+                    | Purpose::Release(..)
                     | Purpose::Verdict
                     | Purpose::Forget
                     | Purpose::EndNode(_) => {}
@@ -75,15 +75,16 @@ impl Manager {
                 if let Some((RingTransition::Join { number, since }, epoch)) = joined
                     && (number, since) == (self.env.me.number, epoch)
                 {
-                    self.env.note(Transition::JoinStarted, None);
+                    let text = format!("number {number}");
+                    self.env.note_text(Transition::JoinStarted, None, text);
                 }
                 self.adopt(state);
                 // The watch may have shown that View already, before the number was this run's.
                 return self.take_up_parts();
             }
             Purpose::TakeOut(members, step) => {
-                if let Some(step) = step {
-                    self.env.note(step, None);
+                if let Some((step, number)) = step {
+                    self.env.note_text(step, None, format!("number {number}"));
                 }
                 for member in members {
                     self.env.note_text(Transition::TakenOut, None, format!("manager {member}"));
@@ -98,7 +99,9 @@ impl Manager {
                 let text = account.map(|it| it.to_string()).unwrap_or_default();
                 self.env.note_text(step, Some(number), text);
             }
-            Purpose::Release(step) => self.env.note(step, None),
+            Purpose::Release(step, number) => {
+                self.env.note_text(step, None, format!("number {number}"));
+            }
             Purpose::Order(waiting, answer) => self.env.on_order_written(&waiting, answer),
             Purpose::NodeOrder(waiting, reg) => self.env.on_node_order_written(&waiting, *reg),
             Purpose::Register { call, register, .. } => {
@@ -135,7 +138,7 @@ impl Manager {
             Purpose::Order(waiting, _) => self.orders.on_order_conflict(*waiting),
             Purpose::NodeOrder(waiting, _) => self.on_node_order_conflict(*waiting),
             Purpose::TakeOut(..)
-            | Purpose::Release(_)
+            | Purpose::Release(..)
             | Purpose::Verdict
             | Purpose::Forget
             | Purpose::EndNode(_) => {}
@@ -191,16 +194,18 @@ impl Manager {
 }
 
 /// What a View without suspects means for the transition, if it is given back by that.
-fn ended_by(view: &View, next: &View) -> Option<Transition> {
+fn ended_by(view: &View, next: &View) -> Option<(Transition, ManagerNumber)> {
     let under_way = view.transition.filter(|_| next.transition.is_none())?;
-    let status = next.managers.get(&under_way.number()).map(|it| it.status);
-    Some(match under_way {
+    let number = under_way.number();
+    let status = next.managers.get(&number).map(|it| it.status);
+    let step = match under_way {
         RingTransition::Join { .. } => Transition::JoinRolledBack,
         RingTransition::Leave { .. } if status == Some(ManagerStatus::Left) => {
             Transition::LeaveFinished
         }
         RingTransition::Leave { .. } => Transition::LeaveRolledBack,
-    })
+    };
+    Some((step, number))
 }
 
 impl ViewChanges {

@@ -18,7 +18,8 @@ use crate::log::resident::{Resident, Turn};
 use crate::ports::note::Transition;
 use rota_docstore::attempt::floors;
 use rota_docstore::attempt::remembers;
-use rota_docstore::{Aged, Rules};
+use rota_docstore::{Aged, Document, Rules};
+use rota_messages::documents::{OUTPUT_CLASS, is_output_over};
 use rota_messages::{Doc, DocKey, Write};
 use rota_model::{Reason, Stamp, UNPLACED_MEMORY_MS};
 use std::ops::Bound;
@@ -59,9 +60,19 @@ impl Ages {
         match doc.of_application() {
             // What is remembered goes by its own age.
             Some(it) if remembers(it).is_some() => Aged::Same,
+            Some(it) if self.is_output_over(it) => Aged::Gone,
             Some(it) => self.rules.aged(it, self.now),
             None => Aged::Same,
         }
+    }
+}
+
+impl Ages {
+    /// Whether nobody wants any more what programs of a session printed.
+    fn is_output_over(&self, document: &Document) -> bool {
+        document.name().class() == OUTPUT_CLASS
+            && !document.is_deleted()
+            && is_output_over(document, self.now)
     }
 }
 

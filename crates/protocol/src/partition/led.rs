@@ -7,6 +7,7 @@ use crate::log::resident::RequestHandler;
 use crate::log::resident::{Late, Turn};
 use crate::log::sync::SyncStart;
 use crate::partition::residents::Residents;
+use crate::ports::io::Effect;
 use crate::ports::note::Transition;
 use rota_messages::{DocKey, OpResult};
 use rota_model::{Refusal, RefusalKind, Retry};
@@ -35,10 +36,14 @@ impl<R: RequestHandler> Led<'_, R> {
     pub fn advance_commit(&mut self) {
         let At { env, log, lead, .. } = &mut self.at;
         let Some(at) = lead.committable(log) else { return };
+        let events = log.replica.events_through(at, env.clock());
         let done = log.replica.commit_to(at, &env.config.sizes);
         // What is found again is acted on when the View says that it is all.
         if let Phase::Recover(_) = lead.phase {
             return lead.write_more(env, log);
+        }
+        if !events.is_empty() {
+            env.effects.push(Effect::Events(events));
         }
         for promised in self.at.take_promised(at) {
             self.release(promised);

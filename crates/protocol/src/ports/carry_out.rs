@@ -5,6 +5,7 @@ use crate::ports::note::Note;
 use crate::ports::task_work::TaskJob;
 use crate::ports::work::Job;
 use rota_docstore::Digest;
+use rota_messages::events::SessionEvent;
 use rota_messages::{DiskWrite, Envelope};
 use rota_model::node_msg::ToNode;
 use rota_model::{ManagerNumber, NewNodes, NodeId, PoolName, ProvisionerName};
@@ -67,6 +68,11 @@ pub trait EffectHandler {
         let _ = task;
     }
 
+    /// [`Effect::Events`]: where nobody is told.
+    fn events(&mut self, events: Vec<SessionEvent>) {
+        let _ = events;
+    }
+
     /// [`Effect::Note`]: where nobody counts.
     fn note(&mut self, note: Note) {
         let _ = note;
@@ -90,6 +96,7 @@ pub trait EffectHandler {
             Effect::RunTask { part, work, job } => self.run_task(part, work, job),
             Effect::StopTask { work } => self.stop_task(work),
             Effect::TaskGivenUp { task } => self.task_given_up(*task),
+            Effect::Events(events) => self.events(events),
             Effect::Note(note) => self.note(note),
         }
     }

@@ -19,6 +19,7 @@ use crate::ports::note::Note;
 use crate::ports::task_work::{TaskJob, TaskOutcome};
 use crate::ports::work::{Job, Worked};
 use rota_docstore::Digest;
+use rota_messages::events::SessionEvent;
 use rota_messages::{DiskWrite, Envelope, NodeOrdered, Op, OpResult, Order, Ordered};
 use rota_model::node_msg::{FromNode, Register, Registered, Renew, Renewed, ToNode};
 use rota_model::{ManagerNumber, MemberId, NewNodes, NodeId, PoolName, ProvisionerName, Refusal};
@@ -291,6 +292,8 @@ pub enum Effect {
         /// The operation; see [`Job::run`].
         job: Box<Job>,
     },
+    /// What was committed in a partition of this manager, for operators. Needs nothing done.
+    Events(Vec<SessionEvent>),
     /// Something worth counting or telling. Needs nothing done.
     Note(Note),
 }

@@ -4,6 +4,7 @@ use super::Table;
 use rota_docstore::Digest;
 use rota_model::node_msg::ToNode;
 use rota_model::{ManagerNumber, NewNodes, NodeId, PoolName, ProvisionerName};
+use rota_protocol::events::SessionEvent;
 use rota_protocol::operate::Job;
 use rota_protocol::{CasOutcome, DiskWrite, EffectHandler, Envelope, Input, Note, Reply, TaskJob};
 use rota_ring::Change;
@@ -117,6 +118,10 @@ impl EffectHandler for At<'_> {
 
     fn task_given_up(&mut self, task: serde_json::Value) {
         self.table.given_up.push(task);
+    }
+
+    fn events(&mut self, events: Vec<SessionEvent>) {
+        self.table.events.extend(events.into_iter().map(|it| (self.n, it)));
     }
 
     fn note(&mut self, note: Note) {

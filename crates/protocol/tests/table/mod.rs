@@ -20,6 +20,7 @@ pub use results::{closed, got, opened, refused};
 use rota_docstore::{Checker, Digest, Operations, Schema};
 use rota_model::node_msg::{Alive, Register, Registered, Renewed, ReportEvent, ReportItem, ToNode};
 use rota_model::*;
+use rota_protocol::events::SessionEvent;
 use rota_protocol::operate::Job;
 use rota_protocol::{
     Answer, Disk, DiskWrite, DocumentsConfig, EffectHandler, Envelope, Input, Manager,
@@ -51,6 +52,8 @@ pub struct Table {
     pub notes: Vec<(u32, Transition)>,
     /// What was said beside them, where something was.
     pub said: Vec<(Transition, String)>,
+    /// What was told of sessions, and by whom.
+    pub events: Vec<(u32, SessionEvent)>,
     /// The newest answer to a registration.
     registered: Option<Result<Registered, Refusal>>,
     /// The newest answer to a renewal.
@@ -253,6 +256,7 @@ impl Table {
             replies: BTreeMap::new(),
             notes: Vec::new(),
             said: Vec::new(),
+            events: Vec::new(),
             registered: None,
             renewed: None,
             ordered_as: None,

@@ -1,0 +1,125 @@
+//! What commits tell of sessions: the difference that a write of a document makes.
+
+use crate::contents::lives::managed_in;
+use rota_lifecycle::{LifeItem, Managed};
+use rota_messages::documents::life_session;
+use rota_messages::events::{SessionEvent, SessionEventKind};
+use rota_messages::{Doc, DocKey};
+use rota_model::items::{LIFE_CLASS, SESSION_CLASS};
+use rota_model::{SessionKey, SessionRecord, SessionState, Stamp};
+
+/// Whether writes of a document may tell something.
+pub(crate) fn tells(key: &DocKey) -> bool {
+    matches!(key.name.class(), SESSION_CLASS | LIFE_CLASS)
+}
+
+/// What is told of a write that is committed at that time.
+pub(crate) fn told(
+    key: &DocKey,
+    before: Option<&Doc>,
+    after: Option<&Doc>,
+    at: Stamp,
+) -> Vec<SessionEvent> {
+    let Some(after) = after else { return Vec::new() };
+    if let Some(record) = after.session() {
+        let before = before.and_then(Doc::session);
+        return of_record(before.map(|it| &**it), record, at).into_iter().collect();
+    }
+    match (life_session(&key.name), managed_in(after)) {
+        (Some(session), Some(managed)) => {
+            of_life(&session, before.and_then(managed_in).as_ref(), &managed, at)
+        }
+        (Some(_), None) | (None, _) => Vec::new(),
+    }
+}
+
+fn of_record(
+    before: Option<&SessionRecord>,
+    after: &SessionRecord,
+    at: Stamp,
+) -> Option<SessionEvent> {
+    let before = before.filter(|it| it.life == after.life);
+    let is_new = before.is_none_or(|it| it.state != after.state);
+    let kind = match after.state {
+        SessionState::Pending => {
+            let is_placed = is_new || before.and_then(SessionRecord::token) != after.token();
+            is_placed.then_some(SessionEventKind::Placed)?
+        }
+        SessionState::Starting => return None,
+        SessionState::Ready if is_new => SessionEventKind::Opened,
+        SessionState::Ready => {
+            let is_changed = before.is_some_and(|it| it.spec.attributes != after.spec.attributes);
+            is_changed.then_some(SessionEventKind::Changed)?
+        }
+        SessionState::Closing => is_new.then_some(SessionEventKind::Closing)?,
+        SessionState::Closed => is_new.then_some(SessionEventKind::Closed)?,
+        SessionState::Failed => is_new.then_some(SessionEventKind::Failed)?,
+        SessionState::Lost => is_new.then_some(SessionEventKind::Lost)?,
+    };
+    let placement = after.placement.as_ref();
+    let address = placement.map_or("", |it| it.address.as_str());
+    let text = match (kind, &after.exit) {
+        (SessionEventKind::Opened, _) if !address.is_empty() => format!("at {address}"),
+        (SessionEventKind::Closed | SessionEventKind::Failed, Some(exit)) => {
+            let (exit, gap) = (exit.to_string(), if after.detail.is_empty() { "" } else { "; " });
+            format!("{exit}{gap}{}", after.detail)
+        }
+        _ => after.detail.clone(),
+    };
+    Some(SessionEvent {
+        at,
+        kind,
+        session: after.key.clone(),
+        life: Some(after.life),
+        class: Some(after.spec.class.clone()),
+        node: placement.map(|it| it.node.clone()),
+        reason: after.reason,
+        text,
+    })
+}
+
+fn of_life(
+    session: &SessionKey,
+    before: Option<&Managed>,
+    after: &Managed,
+    at: Stamp,
+) -> Vec<SessionEvent> {
+    let before = before.filter(|it| it.origin() == after.origin());
+    let event = |kind, text| SessionEvent {
+        at,
+        kind,
+        session: session.clone(),
+        life: None,
+        class: None,
+        node: None,
+        reason: None,
+        text,
+    };
+    let fired_before = |item: &LifeItem| {
+        let word = item.last().to_string();
+        before.is_some_and(|it| it.fired(item.life_cycle().as_str(), &word).is_some())
+    };
+    let held = after.items().filter_map(|(item, held)| Some((item, held.fired?)));
+    // The history grows at its end.
+    let newest = before.and_then(|it| it.history().last());
+    let past = after.history().iter().rev().take_while(|it| Some(*it) != newest);
+    let past = past.filter(|it| it.origin == after.origin());
+    let past = past.filter_map(|it| Some((&it.item, it.fired?)));
+    let mut events = Vec::new();
+    for (item, fired) in held.chain(past).filter(|(item, _)| !fired_before(item)) {
+        let how = if fired.skipped { " (skipped)" } else { "" };
+        events.push(event(SessionEventKind::EventFired, format!("{item}{how}")));
+    }
+    for (item, failure) in after.items().filter_map(|(item, it)| Some((item, it.failed.as_ref()?)))
+    {
+        let word = item.last().to_string();
+        let earlier = before.and_then(|it| it.held(item.life_cycle().as_str(), &word));
+        let earlier = earlier.and_then(|it| it.failed.as_ref());
+        if earlier.is_none_or(|it| it.attempts < failure.attempts || it.at < failure.at) {
+            let report = failure.report.lines().next().unwrap_or_default();
+            let text = format!("{item}: attempt {}, {} {report}", failure.attempts, failure.code);
+            events.push(event(SessionEventKind::ActionFailed, text.trim_end().to_owned()));
+        }
+    }
+    events
+}

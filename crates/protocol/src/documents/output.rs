@@ -1,0 +1,119 @@
+//! `session.output`: a node keeps at the ring what the program of a life printed last.
+
+use crate::documents::about;
+use rota_docstore::name::ATTACHMENT_CLASS;
+use rota_docstore::{
+    About, Attachment, Digest, DocName, DocumentEdit, Exception, FieldError, Keyed, Namespace,
+    Operation, Place, Transaction, Wanted, codes,
+};
+use rota_messages::documents::{
+    KeptOutput, OUTPUT_BYTES_MAX, OUTPUT_CLASS, OUTPUT_KEPT_MS_MAX, OUTPUT_LIVES_MAX, OutputEnd,
+};
+use rota_model::{NodeId, Stamp};
+use serde::Deserialize;
+
+/// What a program prints: nobody knows more of it.
+const MIME: &str = "application/octet-stream";
+
+/// What is to be kept. Its bytes are stored already.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Keeping {
+    id: String,
+    life: Stamp,
+    node: NodeId,
+    keep_ms: u64,
+    #[serde(default)]
+    stdout: Option<OutputEnd>,
+    #[serde(default)]
+    stderr: Option<OutputEnd>,
+}
+
+/// Keeps it, and lets go of what is too old. What is kept of a life already stays as it is.
+pub(crate) struct SessionOutput(Keeping);
+
+impl Operation for SessionOutput {
+    const NAME: &'static str = "session.output";
+    const PLACE: Place = Place::Inline;
+    type Parameters = Keeping;
+
+    fn about() -> About {
+        about::SESSION_OUTPUT
+    }
+
+    fn new(keeping: Keeping) -> Result<Self, Exception> {
+        if !(1..=OUTPUT_KEPT_MS_MAX).contains(&keeping.keep_ms) {
+            let problem = format!("is {}; it must be 1 to {OUTPUT_KEPT_MS_MAX}", keeping.keep_ms);
+            return Err(FieldError::new("keep_ms", problem).into());
+        }
+        for (field, end) in [("stdout.bytes", keeping.stdout), ("stderr.bytes", keeping.stderr)] {
+            let wrong = end.filter(|it| !(1..=OUTPUT_BYTES_MAX).contains(&it.bytes));
+            if let Some(OutputEnd { bytes, .. }) = wrong {
+                let problem = format!("is {bytes}; it must be 1 to {OUTPUT_BYTES_MAX}");
+                return Err(Exception::of_field(codes::LIMIT, FieldError::new(field, problem)));
+            }
+        }
+        Ok(Self(keeping))
+    }
+
+    fn documents(&self, space: &Namespace) -> Result<Vec<Wanted>, Exception> {
+        let name = DocName::new(space, OUTPUT_CLASS, &self.0.id);
+        let name = name.map_err(|it| FieldError::new("id", it.problem))?;
+        Ok(vec![Wanted::current(name)])
+    }
+
+    fn work(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Exception> {
+        let Keeping { id, life, node, keep_ms, stdout, stderr } = &self.0;
+        let now = transaction.now();
+        let name = transaction.name(OUTPUT_CLASS, id)?;
+        let edited = transaction.current(&name)?;
+        let key = life.as_u64().to_string();
+        // Whoever repeats it finds it done.
+        if edited.item::<KeptOutput>(&key)?.is_some() {
+            return Ok(());
+        }
+        let kept = KeptOutput {
+            node: node.clone(),
+            until: now.plus_ms(*keep_ms),
+            stdout: *stdout,
+            stderr: *stderr,
+        };
+        edited.ensure();
+        for OutputEnd { bytes, sha256, .. } in kept.ends() {
+            let key = sha256.to_string();
+            if edited.attachment(&key).is_none() {
+                edited.attach(&key, Attachment::new(MIME, bytes, sha256)?)?;
+            }
+        }
+        edited.put(&key, &kept)?;
+        let_go(edited, now)
+    }
+}
+
+/// What is too old, or of too many lives, goes; and bodies that nothing names then.
+fn let_go(edited: &mut DocumentEdit, now: Stamp) -> Result<(), Exception> {
+    let keys: Vec<String> = edited.keys(KeptOutput::CLASS).map(str::to_owned).collect();
+    let mut kept = Vec::new();
+    for key in keys {
+        if let Some(it) = edited.item::<KeptOutput>(&key)? {
+            kept.push((key, it));
+        }
+    }
+    // Stamps have as many digits each, so the newest one comes last.
+    kept.sort_by(|one, two| one.0.cmp(&two.0));
+    let spare = kept.len().saturating_sub(OUTPUT_LIVES_MAX);
+    let goes = |at: usize, it: &KeptOutput| at < spare || it.until < now;
+    let mut named: Vec<Digest> = Vec::new();
+    for (at, (key, it)) in kept.iter().enumerate() {
+        if goes(at, it) {
+            edited.remove(KeptOutput::CLASS, Some(key))?;
+        } else {
+            named.extend(it.ends().map(|end| end.sha256));
+        }
+    }
+    let bodies: Vec<String> = edited.keys(ATTACHMENT_CLASS).map(str::to_owned).collect();
+    for key in bodies.iter().filter(|key| named.iter().all(|it| it.to_string() != **key)) {
+        edited.remove(ATTACHMENT_CLASS, Some(key))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,118 @@
+//! What an operator asks of a manager's events, checked, and events on the wire.
+
+use crate::mistakes::Mistakes;
+use crate::v1;
+use rota_messages::events::SessionEvent;
+pub use rota_messages::events::all_kinds;
+use rota_model::{FieldError, ManagerNumber, Refusal, SessionKey};
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// Names an event at the manager that tells it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EventPosition {
+    /// The run of the manager.
+    pub run: String,
+    /// Counts up within it, from 1.
+    pub seq: u64,
+}
+
+impl fmt::Display for EventPosition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.run, self.seq)
+    }
+}
+
+impl EventPosition {
+    /// From its text.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn parse(text: &str) -> Result<Self, FieldError> {
+        let parts = text.split_once('-').and_then(|(run, seq)| {
+            let is_run = (1..=32).contains(&run.len()) && run.chars().all(char::is_alphanumeric);
+            Some((is_run.then(|| run.to_owned())?, seq.parse().ok()?))
+        });
+        let text = "is garbled; it must be the position of an event";
+        let (run, seq) = parts.ok_or_else(|| FieldError::new("position", text))?;
+        Ok(Self { run, seq })
+    }
+}
+
+/// Which events an operator asks for.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct EventsAsk {
+    /// After this one.
+    pub after: Option<EventPosition>,
+    /// Those to come as well.
+    pub follow: bool,
+    /// Of this session only.
+    pub session: Option<SessionKey>,
+    /// Of these kinds only; none: of every one.
+    pub kinds: BTreeSet<String>,
+    /// At most so many of those that are kept.
+    pub last: Option<usize>,
+}
+
+impl EventsAsk {
+    /// Whether an event is asked for.
+    pub fn wants(&self, event: &v1::Event) -> bool {
+        let is_of = |it: &SessionKey| {
+            it.id.as_str() == event.id && it.namespace.as_str() == event.namespace
+        };
+        self.session.as_ref().is_none_or(is_of)
+            && (self.kinds.is_empty() || self.kinds.contains(&event.kind))
+    }
+}
+
+/// What an operator asks for, checked.
+///
+/// # Errors
+/// A refusal that names each wrong field.
+pub fn events(request: v1::EventsRequest) -> Result<EventsAsk, Refusal> {
+    let v1::EventsRequest { after, follow, namespace, id, kinds, last } = request;
+    let mut mistakes = Mistakes::default();
+    let after = mistakes.given("after", &after, EventPosition::parse);
+    let kinds = mistakes.note(known(kinds));
+    let session = match (namespace.as_str(), id.as_str()) {
+        ("", "") => Some(None),
+        (_, "") => {
+            let text = "is given without the id of a session";
+            mistakes.note(Err(FieldError::new("namespace", text)))
+        }
+        (_, _) => mistakes.key(&namespace, &id).map(Some),
+    };
+    let last = usize::try_from(last).ok().filter(|it| *it > 0);
+    let ask = after.zip(kinds).zip(session);
+    let ask =
+        ask.map(|((after, kinds), session)| EventsAsk { after, follow, session, kinds, last });
+    mistakes.finish(ask)
+}
+
+fn known(kinds: Vec<String>) -> Result<BTreeSet<String>, FieldError> {
+    match kinds.iter().find(|kind| all_kinds().all(|it| it != *kind)) {
+        Some(kind) => {
+            let all: Vec<&str> = all_kinds().collect();
+            Err(FieldError::new("kinds", format!("{kind:?} is none of {}", all.join(", "))))
+        }
+        None => Ok(kinds.into_iter().collect()),
+    }
+}
+
+/// What happened to a session, as a manager tells it.
+pub fn of_session(it: SessionEvent, manager: ManagerNumber) -> v1::Event {
+    v1::Event {
+        position: String::new(),
+        at: it.at.as_u64(),
+        manager: manager.0,
+        kind: it.kind.as_str().to_owned(),
+        namespace: it.session.namespace.to_string(),
+        id: it.session.id.to_string(),
+        life: it.life.map_or(0, |it| it.as_u64()),
+        class: it.class.map(|it| it.to_string()).unwrap_or_default(),
+        node: it.node.map(|it| it.to_string()).unwrap_or_default(),
+        reason: it.reason.map(|it| it.as_str().to_owned()).unwrap_or_default(),
+        partition: None,
+        text: it.text,
+    }
+}

@@ -1,0 +1,200 @@
+//! An event as it is shown.
+
+use crate::output::plain_table;
+use crate::session::time;
+use comfy_table::Table;
+use rota_client::v1;
+use rota_model::Stamp;
+use serde::Serialize;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Kinds of what this program remarks itself.
+const SILENT: &str = "manager_silent";
+const MISSED: &str = "events_missed";
+
+/// All that was found.
+#[derive(Serialize)]
+pub struct All {
+    /// Oldest first.
+    pub events: Vec<Shown>,
+}
+
+/// One event.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Shown {
+    /// When, as a stamp.
+    pub at: u64,
+    /// Who told it.
+    pub manager: u32,
+    pub kind: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub id: String,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub life: u64,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub class: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub node: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partition: Option<u32>,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub text: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub position: String,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+impl Shown {
+    /// An event of a manager.
+    pub fn of(it: v1::Event) -> Self {
+        let v1::Event { position, at, manager, kind, namespace, id, life, class, node, .. } = it;
+        let v1::Event { reason, partition, text, .. } = it;
+        Self {
+            at,
+            manager,
+            kind,
+            namespace,
+            id,
+            life,
+            class,
+            node,
+            reason,
+            partition,
+            text,
+            position,
+        }
+    }
+
+    fn remark(manager: u32, kind: &str, text: String) -> Self {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+        let it = v1::Event {
+            at: Stamp::from_epoch_ms(now).as_u64(),
+            manager,
+            text,
+            ..Default::default()
+        };
+        Self { kind: kind.to_owned(), ..Self::of(it) }
+    }
+
+    /// A manager does not answer: its events are missing.
+    pub fn silent(manager: u32, why: &str) -> Self {
+        Self::remark(manager, SILENT, format!("its events are missing: {why}"))
+    }
+
+    /// A manager does not keep what came before its first event.
+    pub fn missed(manager: u32) -> Self {
+        let text = "events before this are not kept, or the manager was started anew";
+        Self::remark(manager, MISSED, text.to_owned())
+    }
+
+    /// Whether this program says it, and no manager.
+    pub fn is_remark(&self) -> bool {
+        self.kind == SILENT || self.kind == MISSED
+    }
+
+    /// In which order events are shown.
+    pub fn order(&self) -> (u64, u32, u64) {
+        let seq = self.position.rsplit('-').next().and_then(|it| it.parse().ok());
+        (self.at, self.manager, seq.unwrap_or(0))
+    }
+
+    fn subject(&self) -> String {
+        match self.partition {
+            Some(part) => format!("partition {part}"),
+            None if self.id.is_empty() => String::new(),
+            None => format!("{}/{}", self.namespace, self.id),
+        }
+    }
+
+    fn detail(&self) -> String {
+        let parts = [&self.reason, &self.text];
+        let parts: Vec<&str> =
+            parts.into_iter().map(String::as_str).filter(|it| !it.is_empty()).collect();
+        parts.join(": ")
+    }
+
+    /// A line for people.
+    pub fn line(&self) -> String {
+        let time = time(self.at);
+        let mut line = format!("{time}  {:<5}  {:<16}", self.manager, self.kind);
+        let more = [self.subject(), self.class.clone(), self.node.clone(), self.detail()];
+        for part in more.iter().filter(|it| !it.is_empty()) {
+            line.push_str("  ");
+            line.push_str(part);
+        }
+        format!("{}\n", line.trim_end())
+    }
+}
+
+/// Events as a table.
+pub fn table(events: &[Shown]) -> Table {
+    let mut table = plain_table(["TIME", "MANAGER", "EVENT", "SUBJECT", "CLASS", "NODE", "DETAIL"]);
+    for it in events {
+        let (kind, class, node) = (it.kind.clone(), it.class.clone(), it.node.clone());
+        let manager = it.manager.to_string();
+        table.add_row([time(it.at), manager, kind, it.subject(), class, node, it.detail()]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(at: u64, manager: u32, seq: u64) -> v1::Event {
+        v1::Event {
+            position: format!("0a1b2c3d-{seq}"),
+            at,
+            manager,
+            kind: "session_closed".to_owned(),
+            namespace: "default".to_owned(),
+            id: "cart-7".to_owned(),
+            life: 261_128_093_000_000,
+            class: "room".to_owned(),
+            node: "n1".to_owned(),
+            reason: "EXITED".to_owned(),
+            partition: None,
+            text: "exit code 0".to_owned(),
+        }
+    }
+
+    #[test]
+    fn events_of_one_moment_keep_the_order_of_their_manager() {
+        let mut all: Vec<Shown> = [(7, 2, 1), (7, 1, 10), (7, 1, 9), (6, 3, 5)]
+            .map(|(at, manager, seq)| Shown::of(event(at, manager, seq)))
+            .into();
+        all.sort_by_key(Shown::order);
+        let order: Vec<_> = all.iter().map(Shown::order).collect();
+        assert_eq!(order, [(6, 3, 5), (7, 1, 9), (7, 1, 10), (7, 2, 1)]);
+    }
+
+    #[test]
+    fn a_line_has_what_there_is_and_nothing_else() {
+        let line = Shown::of(event(261_128_093_001_250, 300, 1)).line();
+        let text = "2026-11-28T09:30:01.250Z  300    session_closed    default/cart-7  room  n1  EXITED: exit code 0\n";
+        assert_eq!(line, text);
+        let it =
+            v1::Event { kind: "serving".to_owned(), partition: Some(600), ..Default::default() };
+        assert!(Shown::of(it).line().ends_with("0      serving           partition 600\n"));
+    }
+
+    #[test]
+    fn json_leaves_out_what_is_not_there() {
+        let it = v1::Event {
+            at: 261_128_093_001_250,
+            manager: 1,
+            kind: "taken_out".to_owned(),
+            ..Default::default()
+        };
+        let text = serde_json::to_string(&Shown::of(it)).unwrap();
+        assert_eq!(text, r#"{"at":261128093001250,"manager":1,"kind":"taken_out"}"#);
+    }
+}
