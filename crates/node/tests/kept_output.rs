@@ -32,5 +32,5 @@ fn what_is_too_long_or_too_much_is_a_mistake_of_its_field() {
     }
     let machine = "name = \"m\"\nkind = \"machine\"\nstates = [\"on\"]\ninitial = \"on\"\noutput_kept = \"1s\"";
     let mistakes = Class::parse("m.toml", machine).expect_err("a machine prints nothing");
-    assert!(mistakes[0].to_string().contains("output_kept is not a field"), "{mistakes:?}");
+    assert!(mistakes[0].to_string().contains("output_kept is a field of kind"), "{mistakes:?}");
 }
