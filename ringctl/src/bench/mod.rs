@@ -3,7 +3,7 @@
 //! ```text
 //!   open, get            ─ load ─▶ the cluster at --endpoint
 //!   compare              ─ load ─▶ own cluster | bare echo, in turns
-//!   failover, dead-node, stall, adopt, join, grow, memory, cold, hot, burst, tasks, search, content ──▶ own cluster
+//!   failover, dead-node, stall, adopt, join, grow, memory, cold, hot, burst, tasks, search, content, timers ──▶ own cluster
 //! ```
 //!
 //! One load generator for all (closed loop, one thread, few connections), so that ratios compare
@@ -29,6 +29,7 @@ mod search;
 mod stall;
 mod target;
 mod tasks;
+mod timers;
 mod usage;
 
 use crate::failure::UsageMistake;
@@ -72,6 +73,8 @@ pub enum BenchCommand {
     Tasks(tasks::TasksArguments),
     /// Content of a cluster of its own: how long a node takes for all files of a commit, for a few, for none; beside rsync.
     Content(content::ContentArguments),
+    /// Timers of life cycles in clusters of their own: memory, how late marks are that are due together, KeepAlives, a start.
+    Timers(timers::TimersArguments),
     /// Searches by an indexed field: the first page at a single manager, and over a ring, in clusters of their own.
     Search(search::SearchArguments),
 }
@@ -113,6 +116,7 @@ pub async fn run(
         BenchCommand::Hot(it) => Box::pin(hot::run(it, out)).await,
         BenchCommand::Tasks(it) => Box::pin(tasks::run(it, out)).await,
         BenchCommand::Content(it) => Box::pin(content::run(it, out)).await,
+        BenchCommand::Timers(it) => Box::pin(timers::run(it, out)).await,
         BenchCommand::Search(it) => Box::pin(search::run(it, out)).await,
     }
 }

@@ -260,6 +260,23 @@ async fn bench_search_tells_the_time_of_a_first_page_for_which_no_more_is_read_t
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn bench_timers_tells_what_a_timer_takes_how_late_marks_are_and_what_a_keep_alive_costs() {
+    let folder = TestFolder::new();
+    let line = ["timers", "--sessions", "60", "--together", "40", "--duration", "500ms"];
+    let document = own_cluster(&folder, &[&line[..], &["--keep-alives", "6000"]].concat()).await;
+    for (field, value) in [("sessions", 60), ("timers", 120), ("marks_due_together", 40)] {
+        assert_eq!(document[field], value, "{field} in {document}");
+    }
+    let figure = |it: &str| document[it].as_f64().unwrap_or_else(|| panic!("{it}: {document}"));
+    for field in ["late_p99_ms", "keep_alives_per_s", "serve_after_restart_ms", "opens_per_s"] {
+        assert!(figure(field) > 0.0, "{field} in {document}");
+    }
+    assert!(figure("late_p50_ms") <= figure("late_p99_ms"), "{document}");
+    // Differences of a short run may be anything.
+    assert!(figure("bytes_per_timer").is_finite() && figure("keep_alive_cpu_us").is_finite());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_bench_of_the_storage_tells_each_figure_by_its_name() {
     let folder = TestFolder::new();
     let place = folder.at("data");
