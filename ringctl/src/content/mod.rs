@@ -3,11 +3,13 @@
 //! ```text
 //!  publish: scan (a folder) ──▶ draft ──▶ bodies, the list of files ──▶ content.commit
 //!  list, log, diff, get, rollback: repository (its document, trees of its commits)
+//!  status, rollout: what each node has, and sessions that run with older versions
 //! ```
 
 mod change;
 mod publish;
 mod repository;
+mod rollout;
 mod scan;
 mod show;
 mod status;
@@ -51,6 +53,9 @@ pub enum ContentCommand {
     Unfollow(UnfollowArguments),
     /// Show which commit each node has, and how many sessions run with older ones.
     Status(StatusArguments),
+    /// Show how far nodes are; with --restart, close sessions that run with older versions, node by node.
+    #[command(after_help = ROLLOUT_EXAMPLES)]
+    Rollout(RolloutArguments),
     /// Remove a repository with all its commits. Nodes keep what they have.
     Remove(RemoveArguments),
 }
@@ -76,6 +81,15 @@ const FOLLOW_EXAMPLES: &str = r#"Examples:
   ringctl content follow main --pool default
   # A tenth of the nodes gets new commits, the others keep this one.
   ringctl content follow main --pool default --commit 0a1b2c3d4e5f --canary 10%"#;
+
+/// What `content rollout --help` ends with.
+const ROLLOUT_EXAMPLES: &str = r#"Sessions whose class says disturb = "never" are named and left; with --wait they are waited for.
+
+Examples:
+  # Which sessions would be closed?
+  ringctl content rollout --restart --dry-run
+  # Wait for all nodes of a pool, then close what runs with older versions.
+  ringctl content rollout --pool default --wait=10m --restart"#;
 
 /// What every command takes.
 #[derive(Args, Debug, Default)]
@@ -248,6 +262,37 @@ pub struct StatusArguments {
     timeout: Duration,
 }
 
+/// `content rollout`.
+#[derive(Args, Debug)]
+pub struct RolloutArguments {
+    /// Only nodes of this pool.
+    #[arg(long, value_parser = pool)]
+    pool: Option<PoolName>,
+    /// Close sessions that run with older versions, on each node that has the commit that it should have.
+    #[arg(long)]
+    restart: bool,
+    /// Wait for so long until every node has its commit, and with --restart until sessions that are left have ended;
+    /// exit code 1 if that is not so then. Without a time: 10m.
+    #[arg(
+        long,
+        value_name = "TIME",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "10m",
+        value_parser = length_of_time
+    )]
+    wait: Option<Duration>,
+    /// Close also sessions whose class says disturb = "never".
+    #[arg(long, requires = "restart")]
+    force: bool,
+    /// Close nothing: show what would be closed.
+    #[arg(long, requires = "restart")]
+    dry_run: bool,
+    /// How long each node may take to answer, and each session to end.
+    #[arg(long, default_value = "30s", value_parser = length_of_time)]
+    timeout: Duration,
+}
+
 /// `content remove`.
 #[derive(Args, Debug)]
 pub struct RemoveArguments {
@@ -322,6 +367,9 @@ pub async fn run(command: &ContentCommand, endpoint: &str, out: &mut Out) -> any
         }
         ContentCommand::Status(it) => {
             Box::pin(connect::told(endpoint, status::status(&client, it, out))).await
+        }
+        ContentCommand::Rollout(it) => {
+            Box::pin(connect::told_when_gone(rollout::rollout(&client, it, out))).await
         }
         ContentCommand::Remove(it) if !it.yes => {
             let problem = format!("all commits of {} go: say --yes", it.repository);

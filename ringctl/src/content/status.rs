@@ -6,9 +6,9 @@ use crate::output::{Format, Out, plain_table};
 use anyhow::bail;
 use rota_client::{Client, v1};
 use rota_content::Hash;
-use rota_model::NodeId;
+use rota_model::{NodeId, PoolName};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -20,38 +20,42 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Nodes that are asked at once.
 const ASKED_AT_ONCE_MAX: usize = 16;
 
-#[derive(Serialize)]
-struct Older {
-    namespace: String,
-    id: String,
-    life: u64,
-    class: String,
-    commit: String,
+/// A session that runs with another version than the newest of its node.
+#[derive(Serialize, Default)]
+pub struct Older {
+    pub namespace: String,
+    pub id: String,
+    pub life: u64,
+    pub class: String,
+    pub commit: String,
 }
 
 /// One node.
-#[derive(Serialize)]
-struct Shown {
-    node: String,
-    pool: String,
+#[derive(Serialize, Default)]
+pub struct Shown {
+    pub node: String,
+    pub pool: String,
     /// `nothing`, `refreshing`, `current`, `failed`; `behind` where it is current with another commit than it should
     /// have; `unknown` when it does not answer.
-    state: String,
-    repository: String,
-    commit: String,
+    pub state: String,
+    pub repository: String,
+    pub commit: String,
     /// The commit that the node should have; empty: its pool follows nothing.
-    target: String,
-    files: u64,
-    bytes: u64,
-    refreshed_at_ms: u64,
+    pub target: String,
+    pub files: u64,
+    pub bytes: u64,
+    pub refreshed_at_ms: u64,
     /// Of a download that is under way.
-    came_files: u64,
-    of_files: u64,
-    sessions_current: u64,
-    sessions_older: u64,
-    failure: String,
+    pub came_files: u64,
+    pub of_files: u64,
+    pub sessions_current: u64,
+    pub sessions_older: u64,
+    pub failure: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    older: Vec<Older>,
+    pub older: Vec<Older>,
+    /// Classes whose text says `disturb = "never"`.
+    #[serde(skip)]
+    pub spared: BTreeSet<String>,
 }
 
 #[derive(Serialize)]
@@ -61,7 +65,7 @@ struct All<'a> {
 
 impl Shown {
     /// Whether it has what it should have.
-    fn is_there(&self) -> bool {
+    pub fn is_there(&self) -> bool {
         self.target.is_empty() || (self.state == "current" && self.commit == self.target)
     }
 
@@ -83,6 +87,7 @@ fn shown(node: &v1::NodeStats, told: Result<v1::ContentStatusResponse, String>) 
         let v1::SessionKey { namespace, id } = it.key.unwrap_or_default();
         Older { namespace, id, life: it.life, class: it.class, commit: it.commit }
     };
+    let spared = node.class_facts.iter().filter(|(_, it)| it.disturb == "never");
     Shown {
         node: node.id.clone(),
         pool: node.pool.clone(),
@@ -99,14 +104,17 @@ fn shown(node: &v1::NodeStats, told: Result<v1::ContentStatusResponse, String>) 
         sessions_older: told.sessions_older,
         failure: told.failure,
         older: told.older.into_iter().map(older).collect(),
+        spared: spared.map(|(class, _)| class.clone()).collect(),
     }
 }
 
 /// Shows the content of each node.
 pub async fn status(client: &Client, it: &StatusArguments, out: &mut Out) -> anyhow::Result<()> {
     let began = Instant::now();
+    let (pool, sessions, timeout) = (it.pool.as_ref(), it.sessions, it.timeout);
+    let asked = Asked { pool, node: None, sessions, timeout };
     let nodes = loop {
-        let nodes = all(client, it).await?;
+        let nodes = all(client, &asked).await?;
         match it.wait.filter(|_| !nodes.iter().all(Shown::is_there)) {
             Some(wait) if began.elapsed() < wait => sleep(LOOK_EVERY).await,
             Some(_) | None => break nodes,
@@ -160,11 +168,25 @@ fn show(nodes: &[Shown], it: &StatusArguments, out: &mut Out) -> anyhow::Result<
     Ok(())
 }
 
-async fn all(client: &Client, it: &StatusArguments) -> anyhow::Result<Vec<Shown>> {
+/// What is asked of which nodes.
+pub struct Asked<'a> {
+    /// Only those of this pool.
+    pub pool: Option<&'a PoolName>,
+    /// Only this one.
+    pub node: Option<&'a str>,
+    /// Also to name sessions of older versions.
+    pub sessions: bool,
+    /// How long each may take to answer.
+    pub timeout: Duration,
+}
+
+/// The nodes, sorted by name.
+pub async fn all(client: &Client, it: &Asked<'_>) -> anyhow::Result<Vec<Shown>> {
     let known = client.inspect(it.timeout).await?.nodes;
     let is_asked = |node: &v1::NodeStats| {
         let is_gone = ["LOST", "REMOVED"].contains(&&*node.state);
-        !is_gone && it.pool.as_ref().is_none_or(|pool| node.pool == pool.as_str())
+        let is_meant = it.node.is_none_or(|name| node.id == name);
+        !is_gone && is_meant && it.pool.is_none_or(|pool| node.pool == pool.as_str())
     };
     let places = Arc::new(Semaphore::new(ASKED_AT_ONCE_MAX));
     let mut asked = JoinSet::new();
@@ -188,11 +210,7 @@ async fn all(client: &Client, it: &StatusArguments) -> anyhow::Result<Vec<Shown>
 }
 
 /// Which commit each node should have, by what its pool follows.
-async fn set_targets(
-    client: &Client,
-    it: &StatusArguments,
-    nodes: &mut [Shown],
-) -> anyhow::Result<()> {
+async fn set_targets(client: &Client, it: &Asked<'_>, nodes: &mut [Shown]) -> anyhow::Result<()> {
     let common = Common { patience: it.timeout, ..Common::default() };
     let any = super::repository(super::REPOSITORY).map_err(anyhow::Error::msg)?;
     let followers = Repository::unread(client, &any, &common)?.followers().await?;

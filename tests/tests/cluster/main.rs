@@ -27,6 +27,7 @@ mod consul_views;
 #[cfg(test)]
 mod containers;
 mod content;
+mod content_rollouts;
 #[cfg(test)]
 mod dev;
 #[cfg(test)]
