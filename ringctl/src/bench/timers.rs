@@ -372,8 +372,12 @@ async fn restarted(cluster: &mut Cluster, client: &Client, ids: &[String]) -> an
         let request = v1::GetLifeRequest { id, ..Default::default() };
         async move { client.life(request, CALL_WAIT).await }
     });
-    let has_timers = |life: &v1::Life| life.items.len() == 2 && life.next_at > 0;
-    ensure!(lives.await?.iter().all(has_timers), "timers are lost");
+    let lost = |life: &&v1::Life| life.items.len() != 2 || life.next_at == 0;
+    if let Some(life) = lives.await?.iter().find(lost) {
+        let session = life.session.clone().unwrap_or_default();
+        let (state, reason) = (session.state(), session.reason());
+        bail!("timers are lost: a session is {state:?} ({reason:?}, {})", session.detail);
+    }
     Ok(took)
 }
 
