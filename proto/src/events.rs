@@ -116,3 +116,67 @@ pub fn of_session(it: SessionEvent, manager: ManagerNumber) -> v1::Event {
         text: it.text,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(change: impl FnOnce(&mut v1::EventsRequest)) -> Result<EventsAsk, Vec<String>> {
+        let mut request = v1::EventsRequest::default();
+        change(&mut request);
+        events(request).map_err(|it| it.fields.into_iter().map(|it| it.field).collect())
+    }
+
+    #[test]
+    fn a_position_comes_back_as_it_was_given() {
+        let position = EventPosition { run: "0a1b2c3d".to_owned(), seq: 8_193 };
+        assert_eq!(EventPosition::parse(&position.to_string()), Ok(position));
+        for garbled in ["-1", "0a1b2c3d", "0a1b2c3d-", "0a1b2c3d--1", "0a 1b-1", "0a1b2c3d-x"] {
+            assert!(EventPosition::parse(garbled).is_err(), "{garbled:?}");
+        }
+        let long = format!("{}-1", "a".repeat(33));
+        assert!(EventPosition::parse(&long).is_err());
+    }
+
+    #[test]
+    fn nothing_given_asks_for_everything_that_is_kept() {
+        assert_eq!(asked(|_| {}), Ok(EventsAsk::default()));
+        let last = asked(|it| it.last = 3).map(|it| it.last);
+        assert_eq!(last, Ok(Some(3)));
+    }
+
+    #[test]
+    fn a_session_is_in_the_default_namespace_unless_another_one_is_named() {
+        let of = |namespace: &str| {
+            let ask = asked(|it| (it.namespace, it.id) = (namespace.to_owned(), "a".to_owned()));
+            ask.map(|it| it.session.expect("it was given").to_string())
+        };
+        assert_eq!(of(""), of("default"));
+        assert_ne!(of(""), of("shop"));
+    }
+
+    #[test]
+    fn every_wrong_field_is_named() {
+        let wrong = asked(|it| {
+            it.after = "yesterday".to_owned();
+            it.namespace = "shop".to_owned();
+            it.kinds = vec!["session_opened".to_owned(), "opened".to_owned()];
+        });
+        assert_eq!(wrong, Err(["after", "kinds", "namespace"].map(str::to_owned).into()));
+    }
+
+    #[test]
+    fn an_event_is_wanted_by_its_session_and_its_kind() {
+        let event = |id: &str, kind: &str| v1::Event {
+            namespace: "default".to_owned(),
+            id: id.to_owned(),
+            kind: kind.to_owned(),
+            ..Default::default()
+        };
+        let of_a = asked(|it| it.id = "a".to_owned()).expect("it is right");
+        assert!(of_a.wants(&event("a", "session_opened")));
+        assert!(!of_a.wants(&event("b", "session_opened")) && !of_a.wants(&event("", "serving")));
+        let kinds = asked(|it| it.kinds = vec!["node_lost".to_owned()]).expect("it is right");
+        assert!(kinds.wants(&event("", "node_lost")) && !kinds.wants(&event("", "serving")));
+    }
+}

@@ -27,6 +27,8 @@ mod consul_views;
 #[cfg(test)]
 mod containers;
 mod content;
+mod content_publishing;
+#[cfg(test)]
 mod content_rollouts;
 #[cfg(test)]
 mod dev;
