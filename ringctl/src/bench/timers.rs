@@ -47,12 +47,17 @@ const TIMERS_EACH: u32 = 2;
 const TOGETHER: &str = "together";
 /// Calls under way while sessions are opened, changed or read.
 const CONCURRENCY: usize = 64;
+/// From so many sessions on, managers get more patience: to take over what one had may take them more than a second in
+/// a build without optimisation.
+const CROWD: u32 = 30_000;
+/// How long they may be silent then.
+const CROWD_SUSPECT_MS: u32 = 5_000;
 /// KeepAlives under way at once: a ring that cannot follow slows down who asks.
 const KEEP_ALIVES_MAX: usize = 512;
 /// Between two looks at the clock while KeepAlives are sent.
 const PACE: Duration = Duration::from_millis(5);
-/// Changes that even a slow machine makes in a second.
-const CHANGES_PER_S: u64 = 100;
+/// So many times longer than opens of sessions, changes of them may take.
+const SLOWER: f64 = 3.0;
 /// Without an end for so long, it is given up.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// Between two looks at sessions whose mark has not fired.
@@ -129,11 +134,11 @@ pub async fn run(it: &TimersArguments, out: &mut Out) -> anyhow::Result<()> {
 }
 
 async fn measure(it: &TimersArguments, classes: &Path) -> anyhow::Result<Figures> {
-    let settings = Settings {
-        nodes: Some(1),
-        classes: Some(classes.to_owned()),
-        ..Settings::roomy(it.managers, it.replicas.min(it.managers - 1))
-    };
+    let roomy = Settings::roomy(it.managers, it.replicas.min(it.managers - 1));
+    let patience = (it.sessions >= CROWD).then_some(CROWD_SUSPECT_MS);
+    let suspect_ms = patience.or(roomy.suspect_ms);
+    let classes = Some(classes.to_owned());
+    let settings = Settings { nodes: Some(1), classes, suspect_ms, ..roomy };
     let mut ground = Ground::found()?;
     let plain = async |cluster: &mut Cluster| {
         let client = client(&cluster.document().endpoints(), 1, false)?;
@@ -155,7 +160,7 @@ async fn with_timers(
     let (ids, timed) = opened(cluster, &client, it.sessions, &far).await?;
     let (copies, together) = ((it.replicas + 1).min(it.managers), it.together.min(it.sessions));
     let some = ids.get(..usize::try_from(together)?).unwrap_or(&ids);
-    let late = late(&client, some).await?;
+    let late = late(&client, some, timed.per_s).await?;
     let kept = kept_alive(it, cluster, &client, &ids).await?;
     let serve_after_restart_ms = restarted(cluster, &client, &ids).await?;
     let timers = u64::from(it.sessions) * u64::from(TIMERS_EACH);
@@ -256,9 +261,10 @@ fn resident(cluster: &Cluster) -> anyhow::Result<u64> {
 }
 
 /// Gives sessions a mark each that is due at one moment. How late they fired.
-async fn late(client: &Client, ids: &[String]) -> anyhow::Result<Histogram<u64>> {
+async fn late(client: &Client, ids: &[String], per_s: f64) -> anyhow::Result<Histogram<u64>> {
     let count = u64::try_from(ids.len())?;
-    let due = now().plus_ms(3_000 + count * 1_000 / CHANGES_PER_S);
+    let lead = Duration::from_secs_f64(3.0 + as_f64(count) * SLOWER / per_s.max(1.0));
+    let due = now().plus_ms(u64::try_from(lead.as_millis())?);
     each("changing", client, ids, |client, id| {
         let add_state = vec![item(TOGETHER, due)];
         let request = v1::UpdateRequest { id, add_state, ..Default::default() };
