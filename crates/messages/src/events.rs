@@ -5,7 +5,7 @@ use rota_model::{ClassName, NodeId, Reason, SessionKey, Stamp};
 /// What happened to a session in one commit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SessionEvent {
-    /// When the owner of its partition committed it, by the owner's clock.
+    /// The version that it led to. An event that is told again has the same.
     pub at: Stamp,
     /// What happened.
     pub kind: SessionEventKind,

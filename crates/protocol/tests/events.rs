@@ -94,6 +94,20 @@ fn the_next_owner_goes_on_and_repeats_nothing_that_is_committed() {
 }
 
 #[test]
+fn what_the_next_owner_tells_again_has_the_same_time() {
+    let mut table = Table::serving();
+    opened(table.call(300, open("a", "r1")));
+    table.pass(100);
+    // The copies have not heard that READY is committed.
+    table.kill(table.owner("a"));
+    table.pass(10_000);
+    let opened = |it: &&SessionEvent| it.kind == Kind::Opened;
+    let times: Vec<_> = told(&table, "a").filter(opened).map(|it| (it.at, &it.text)).collect();
+    assert_eq!(times.len(), 2, "{times:?}");
+    assert_eq!(times[0], times[1]);
+}
+
+#[test]
 fn a_lost_session_and_its_next_life_are_told() {
     let mut table = Table::serving();
     opened(table.call(300, open("a", "r1")));

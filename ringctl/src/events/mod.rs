@@ -16,7 +16,7 @@ use rota_client::{Client, v1};
 use rota_daemon::Stop;
 use rota_model::Stamp;
 use rota_proto::events::all_kinds;
-use shown::{All, Shown};
+use shown::{All, Seen, Shown};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// `events`.
@@ -79,6 +79,8 @@ impl Ask {
     fn choose(&self, events: &mut Vec<Shown>) {
         events.retain(|it| self.passes(it));
         events.sort_by_key(Shown::order);
+        let mut seen = Seen::default();
+        events.retain(|it| seen.is_new(it));
         let last = usize::try_from(self.request.last).unwrap_or(usize::MAX);
         if last > 0 && events.len() > last {
             events.drain(..events.len() - last);
@@ -149,7 +151,7 @@ async fn show_all(client: &Client, ask: &Ask, out: &mut Out) -> anyhow::Result<(
 async fn follow_all(client: &Client, ask: &Ask, out: &mut Out) -> anyhow::Result<()> {
     let mut stop = Stop::listen()?;
     let mut following = gather::Following::start(client, ask).await?;
-    let mut is_first = true;
+    let (mut is_first, mut seen) = (true, Seen::default());
     loop {
         let mut events = tokio::select! {
             events = following.next() => events?,
@@ -159,7 +161,7 @@ async fn follow_all(client: &Client, ask: &Ask, out: &mut Out) -> anyhow::Result
         if std::mem::take(&mut is_first) {
             ask.choose(&mut events);
         }
-        for event in &events {
+        for event in events.iter().filter(|it| seen.is_new(it)) {
             match out.format() {
                 Format::Json => out.json(event)?,
                 Format::Table => out.text(&event.line())?,

@@ -6,17 +6,49 @@ use comfy_table::Table;
 use rota_client::v1;
 use rota_model::Stamp;
 use serde::Serialize;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Kinds of what this program remarks itself.
 const SILENT: &str = "manager_silent";
 const MISSED: &str = "events_missed";
 
+/// Events that are known when they come again.
+const SEEN_MAX: usize = 10_000;
+
+type Name = (u64, String, String, String, String);
+
 /// All that was found.
 #[derive(Serialize)]
 pub struct All {
     /// Oldest first.
     pub events: Vec<Shown>,
+}
+
+/// Events of sessions that were shown lately.
+#[derive(Default)]
+pub struct Seen {
+    names: BTreeSet<Name>,
+    order: VecDeque<Name>,
+}
+
+impl Seen {
+    /// Whether an event comes for the first time.
+    pub fn is_new(&mut self, event: &Shown) -> bool {
+        if event.id.is_empty() {
+            return true;
+        }
+        let is_new = self.names.insert(event.name());
+        if is_new {
+            self.order.push_back(event.name());
+        }
+        if self.order.len() > SEEN_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.names.remove(&oldest);
+        }
+        is_new
+    }
 }
 
 /// One event.
@@ -106,6 +138,12 @@ impl Shown {
         (self.at, self.manager, seq.unwrap_or(0))
     }
 
+    /// By what it is known when the next owner of a partition tells it again.
+    fn name(&self) -> Name {
+        let of = |it: &String| it.clone();
+        (self.at, of(&self.kind), of(&self.namespace), of(&self.id), of(&self.text))
+    }
+
     fn subject(&self) -> String {
         match self.partition {
             Some(part) => format!("partition {part}"),
@@ -174,6 +212,20 @@ mod tests {
         all.sort_by_key(Shown::order);
         let order: Vec<_> = all.iter().map(Shown::order).collect();
         assert_eq!(order, [(6, 3, 5), (7, 1, 9), (7, 1, 10), (7, 2, 1)]);
+    }
+
+    #[test]
+    fn an_event_that_the_next_owner_tells_again_is_known() {
+        let mut seen = Seen::default();
+        assert!(seen.is_new(&Shown::of(event(7, 1, 10))));
+        assert!(!seen.is_new(&Shown::of(event(7, 2, 1))), "another manager tells it");
+        assert!(seen.is_new(&Shown::of(event(8, 2, 2))));
+        let of_ring = v1::Event { id: String::new(), ..event(7, 1, 11) };
+        assert!(seen.is_new(&Shown::of(of_ring.clone())) && seen.is_new(&Shown::of(of_ring)));
+        for at in 0..SEEN_MAX as u64 {
+            seen.is_new(&Shown::of(event(100 + at, 1, 1)));
+        }
+        assert_eq!((seen.names.len(), seen.order.len()), (SEEN_MAX, SEEN_MAX));
     }
 
     #[test]

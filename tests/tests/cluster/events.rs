@@ -81,7 +81,12 @@ async fn a_take_over_is_told_and_a_silent_manager_is_named() {
     client.close(close("room"), CALL).await.expect("an answer");
     becomes(&client, "room", SessionState::Closed).await;
     let all = of_session(&cluster, "room").await;
-    assert_eq!(kinds(&all), ["session_closing", "session_closed", "manager_silent"], "{all}");
+    let told = kinds(&all);
+    // The new owner may tell the open again.
+    assert!(
+        told.ends_with(&["session_closing", "session_closed", "manager_silent"].map(str::to_owned)),
+        "{all}"
+    );
     let lost = ["events", "--kind", "taken_out,session_closed", "-o", "json"];
     let told = kinds(&cluster.ringctl(&lost).await.json());
     assert_eq!(told, ["taken_out", "session_closed", "manager_silent"]);

@@ -13,14 +13,10 @@ pub(crate) fn tells(key: &DocKey) -> bool {
     matches!(key.name.class(), SESSION_CLASS | LIFE_CLASS)
 }
 
-/// What is told of a write that is committed at that time.
-pub(crate) fn told(
-    key: &DocKey,
-    before: Option<&Doc>,
-    after: Option<&Doc>,
-    at: Stamp,
-) -> Vec<SessionEvent> {
+/// What is told of a write when it is committed.
+pub(crate) fn told(key: &DocKey, before: Option<&Doc>, after: Option<&Doc>) -> Vec<SessionEvent> {
     let Some(after) = after else { return Vec::new() };
+    let at = after.version();
     if let Some(record) = after.session() {
         let before = before.and_then(Doc::session);
         return of_record(before.map(|it| &**it), record, at).into_iter().collect();
