@@ -34,6 +34,8 @@ const TRIES_MAX: u32 = 4;
 const PAUSE: Duration = Duration::from_secs(2);
 /// A line that was begun before what is kept is left out if it is no longer than this.
 const LINE_BYTES_MAX: usize = 4_096;
+/// What is no longer than this goes into the document: managers take no more.
+const TEXT_BYTES_MAX: usize = 1_024;
 /// What is read at once.
 const PIECE_BYTES: usize = 64 * 1_024;
 
@@ -249,6 +251,11 @@ async fn send_once(client: &Client, node: &NodeId, printed: &Printed) -> anyhow:
 
 async fn put(client: &Client, session: &SessionKey, end: Option<&End>) -> anyhow::Result<Value> {
     let Some(End { from, bytes }) = end else { return Ok(Value::Null) };
+    if bytes.len() <= TEXT_BYTES_MAX
+        && let Ok(text) = std::str::from_utf8(bytes)
+    {
+        return Ok(json!({"from": from, "bytes": bytes.len(), "text": text}));
+    }
     let sha256 = Digest(Sha256::digest(bytes).into());
     let put = PutBody {
         space: session.namespace.clone(),

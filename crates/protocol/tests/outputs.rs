@@ -81,6 +81,26 @@ fn what_is_kept_of_a_life_stays_as_it_is() {
 }
 
 #[test]
+fn few_bytes_stand_in_the_document_and_need_no_body() {
+    let mut table = Table::serving();
+    let text = |text: &str, bytes: usize| {
+        let stdout = json!({"from": 0, "bytes": bytes, "text": text});
+        json!({"id": "a", "life": 261_128_093_000_001_u64, "node": "n1", "keep_ms": 60_000, "stdout": stdout})
+    };
+    let refused = keep(&mut table, &text("hello", 6)).unwrap_err().to_string();
+    assert!(refused.contains("stdout.text has 5 bytes, and not 6"), "{refused}");
+    let refused = keep(&mut table, &text(&"x".repeat(1_025), 1_025)).unwrap_err().to_string();
+    assert!(refused.contains("the limit is 1024"), "{refused}");
+    keep(&mut table, &text("hello", 5)).unwrap();
+    table.pass(100);
+    let document = document(&table).unwrap();
+    assert_eq!(document.bodies().count(), 0);
+    let kept = kept_outputs(&document).unwrap();
+    let stdout = kept[0].1.stdout.as_ref().unwrap();
+    assert_eq!((stdout.text.as_deref(), stdout.body()), (Some("hello"), None));
+}
+
+#[test]
 fn it_goes_when_its_time_is_over_and_a_later_life_is_kept_again() {
     let mut table = Table::serving();
     of_life(&mut table, 1, [1, 2], 30_000);

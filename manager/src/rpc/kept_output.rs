@@ -59,11 +59,11 @@ pub async fn tell(
     let mut messages = Vec::new();
     for output in OutputName::ALL {
         let end = match output {
-            OutputName::Stdout => kept.stdout,
-            OutputName::Stderr => kept.stderr,
+            OutputName::Stdout => kept.stdout.as_ref(),
+            OutputName::Stderr => kept.stderr.as_ref(),
         };
         let Some(end) = end else { continue };
-        let bytes = whole(shared, ask, &end, deadline).await?;
+        let bytes = whole(shared, ask, end, deadline).await?;
         let skip = skipped(ask, output, end.from, &bytes);
         let from = end.from + skip as u64;
         match output {
@@ -107,11 +107,15 @@ async fn whole(
     end: &OutputEnd,
     deadline: Instant,
 ) -> Result<Bytes, Status> {
+    if let Some(text) = &end.text {
+        return Ok(Bytes::copy_from_slice(text.as_bytes()));
+    }
+    let Some(sha256) = end.body() else { return Ok(Bytes::new()) };
     let m = shared.seen.borrow().view.as_ref().map(|it| it.m);
     let m = m.ok_or_else(|| status(no_view()))?;
     let read = async {
         let slot = slot_of(&output_name(&ask.key), m);
-        let mut pieces: Pieces = shared.bodies.read(slot, end.sha256, 0).await?;
+        let mut pieces: Pieces = shared.bodies.read(slot, sha256, 0).await?;
         let mut bytes = BytesMut::new();
         while let Some(piece) = pieces.next().await {
             bytes.extend_from_slice(&piece?);

@@ -95,6 +95,8 @@ mod rest;
 #[cfg(test)]
 mod rest_description;
 #[cfg(test)]
+mod rest_lives;
+#[cfg(test)]
 mod rest_tasks;
 #[cfg(test)]
 mod rest_watches;

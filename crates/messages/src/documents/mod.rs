@@ -35,8 +35,8 @@ pub use life::{ManagedItem, life_name, life_session, read_life, with_lives};
 pub use number::{number_name, read_number, read_session_numbers, session_numbers_name};
 pub use orders::orders_name;
 pub use output::{
-    KeptOutput, OUTPUT_BYTES_MAX, OUTPUT_CLASS, OUTPUT_KEPT_MS_MAX, OUTPUT_LIVES_MAX, OutputEnd,
-    is_output_over, kept_outputs, output_name, with_outputs,
+    KeptOutput, OUTPUT_BYTES_MAX, OUTPUT_CLASS, OUTPUT_KEPT_MS_MAX, OUTPUT_LIVES_MAX,
+    OUTPUT_TEXT_BYTES_MAX, OutputEnd, is_output_over, kept_outputs, output_name, with_outputs,
 };
 pub use pool::{Texts, pool_name, read_pool};
 pub use session::{request_name, session_name};

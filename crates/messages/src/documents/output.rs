@@ -10,19 +10,32 @@ pub const OUTPUT_CLASS: &str = "session-output";
 pub const OUTPUT_LIVES_MAX: usize = 4;
 /// Most bytes that are kept of each output of a life.
 pub const OUTPUT_BYTES_MAX: u64 = 1024 * 1024;
+/// Most bytes of an output that stand in the document itself. Bodies cost files on every copy; documents cost memory.
+pub const OUTPUT_TEXT_BYTES_MAX: u64 = 1024;
 /// How long it may be kept at most, in milliseconds: 30 days.
 pub const OUTPUT_KEPT_MS_MAX: u64 = 30 * 86_400_000;
 
-/// The end of one output. Its bytes are the attachment whose key is their digest.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+/// The end of one output.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OutputEnd {
     /// How many bytes of the output come before.
     pub from: u64,
     /// How many are kept.
     pub bytes: u64,
-    /// Their digest.
-    pub sha256: Digest,
+    /// The bytes, where they are few, and text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// Else they are the attachment with this digest, which is its key, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<Digest>,
+}
+
+impl OutputEnd {
+    /// The body in which the bytes lie, if they lie in one.
+    pub fn body(&self) -> Option<Digest> {
+        self.sha256.filter(|_| self.text.is_none())
+    }
 }
 
 /// What the program of one life printed last. An item; its key is the life.
@@ -43,8 +56,8 @@ pub struct KeptOutput {
 
 impl KeptOutput {
     /// Of both outputs, as far as there is something.
-    pub fn ends(&self) -> impl Iterator<Item = OutputEnd> {
-        self.stdout.into_iter().chain(self.stderr)
+    pub fn ends(&self) -> impl Iterator<Item = &OutputEnd> {
+        self.stdout.iter().chain(&self.stderr)
     }
 }
 

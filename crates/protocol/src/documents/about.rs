@@ -356,23 +356,24 @@ pub(crate) const SESSION_OUTPUT: About = About {
     "life": {"type": "integer", "description": "Its life, as a stamp."},
     "node": {"type": "string", "description": "Where the program ran."},
     "keep_ms": {"type": "integer", "description": "How long it is kept, in milliseconds; at most 30 days."},
-    "stdout": {"type": ["object", "null"], "required": ["from", "bytes", "sha256"], "additionalProperties": false,
+    "stdout": {"type": ["object", "null"], "required": ["from", "bytes"], "additionalProperties": false,
       "description": "The end of its standard output; null or left out: it printed nothing there.",
       "properties": {
         "from": {"type": "integer", "description": "How many bytes come before."},
         "bytes": {"type": "integer", "description": "How many are kept, at most 1 MiB."},
-        "sha256": {"type": "string", "description": "Their digest, in hexadecimal."}}},
-    "stderr": {"type": ["object", "null"], "required": ["from", "bytes", "sha256"], "additionalProperties": false,
+        "text": {"type": ["string", "null"], "description": "The bytes, where they are few, and text."},
+        "sha256": {"type": ["string", "null"], "description": "Else the digest of a body that is stored, in hexadecimal."}}},
+    "stderr": {"type": ["object", "null"], "required": ["from", "bytes"], "additionalProperties": false,
       "description": "The same of its standard error.",
       "properties": {
         "from": {"type": "integer", "description": "How many bytes come before."},
         "bytes": {"type": "integer", "description": "How many are kept, at most 1 MiB."},
-        "sha256": {"type": "string", "description": "Their digest, in hexadecimal."}}}}
+        "text": {"type": ["string", "null"], "description": "The bytes, where they are few, and text."},
+        "sha256": {"type": ["string", "null"], "description": "Else the digest of a body that is stored, in hexadecimal."}}}}
 }"#,
     example: r#"{"id": "room-7", "life": 261128093000000, "node": "n1", "keep_ms": 86400000,
-  "stdout": {"from": 0, "bytes": 5,
-    "sha256": "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"},
-  "stderr": {"from": 1024, "bytes": 5,
+  "stdout": {"from": 0, "bytes": 5, "text": "hello", "sha256": null},
+  "stderr": {"from": 1024, "bytes": 5, "text": null,
     "sha256": "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"}}"#,
 };
 

@@ -7,7 +7,8 @@ use rota_docstore::{
     Operation, Place, Transaction, Wanted, codes,
 };
 use rota_messages::documents::{
-    KeptOutput, OUTPUT_BYTES_MAX, OUTPUT_CLASS, OUTPUT_KEPT_MS_MAX, OUTPUT_LIVES_MAX, OutputEnd,
+    KeptOutput, OUTPUT_BYTES_MAX, OUTPUT_CLASS, OUTPUT_KEPT_MS_MAX, OUTPUT_LIVES_MAX,
+    OUTPUT_TEXT_BYTES_MAX, OutputEnd,
 };
 use rota_model::{NodeId, Stamp};
 use serde::Deserialize;
@@ -46,12 +47,8 @@ impl Operation for SessionOutput {
             let problem = format!("is {}; it must be 1 to {OUTPUT_KEPT_MS_MAX}", keeping.keep_ms);
             return Err(FieldError::new("keep_ms", problem).into());
         }
-        for (field, end) in [("stdout.bytes", keeping.stdout), ("stderr.bytes", keeping.stderr)] {
-            let wrong = end.filter(|it| !(1..=OUTPUT_BYTES_MAX).contains(&it.bytes));
-            if let Some(OutputEnd { bytes, .. }) = wrong {
-                let problem = format!("is {bytes}; it must be 1 to {OUTPUT_BYTES_MAX}");
-                return Err(Exception::of_field(codes::LIMIT, FieldError::new(field, problem)));
-            }
+        for (output, end) in [("stdout", &keeping.stdout), ("stderr", &keeping.stderr)] {
+            end.as_ref().map_or(Ok(()), |it| check(output, it))?;
         }
         Ok(Self(keeping))
     }
@@ -75,19 +72,39 @@ impl Operation for SessionOutput {
         let kept = KeptOutput {
             node: node.clone(),
             until: now.plus_ms(*keep_ms),
-            stdout: *stdout,
-            stderr: *stderr,
+            stdout: stdout.clone(),
+            stderr: stderr.clone(),
         };
         edited.ensure();
-        for OutputEnd { bytes, sha256, .. } in kept.ends() {
+        for end in kept.ends() {
+            let Some(sha256) = end.body() else { continue };
             let key = sha256.to_string();
             if edited.attachment(&key).is_none() {
-                edited.attach(&key, Attachment::new(MIME, bytes, sha256)?)?;
+                edited.attach(&key, Attachment::new(MIME, end.bytes, sha256)?)?;
             }
         }
         edited.put(&key, &kept)?;
         let_go(edited, now)
     }
+}
+
+/// Refuses an end that says nothing of its bytes, or too much.
+fn check(output: &str, end: &OutputEnd) -> Result<(), Exception> {
+    let (field, problem) = match &end.text {
+        _ if !(1..=OUTPUT_BYTES_MAX).contains(&end.bytes) => {
+            ("bytes", format!("is {}; it must be 1 to {OUTPUT_BYTES_MAX}", end.bytes))
+        }
+        Some(text) if text.len() as u64 != end.bytes => {
+            ("text", format!("has {} bytes, and not {}", text.len(), end.bytes))
+        }
+        Some(_) if end.bytes > OUTPUT_TEXT_BYTES_MAX => {
+            ("text", format!("has {} bytes; the limit is {OUTPUT_TEXT_BYTES_MAX}", end.bytes))
+        }
+        None if end.sha256.is_none() => ("sha256", "is missing, and so is text".to_owned()),
+        Some(_) | None => return Ok(()),
+    };
+    let field = FieldError::new(format!("{output}.{field}"), problem);
+    Err(Exception::of_field(codes::LIMIT, field))
 }
 
 /// What is too old, or of too many lives, goes; and bodies that nothing names then.
@@ -108,7 +125,7 @@ fn let_go(edited: &mut DocumentEdit, now: Stamp) -> Result<(), Exception> {
         if goes(at, it) {
             edited.remove(KeptOutput::CLASS, Some(key))?;
         } else {
-            named.extend(it.ends().map(|end| end.sha256));
+            named.extend(it.ends().filter_map(OutputEnd::body));
         }
     }
     let bodies: Vec<String> = edited.keys(ATTACHMENT_CLASS).map(str::to_owned).collect();
