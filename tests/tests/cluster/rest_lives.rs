@@ -50,7 +50,7 @@ async fn a_session_is_kept_alive_and_changed_and_its_life_cycles_are_read_over_h
     let attributes = page.json()["attributes"].clone();
     assert_eq!(attributes, json!({"b": "2", "c": "3"}), "{page:?}");
     let stale = json!({"attributes": {"c": "4"}, "if_version": life});
-    let refused = post(&cluster, 0, &at(":update"), &stale, 409).await;
+    let refused = post(&cluster, 0, &at(":update"), &stale, 400).await;
     assert_eq!(refused["error"]["details"][0]["reason"], "VERSION_MISMATCH", "{refused}");
     let wrong = json!({"add_state": ["note"], "colour": "red"});
     let refused = post(&cluster, 0, &at(":update"), &wrong, 400).await.to_string();
