@@ -192,7 +192,42 @@ async fn repositories(client: &Client, it: &ListArguments, out: &mut Out) -> any
 #[derive(Serialize)]
 struct Log<'a> {
     repository: &'a str,
-    commits: Vec<&'a Commit>,
+    commits: Vec<Logged<'a>>,
+}
+
+/// A commit, by the names that other commands give its fields.
+#[derive(Serialize)]
+struct Logged<'a> {
+    commit: &'a str,
+    number: u64,
+    parent: Option<&'a str>,
+    at: String,
+    author: &'a str,
+    message: &'a str,
+    source: Option<&'a str>,
+    /// Of a roll-back: whose files it has.
+    restores: Option<&'a str>,
+    files: u64,
+    bytes: u64,
+    changed: u64,
+}
+
+impl<'a> Logged<'a> {
+    fn of(it: &'a Commit) -> Self {
+        Self {
+            commit: it.hash.as_str(),
+            number: it.number,
+            parent: it.parent.as_ref().map(|it| it.as_str()),
+            at: moment(it.at_ms),
+            author: &it.author,
+            message: &it.message,
+            source: it.source.as_deref(),
+            restores: it.restores.as_ref().map(|it| it.as_str()),
+            files: it.files,
+            bytes: it.bytes,
+            changed: it.changed,
+        }
+    }
 }
 
 /// Shows the commits.
@@ -200,6 +235,7 @@ pub async fn log(client: &Client, it: &LogArguments, out: &mut Out) -> anyhow::R
     let repository = Repository::existing(client, &it.repository, &it.common).await?;
     let commits = repository.newest_first();
     if out.format() == Format::Json {
+        let commits = commits.into_iter().map(Logged::of).collect();
         return Ok(out.json(&Log { repository: it.repository.as_str(), commits })?);
     }
     let columns = ["COMMIT", "NUMBER", "AT", "AUTHOR", "FILES", "CHANGED", "SOURCE", "MESSAGE"];

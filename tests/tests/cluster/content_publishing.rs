@@ -64,7 +64,7 @@ async fn a_publish_that_is_killed_midway_leaves_the_old_commit_and_the_next_one_
         .await;
         publishing.kill().await.expect("it is killed");
         let log = run(&cluster, &["content", "log"]).await;
-        assert_eq!(log["commits"][0]["hash"], first, "{log}");
+        assert_eq!(log["commits"][0]["commit"], first, "{log}");
         let status = run(&cluster, &["content", "status", "--wait=30s"]).await;
         assert_eq!(status["nodes"][0]["commit"], first, "{status}");
     }
