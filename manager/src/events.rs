@@ -7,24 +7,79 @@
 use rota_model::{ManagerNumber, Stamp};
 use rota_proto::events::{EventPosition, EventsAsk, of_session};
 use rota_proto::v1;
-use rota_protocol::Note;
 use rota_protocol::events::{RingEventKind, SessionEvent};
+use rota_protocol::{Note, Transition};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
-/// Events that are kept.
+/// Events that are kept, of sessions and of the ring each: very many of sessions push none of the ring out.
 const EVENTS_MAX: usize = 8_192;
 /// Most bytes of the sentence of one; what is longer is cut.
 const TEXT_BYTES_MAX: usize = 1_024;
 /// Events of a page.
 const PAGE: usize = 500;
+/// Most that are told at once, lists and watches together.
+const READERS_MAX: usize = 256;
+
+/// Events of one sort, with their numbers.
+#[derive(Debug, Default)]
+struct Sort {
+    /// The newest that fell out.
+    gone: u64,
+    events: VecDeque<(u64, Arc<v1::Event>)>,
+}
+
+impl Sort {
+    fn push(&mut self, seq: u64, event: v1::Event) {
+        self.events.push_back((seq, Arc::new(event)));
+        if self.events.len() > EVENTS_MAX
+            && let Some((oldest, _)) = self.events.pop_front()
+        {
+            self.gone = oldest;
+        }
+    }
+
+    /// Those after that one, in order.
+    fn after(&self, seq: u64) -> impl DoubleEndedIterator<Item = &(u64, Arc<v1::Event>)> {
+        let from = self.events.partition_point(|it| it.0 <= seq);
+        self.events.range(from..)
+    }
+}
 
 #[derive(Debug, Default)]
 struct Kept {
-    /// How many fell out.
-    gone: u64,
-    events: VecDeque<Arc<v1::Event>>,
+    /// The newest one.
+    seq: u64,
+    sessions: Sort,
+    ring: Sort,
+}
+
+impl Kept {
+    /// The sorts that may have what is asked for.
+    fn sorts(&self, ask: &EventsAsk) -> impl Iterator<Item = &Sort> {
+        let is_of_ring = |it: &String| RingEventKind::parse(it).is_some();
+        let ring =
+            ask.session.is_none() && (ask.kinds.is_empty() || ask.kinds.iter().any(is_of_ring));
+        let sessions = ask.kinds.is_empty() || !ask.kinds.iter().all(is_of_ring);
+        [(sessions, &self.sessions), (ring, &self.ring)]
+            .into_iter()
+            .filter(|it| it.0)
+            .map(|it| it.1)
+    }
+
+    /// The newest one that may have been asked for, and fell out.
+    fn gone(&self, ask: &EventsAsk) -> u64 {
+        self.sorts(ask).map(|it| it.gone).max().unwrap_or(0)
+    }
+
+    /// What is asked for after that one, the oldest first.
+    fn wanted(&self, ask: &EventsAsk, after: u64) -> Vec<(u64, Arc<v1::Event>)> {
+        let all = self.sorts(ask).flat_map(|it| it.after(after)).filter(|it| ask.wants(&it.1));
+        let mut all: Vec<_> = all.cloned().collect();
+        all.sort_unstable_by_key(|it| it.0);
+        all
+    }
 }
 
 /// The newest events of this run.
@@ -35,6 +90,10 @@ pub struct EventLog {
     /// A lock, because those who ask have a task each; it is held for one page.
     kept: Arc<Mutex<Kept>>,
     newest: Arc<watch::Sender<u64>>,
+    /// Which steps are events, by their place among all.
+    kinds: Arc<[Option<RingEventKind>]>,
+    /// Places of those that are told.
+    pub places: Arc<Semaphore>,
 }
 
 /// A part of what is kept.
@@ -56,75 +115,81 @@ impl EventLog {
         let mut run = uuid::Uuid::new_v4().simple().to_string();
         run.truncate(8);
         let newest = Arc::new(watch::Sender::new(0));
-        Self { manager, run: run.into(), kept: Arc::default(), newest }
+        let kinds = Transition::ALL.iter().map(|it| RingEventKind::parse(it.as_str())).collect();
+        let places = Arc::new(Semaphore::new(READERS_MAX));
+        Self { manager, run: run.into(), kept: Arc::default(), newest, kinds, places }
     }
 
     /// What was committed for sessions.
     pub fn committed(&self, events: Vec<SessionEvent>) {
-        self.push(events.into_iter().map(|it| of_session(it, self.manager)));
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        for event in events {
+            kept.seq += 1;
+            let (seq, event) = (kept.seq, self.named(kept.seq, of_session(event, self.manager)));
+            kept.sessions.push(seq, event);
+        }
+        self.newest.send_replace(kept.seq);
     }
 
     /// A step of the protocol, if it is one that operators look for.
     pub fn noted(&self, note: &Note, wall_ms: u64) {
-        let Some(kind) = RingEventKind::parse(note.transition.as_str()) else { return };
-        self.push([v1::Event {
+        let Some(Some(kind)) = self.kinds.get(note.transition as usize) else { return };
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.seq += 1;
+        let event = v1::Event {
             at: Stamp::from_epoch_ms(wall_ms).as_u64(),
             manager: self.manager.0,
             kind: kind.as_str().to_owned(),
             partition: note.part.map(|it| it.0),
             text: note.text.clone(),
             ..v1::Event::default()
-        }]);
+        };
+        let (seq, event) = (kept.seq, self.named(kept.seq, event));
+        kept.ring.push(seq, event);
+        self.newest.send_replace(kept.seq);
     }
 
-    fn push(&self, events: impl IntoIterator<Item = v1::Event>) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut seq = kept.gone + kept.events.len() as u64;
-        for mut event in events {
-            seq += 1;
-            event.position = EventPosition { run: self.run.to_string(), seq }.to_string();
-            event.text.truncate(event.text.floor_char_boundary(TEXT_BYTES_MAX));
-            kept.events.push_back(Arc::new(event));
-            if kept.events.len() > EVENTS_MAX {
-                kept.events.pop_front();
-                kept.gone += 1;
-            }
-        }
-        drop(kept);
-        self.newest.send_replace(seq);
+    fn named(&self, seq: u64, mut event: v1::Event) -> v1::Event {
+        event.position = self.position(seq);
+        event.text.truncate(event.text.floor_char_boundary(TEXT_BYTES_MAX));
+        event
     }
 
-    /// Where to begin, and whether something before that is not kept any more.
+    /// The position of an event.
+    pub fn position(&self, seq: u64) -> String {
+        EventPosition { run: self.run.to_string(), seq }.to_string()
+    }
+
+    /// After which event to begin, and whether some that are asked for before the first one are not told.
     pub fn start(&self, ask: &EventsAsk) -> (u64, bool) {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let gone = kept.gone(ask);
         let (from, missed) = match &ask.after {
-            Some(it) if *it.run == *self.run => (it.seq.max(kept.gone), it.seq < kept.gone),
-            Some(_) => (kept.gone, true),
-            None => (kept.gone, false),
+            Some(it) if *it.run == *self.run => (it.seq, it.seq < gone),
+            Some(_) => (0, true),
+            None => (0, gone > 0),
         };
         let Some(last) = ask.last else { return (from, missed) };
-        let wanted = kept.events.iter().enumerate().rev().filter(|(_, it)| ask.wants(it));
-        let first = wanted.take(last).last().map(|(at, _)| kept.gone + at as u64);
-        (first.map_or(from, |it| it.max(from)), missed)
+        let wanted = kept.wanted(ask, from);
+        match wanted.len().checked_sub(last) {
+            // Whoever asks for the last ones alone knows that there are others.
+            Some(0) | None => (from, missed),
+            Some(more) => (wanted[more].0 - 1, ask.after.is_some()),
+        }
     }
 
     /// The events that are asked for after that one, a page of them at most.
     pub fn page(&self, ask: &EventsAsk, after: u64) -> Page {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let skip = usize::try_from(after.saturating_sub(kept.gone)).unwrap_or(usize::MAX);
-        let mut page =
-            Page { missed: after < kept.gone, upto: after.max(kept.gone), ..Page::default() };
-        for event in kept.events.iter().skip(skip) {
-            if page.events.len() == PAGE {
-                return page;
-            }
-            page.upto += 1;
-            if ask.wants(event) {
-                page.events.push(event.clone());
-            }
-        }
-        page.is_last = true;
-        page
+        let mut wanted = kept.wanted(ask, after);
+        let is_last = wanted.len() <= PAGE;
+        wanted.truncate(PAGE);
+        let upto = match wanted.last() {
+            Some(it) if !is_last => it.0,
+            Some(_) | None => kept.seq.max(after),
+        };
+        let events = wanted.into_iter().map(|it| it.1).collect();
+        Page { events, missed: after < kept.gone(ask), upto, is_last }
     }
 
     /// Tells when something newer comes.
@@ -136,7 +201,6 @@ impl EventLog {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rota_protocol::Transition;
 
     fn note(text: &str) -> Note {
         Note { transition: Transition::TakenOut, part: None, text: text.to_owned(), end: None }
@@ -183,14 +247,45 @@ mod tests {
     #[test]
     fn what_fell_out_is_told_as_missed() {
         let log = log(EVENTS_MAX + 10);
-        let after = |seq| EventPosition { run: log.run.to_string(), seq };
+        let after = |seq| Some(EventPosition { run: log.run.to_string(), seq });
         let start = |after| log.start(&EventsAsk { after, ..EventsAsk::default() });
-        assert_eq!(start(None), (10, false), "nothing was asked that is missing");
-        assert_eq!(start(Some(after(9))), (10, true));
-        assert_eq!(start(Some(after(10))), (10, false));
+        assert!(start(None).1 && start(after(9)).1 && !start(after(10)).1);
         let other_run = EventPosition { run: "0123abcd".to_owned(), seq: 8_000 };
-        assert_eq!(start(Some(other_run)), (10, true), "an earlier run of this manager");
-        assert!(log.page(&EventsAsk::default(), 3).missed);
+        assert!(start(Some(other_run)).1, "an earlier run of this manager");
+        let page = log.page(&EventsAsk::default(), 3);
+        assert!(page.missed && page.events[0].text == "11");
+        let last = EventsAsk { last: Some(5), ..EventsAsk::default() };
+        assert!(!log.start(&last).1, "there are as many as were asked for");
+        let kinds = ["session_opened".to_owned()].into();
+        let of_sessions = EventsAsk { kinds, after: after(3), ..EventsAsk::default() };
+        assert!(!log.start(&of_sessions).1, "none of those fell out");
+    }
+
+    fn opened(id: &str) -> SessionEvent {
+        let (space, id) =
+            (rota_model::Namespace::default_space(), rota_model::SessionId::parse(id));
+        SessionEvent {
+            at: Stamp::MIN,
+            kind: rota_protocol::events::SessionEventKind::Opened,
+            session: rota_model::SessionKey::new(space, id.expect("an id")),
+            life: None,
+            class: None,
+            node: None,
+            reason: None,
+            text: String::new(),
+        }
+    }
+
+    #[test]
+    fn very_many_events_of_sessions_push_none_of_the_ring_out() {
+        let log = log(1);
+        (0..EVENTS_MAX + 10).for_each(|it| log.committed(vec![opened(&it.to_string())]));
+        log.noted(&note("2"), 0);
+        let kinds: std::collections::BTreeSet<String> = ["taken_out".to_owned()].into();
+        let ask = EventsAsk { kinds, ..EventsAsk::default() };
+        assert_eq!((texts(&log.page(&ask, 0)), log.start(&ask).1), (vec!["1", "2"], false));
+        let all = log.page(&EventsAsk::default(), 0);
+        assert!(all.missed && all.events[0].text == "1" && all.events[1].id == "10");
     }
 
     #[test]
@@ -202,6 +297,12 @@ mod tests {
         let ask = EventsAsk { last: Some(2), kinds, ..EventsAsk::default() };
         let (from, missed) = log.start(&ask);
         assert_eq!((texts(&log.page(&ask, from)), missed), (vec!["3", "5"], false));
+        let after = Some(EventPosition { run: log.run.to_string(), seq: 2 });
+        let (from, missed) = log.start(&EventsAsk { after, ..ask });
+        assert_eq!((from, missed), (2, false), "both that follow");
+        let after = Some(EventPosition { run: log.run.to_string(), seq: 0 });
+        let ask = EventsAsk { last: Some(2), after, ..EventsAsk::default() };
+        assert!(log.start(&ask).1, "more follow than are told");
         let ask = EventsAsk { last: Some(9), ..EventsAsk::default() };
         assert_eq!(log.page(&ask, log.start(&ask).0).events.len(), 5);
     }

@@ -5,10 +5,10 @@
 //! ```
 
 use crate::output_files::Kept;
-use anyhow::{Context, bail};
-use rota_client::Client;
+use anyhow::bail;
+use rota_client::{CallError, Client};
 use rota_docstore::{Caller, Digest, Request};
-use rota_model::{NodeId, SessionKey, Stamp};
+use rota_model::{NodeId, Retry, SessionKey, Stamp};
 use rota_node::class::KeptOutput;
 use rota_proto::documents::request::{Operate, PutBody};
 use serde_json::{Value, json};
@@ -16,22 +16,26 @@ use sha2::{Digest as _, Sha256};
 use std::io::{self, Cursor};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
-/// Sessions that wait.
-const WAITING_MAX: usize = 1_024;
-/// What they may hold together, in KiB.
-const KIB_MAX: usize = 32 * 1_024;
-/// Sessions that are sent at once.
+/// Sessions that wait. Each holds the files of its outputs open, four at most: its folder may be removed meanwhile.
+const WAITING_MAX: usize = 2_048;
+/// Sessions that are sent at once. Each holds both ends in memory, 1 MiB of each at most.
 const SENT_AT_ONCE_MAX: usize = 8;
 /// How long one call may take.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often one is tried, and the pause between.
-const TRIES_MAX: u32 = 4;
-const PAUSE: Duration = Duration::from_secs(2);
+/// The pause before one is tried again: at first, and at most.
+const PAUSE: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// After so long it is given up: managers were away all the time.
+const GIVEN_UP_AFTER: Duration = Duration::from_secs(300);
+/// At the end of the agent: how long it waits for the next one, and for all of them.
+const STANDSTILL: Duration = Duration::from_secs(3);
+const END_PATIENCE: Duration = Duration::from_secs(20);
 /// A line that was begun before what is kept is left out if it is no longer than this.
 const LINE_BYTES_MAX: usize = 4_096;
 /// What is no longer than this goes into the document: managers take no more.
@@ -47,16 +51,12 @@ struct End {
     bytes: Vec<u8>,
 }
 
-/// What the program of a life printed last.
-#[derive(Debug)]
+/// Of which life something is kept, and its outputs.
 struct Printed {
     session: SessionKey,
     life: Stamp,
-    keep_ms: u64,
-    stdout: Option<End>,
-    stderr: Option<End>,
-    /// Room in the queue.
-    _room: OwnedSemaphorePermit,
+    kept: KeptOutput,
+    outputs: [Kept; 2],
     /// Counts as under way until it is gone.
     _under_way: mpsc::Sender<()>,
 }
@@ -65,14 +65,15 @@ struct Printed {
 #[derive(Clone, Debug)]
 pub struct Outputs {
     queue: mpsc::Sender<Printed>,
-    room: Arc<Semaphore>,
     /// Taken when nothing more is to come.
     under_way: Arc<std::sync::Mutex<Option<mpsc::Sender<()>>>>,
     over: Arc<tokio::sync::Mutex<mpsc::Receiver<()>>>,
+    /// How many were sent, or given up.
+    done: Arc<AtomicU64>,
 }
 
-/// What waits to be sent.
-pub struct Queue(mpsc::Receiver<Printed>);
+/// What waits to be sent, and where those count that were.
+pub struct Queue(mpsc::Receiver<Printed>, Arc<AtomicU64>);
 
 impl Outputs {
     /// With nothing in it.
@@ -81,57 +82,57 @@ impl Outputs {
         let (under_way, over) = mpsc::channel(1);
         let outputs = Self {
             queue,
-            room: Arc::new(Semaphore::new(KIB_MAX)),
             under_way: Arc::new(std::sync::Mutex::new(Some(under_way))),
             over: Arc::new(tokio::sync::Mutex::new(over)),
+            done: Arc::default(),
         };
-        (outputs, Queue(waiting))
+        let done = outputs.done.clone();
+        (outputs, Queue(waiting, done))
     }
 
-    /// Reads the end of what a life printed into that folder, and has it kept. Blocks.
+    /// Has the end of what a life printed into that folder kept. Blocks.
     ///
     /// # Errors
-    /// It cannot be read, or too much waits.
+    /// Its files cannot be opened, or too many wait.
     pub fn keep(
         &self,
         (session, life): (SessionKey, Stamp),
         kept: KeptOutput,
         folder: &Path,
     ) -> anyhow::Result<()> {
-        let most = u64::from(kept.kib) * 1_024;
-        let end = |name: &str| end_of(&folder.join(format!("{name}.log")), most);
-        let (stdout, stderr) = (end("stdout")?, end("stderr")?);
-        let bytes = |it: &Option<End>| it.as_ref().map_or(0, |it| it.bytes.len());
-        let kib = (bytes(&stdout) + bytes(&stderr)).div_ceil(1_024);
-        if kib == 0 {
+        let output = |name: &str| Kept::look(&folder.join(format!("{name}.log")));
+        let outputs = [output("stdout")?, output("stderr")?];
+        if outputs.iter().all(|it| it.end() == 0) {
             return Ok(());
         }
-        let kib = u32::try_from(kib).context("an output is bounded")?;
-        let room = self.room.clone().try_acquire_many_owned(kib);
         let under_way = self.under_way.lock().ok().and_then(|it| it.clone());
-        let (Ok(_room), Some(_under_way)) = (room, under_way) else {
-            bail!("too much of other sessions waits for managers");
-        };
-        let keep_ms = kept.keep_ms;
-        let printed = Printed { session, life, keep_ms, stdout, stderr, _room, _under_way };
-        self.queue.try_send(printed).map_err(|_| anyhow::anyhow!("too many sessions wait"))
+        let Some(_under_way) = under_way else { bail!("this agent ends") };
+        let printed = Printed { session, life, kept, outputs, _under_way };
+        let full = |_| anyhow::anyhow!("{WAITING_MAX} sessions wait for managers, the limit");
+        self.queue.try_send(printed).map_err(full)
     }
 
-    /// Waits until all of it was sent, or given up. Nothing more is taken.
-    pub async fn sent(&self, patience: Duration) {
+    /// Waits until all of it was sent, or given up, as long as one after the other is. Nothing more is taken.
+    pub async fn sent(&self) {
         if let Ok(mut under_way) = self.under_way.lock() {
             under_way.take();
         }
-        let mut over = self.over.lock().await;
-        if timeout(patience, over.recv()).await.is_err() {
-            tracing::warn!("what some programs printed did not reach the ring in time");
+        let (began, mut over) = (Instant::now(), self.over.lock().await);
+        loop {
+            let before = self.done.load(Ordering::Relaxed);
+            if timeout(STANDSTILL, over.recv()).await.is_ok() {
+                return;
+            }
+            let stands_still = self.done.load(Ordering::Relaxed) == before;
+            if stands_still || began.elapsed() > END_PATIENCE {
+                return tracing::warn!("what some programs printed did not reach the ring in time");
+            }
         }
     }
 }
 
-/// The end of an output, from the beginning of a line if one is near; `None` of one that is empty.
-fn end_of(path: &Path, most: u64) -> io::Result<Option<End>> {
-    let kept = Kept::look(path)?;
+/// The end of an output, from the beginning of a line if one is near; `None` of one that is empty. Blocks.
+fn end_of(kept: &Kept, most: u64) -> io::Result<Option<End>> {
     let (end, begin) = (kept.end(), kept.begin());
     let first = begin.max(end.saturating_sub(most));
     let (mut from, mut bytes) = (first, Vec::new());
@@ -156,100 +157,110 @@ fn end_of(path: &Path, most: u64) -> io::Result<Option<End>> {
 
 /// Sends what waits, until the agent ends.
 pub fn start(queue: Queue, node: NodeId, managers: watch::Receiver<Vec<String>>) {
-    let sender = Sender { node, managers, client: None, told: String::new() };
-    tokio::spawn(sender.run(queue.0));
+    let sender = Sender { node, managers };
+    tokio::spawn(sender.run(queue));
 }
 
+#[derive(Clone)]
 struct Sender {
     node: NodeId,
     managers: watch::Receiver<Vec<String>>,
-    /// Of these managers.
-    client: Option<(Vec<String>, Client)>,
-    /// The failure that was logged last.
-    told: String,
 }
 
 impl Sender {
-    async fn run(mut self, mut queue: mpsc::Receiver<Printed>) {
-        let mut sent = JoinSet::new();
+    async fn run(self, Queue(mut queue, count): Queue) {
+        let mut sent: JoinSet<anyhow::Result<()>> = JoinSet::new();
+        // Each failure is logged once.
+        let mut told = String::new();
         loop {
-            tokio::select! {
-                Some(done) = sent.join_next() => self.on_sent(done.ok()),
+            let done = tokio::select! {
+                Some(done) = sent.join_next() => done,
                 printed = queue.recv(), if sent.len() < SENT_AT_ONCE_MAX => {
                     let Some(printed) = printed else { break };
-                    match self.client() {
-                        Ok(client) => {
-                            let node = self.node.clone();
-                            sent.spawn(async move { send(&client, &node, printed).await });
-                        }
-                        Err(error) => self.tell(&format!("{error:#}")),
+                    let sender = self.clone();
+                    sent.spawn(async move { sender.send(printed).await });
+                    continue;
+                }
+            };
+            count.fetch_add(1, Ordering::Relaxed);
+            let why = match done.map_err(anyhow::Error::from).and_then(|it| it) {
+                Ok(()) => String::new(),
+                Err(error) => format!("{error:#}"),
+            };
+            if !why.is_empty() && why != told {
+                tracing::warn!(why, "what a program printed is not kept at the ring");
+            }
+            told = why;
+        }
+        while sent.join_next().await.is_some() {}
+    }
+
+    /// Tries again as long as that may help.
+    async fn send(self, printed: Printed) -> anyhow::Result<()> {
+        let Printed { session, life, kept, outputs, _under_way } = printed;
+        let most = u64::from(kept.kib) * 1_024;
+        let read = move || {
+            let [stdout, stderr] = outputs;
+            anyhow::Ok([end_of(&stdout, most)?, end_of(&stderr, most)?])
+        };
+        let ends = tokio::task::spawn_blocking(read).await??;
+        let (began, mut pause) = (Instant::now(), PAUSE);
+        loop {
+            // Managers come and go while it waits.
+            let managers = self.managers.borrow().join(",");
+            let failed = match Client::connect(&managers) {
+                Ok(client) => {
+                    let of = (&self.node, &session, life, kept.keep_ms);
+                    match send_once(&client, of, &ends).await {
+                        Ok(()) => return Ok(()),
+                        Err(failed) => failed,
                     }
                 }
+                Err(error) => Failed { error: error.into(), is_final: false },
+            };
+            if failed.is_final || began.elapsed() > GIVEN_UP_AFTER {
+                return Err(failed.error);
             }
+            sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
         }
-        while let Some(done) = sent.join_next().await {
-            self.on_sent(done.ok());
-        }
-    }
-
-    fn on_sent(&mut self, done: Option<anyhow::Result<()>>) {
-        match done {
-            Some(Ok(())) | None => self.told.clear(),
-            Some(Err(error)) => self.tell(&format!("{error:#}")),
-        }
-    }
-
-    /// Each failure once.
-    fn tell(&mut self, why: &str) {
-        if self.told != why {
-            tracing::warn!(why, "what a program printed is not kept at the ring");
-            why.clone_into(&mut self.told);
-        }
-    }
-
-    fn client(&mut self) -> anyhow::Result<Client> {
-        let managers = self.managers.borrow().clone();
-        if let Some((_, client)) = self.client.as_ref().filter(|it| it.0 == managers) {
-            return Ok(client.clone());
-        }
-        let client = Client::connect(&managers.join(","))?;
-        self.client = Some((managers, client.clone()));
-        Ok(client)
     }
 }
 
-async fn send(client: &Client, node: &NodeId, printed: Printed) -> anyhow::Result<()> {
-    let mut tries = 1;
-    loop {
-        let failed = match send_once(client, node, &printed).await {
-            Ok(()) => return Ok(()),
-            Err(error) => error,
-        };
-        if tries == TRIES_MAX {
-            return Err(failed.context(format!("session {}", printed.session)));
-        }
-        tries += 1;
-        sleep(PAUSE).await;
+/// Why it was not kept, and whether it never will.
+struct Failed {
+    error: anyhow::Error,
+    is_final: bool,
+}
+
+impl From<CallError> for Failed {
+    fn from(error: CallError) -> Self {
+        let is_final = matches!(error.retry(), Retry::Never | Retry::WhenChanged);
+        Self { error: error.into(), is_final }
     }
 }
 
 /// May be repeated: what is kept of a life already stays.
-async fn send_once(client: &Client, node: &NodeId, printed: &Printed) -> anyhow::Result<()> {
-    let stdout = put(client, &printed.session, printed.stdout.as_ref()).await?;
-    let stderr = put(client, &printed.session, printed.stderr.as_ref()).await?;
+async fn send_once(
+    client: &Client,
+    (node, session, life, keep_ms): (&NodeId, &SessionKey, Stamp, u64),
+    [stdout, stderr]: &[Option<End>; 2],
+) -> Result<(), Failed> {
+    let stdout = put(client, session, stdout.as_ref()).await?;
+    let stderr = put(client, session, stderr.as_ref()).await?;
     let parameters = json!({
-        "id": printed.session.id.as_str(), "life": printed.life.as_u64(), "node": node.as_str(),
-        "keep_ms": printed.keep_ms, "stdout": stdout, "stderr": stderr,
+        "id": session.id.as_str(), "life": life.as_u64(), "node": node.as_str(), "keep_ms": keep_ms,
+        "stdout": stdout, "stderr": stderr,
     });
-    let space = printed.session.namespace.clone();
-    let request = Request::new(space, "session.output").with(&parameters);
-    let request = request.map_err(|it| anyhow::anyhow!("{it}"))?;
-    let docid = printed.session.id.as_str().to_owned();
-    client.documents().operate(&Operate { request, docid }, PATIENCE).await?;
+    let request = Request::new(session.namespace.clone(), "session.output").with(&parameters);
+    let wrong = |it| Failed { error: anyhow::anyhow!("{it}"), is_final: true };
+    let operate =
+        Operate { request: request.map_err(wrong)?, docid: session.id.as_str().to_owned() };
+    client.documents().operate(&operate, PATIENCE).await?;
     Ok(())
 }
 
-async fn put(client: &Client, session: &SessionKey, end: Option<&End>) -> anyhow::Result<Value> {
+async fn put(client: &Client, session: &SessionKey, end: Option<&End>) -> Result<Value, CallError> {
     let Some(End { from, bytes }) = end else { return Ok(Value::Null) };
     if bytes.len() <= TEXT_BYTES_MAX
         && let Ok(text) = std::str::from_utf8(bytes)
@@ -277,7 +288,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("stdout.log");
         fs::write(&path, text).unwrap();
-        let end = end_of(&path, most).unwrap()?;
+        let kept = Kept::look(&path).unwrap();
+        // Whoever holds it open reads it, whether it is there or not.
+        fs::remove_file(&path).unwrap();
+        let end = end_of(&kept, most).unwrap()?;
         Some((end.from, String::from_utf8(end.bytes).unwrap()))
     }
 
@@ -295,29 +309,33 @@ mod tests {
     #[test]
     fn files_that_are_not_there_are_an_empty_output() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(end_of(&folder.path().join("stdout.log"), 10).unwrap().is_none());
+        let kept = Kept::look(&folder.path().join("stdout.log")).unwrap();
+        assert!(end_of(&kept, 10).unwrap().is_none());
     }
 
     #[tokio::test]
     async fn what_waits_is_bounded_and_nothing_is_taken_after_the_end() {
         let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("stdout.log"), vec![b'x'; 1_024 * 1_024]).unwrap();
+        fs::write(folder.path().join("stdout.log"), "up\n").unwrap();
+        let empty = tempfile::tempdir().unwrap();
         let key = SessionKey::new(
             rota_model::Namespace::default_space(),
             rota_model::SessionId::parse("s").unwrap(),
         );
         let kept = KeptOutput { keep_ms: 1, kib: 1_024 };
         let (outputs, mut queue) = Outputs::new();
-        let keep = || outputs.keep((key.clone(), Stamp::MIN), kept, folder.path());
-        for _ in 0..KIB_MAX / 1_024 {
-            keep().unwrap();
+        let keep = |folder: &Path| outputs.keep((key.clone(), Stamp::MIN), kept, folder);
+        keep(empty.path()).unwrap();
+        assert!(queue.0.try_recv().is_err(), "there is nothing to keep");
+        for _ in 0..WAITING_MAX {
+            keep(folder.path()).unwrap();
         }
-        assert!(keep().unwrap_err().to_string().contains("waits for managers"));
+        assert!(keep(folder.path()).unwrap_err().to_string().contains("wait for managers"));
         queue.0.recv().await.unwrap();
-        keep().unwrap();
+        keep(folder.path()).unwrap();
         queue.0.close();
         while queue.0.recv().await.is_some() {}
-        outputs.sent(Duration::from_secs(5)).await;
-        assert!(keep().is_err());
+        outputs.sent().await;
+        assert!(keep(folder.path()).is_err());
     }
 }

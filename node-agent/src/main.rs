@@ -82,13 +82,9 @@ use settings::Settings;
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
-
-/// How long an agent that ends waits for managers to take what programs printed last.
-const OUTPUTS_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Of this process, in what it says when it ends.
 const NAME: &str = "rota-node-agent";
@@ -352,7 +348,7 @@ async fn serve(
         "disk_reserve_bytes": settings.disk_reserve_bytes, "http": http, "adopts": adopts
     }));
     let gone = agent.run(events).await;
-    outputs.sent(OUTPUTS_PATIENCE).await;
+    outputs.sent().await;
     server.abort();
     Ok(gone)
 }

@@ -92,7 +92,9 @@ pub mod life_documents {
 
 /// What the ring keeps of what programs printed.
 pub mod kept_outputs {
-    pub use rota_messages::documents::{KeptOutput, OutputEnd, kept_outputs, output_name};
+    pub use rota_messages::documents::{
+        KeptOutput, OUTPUT_CLASS, OutputEnd, kept_outputs, output_name,
+    };
 }
 
 /// The records of tasks.

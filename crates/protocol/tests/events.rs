@@ -123,10 +123,11 @@ fn a_lost_session_and_its_next_life_are_told() {
 }
 
 #[test]
-fn a_node_is_told_as_lost_by_the_manager_that_judges_it_and_by_no_other() {
+fn every_manager_tells_that_a_node_is_lost_and_of_which_boot() {
     let mut table = Table::serving();
     table.pass(60_000);
-    assert_eq!(table.count(Transition::NodeLost), 1, "{:?}", table.said);
+    let lost = table.said.iter().filter(|it| it.0 == Transition::NodeLost);
+    assert_eq!(lost.map(|it| it.1.as_str()).collect::<Vec<_>>(), ["node n1 boot 7"; 3]);
 }
 
 #[test]

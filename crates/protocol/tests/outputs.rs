@@ -37,7 +37,7 @@ fn of_life(table: &mut Table, life: u64, bodies: [u8; 2], keep_ms: u64) {
         let shelf = &table.shelves[&number];
         bodies.iter().for_each(|it| shelf.put(digest(*it)));
     }
-    let life = 261_128_093_000_000 + life;
+    let life = 210_101_000_000_000 + life;
     let [stdout, stderr] = bodies.map(end);
     let parameters = json!({"id": "a", "life": life, "node": "n1", "keep_ms": keep_ms, "stdout": stdout, "stderr": stderr});
     keep(table, &parameters).unwrap();
@@ -53,7 +53,7 @@ fn document(table: &Table) -> Option<Arc<Document>> {
 fn lives(table: &Table) -> Vec<u64> {
     let document = document(table).expect("it is kept");
     let kept = kept_outputs(&document).unwrap();
-    kept.iter().map(|it| it.0.as_u64() - 261_128_093_000_000).collect()
+    kept.iter().map(|it| it.0.as_u64() - 210_101_000_000_000).collect()
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn few_bytes_stand_in_the_document_and_need_no_body() {
     let mut table = Table::serving();
     let text = |text: &str, bytes: usize| {
         let stdout = json!({"from": 0, "bytes": bytes, "text": text});
-        json!({"id": "a", "life": 261_128_093_000_001_u64, "node": "n1", "keep_ms": 60_000, "stdout": stdout})
+        json!({"id": "a", "life": 210_101_000_000_001_u64, "node": "n1", "keep_ms": 60_000, "stdout": stdout})
     };
     let refused = keep(&mut table, &text("hello", 6)).unwrap_err().to_string();
     assert!(refused.contains("stdout.text has 5 bytes, and not 6"), "{refused}");
@@ -117,7 +117,7 @@ fn it_goes_when_its_time_is_over_and_a_later_life_is_kept_again() {
 #[test]
 fn what_is_too_large_or_kept_for_too_long_is_refused_by_its_field() {
     let mut table = Table::serving();
-    let whole = json!({"id": "a", "life": 261_128_093_000_001_u64, "node": "n1", "keep_ms": 1});
+    let whole = json!({"id": "a", "life": 210_101_000_000_001_u64, "node": "n1", "keep_ms": 1});
     let with = |field: &str, value: Value| {
         let mut parameters = whole.clone();
         parameters[field] = value;
@@ -134,4 +134,53 @@ fn what_is_too_large_or_kept_for_too_long_is_refused_by_its_field() {
     let op = OperateOp { request, docid: "a".to_owned() };
     let answer = table.call(NUMBERS[0], Op::Documents(DocumentOp::Operate(op)));
     assert!(format!("{answer:?}").contains("has a meaning of its own"), "{answer:?}");
+}
+
+fn operate(table: &mut Table, operation: &str, parameters: &Value) -> Result<Answer, Exception> {
+    let request = Request::new(Namespace::default_space(), operation);
+    let request = Arc::new(request.with(parameters).unwrap());
+    let op = OperateOp { request, docid: "a".to_owned() };
+    match table.call(NUMBERS[0], Op::Documents(DocumentOp::Operate(op))) {
+        Ok(rota_protocol::Answer::Documents(DocumentAnswer::Operated(it))) => it,
+        other => panic!("not operated: {other:?}"),
+    }
+}
+
+#[test]
+fn only_a_life_that_there_was_and_its_node_are_believed() {
+    let mut table = Table::serving();
+    let (_, session) = opened(table.call(NUMBERS[0], open("a", "r1")));
+    table.pass(100);
+    let life = session.record.life.as_u64();
+    let of = |life: u64, node: &str| {
+        let stdout = json!({"from": 0, "bytes": 2, "text": "hi"});
+        json!({"id": "a", "life": life, "node": node, "keep_ms": 60_000, "stdout": stdout})
+    };
+    let refused = keep(&mut table, &of(life + 1, "n1")).unwrap_err().to_string();
+    assert!(refused.contains("no life of the session"), "{refused}");
+    let refused = keep(&mut table, &of(life, "n2")).unwrap_err().to_string();
+    assert!(refused.contains("does not run there"), "{refused}");
+    keep(&mut table, &of(life, "n1")).unwrap();
+    // Of an earlier life the record tells nothing.
+    keep(&mut table, &of(210_101_000_000_001, "n9")).unwrap();
+    table.pass(100);
+    assert_eq!(kept_outputs(&document(&table).unwrap()).unwrap().len(), 2);
+}
+
+#[test]
+fn what_is_kept_can_be_removed_before_its_time() {
+    let mut table = Table::serving();
+    of_life(&mut table, 1, [1, 2], 60_000);
+    of_life(&mut table, 2, [1, 3], 60_000);
+    let one = json!({"id": "a", "life": 210_101_000_000_001_u64});
+    operate(&mut table, "session.forget_output", &one).unwrap();
+    table.pass(100);
+    assert_eq!(lives(&table), [2]);
+    assert_eq!(document(&table).unwrap().bodies().collect::<Vec<_>>(), [1, 3].map(digest));
+    let all = json!({"id": "a"});
+    for _ in 0..2 {
+        operate(&mut table, "session.forget_output", &all).unwrap();
+    }
+    table.pass(100);
+    assert!(document(&table).is_none_or(|it| it.is_deleted()));
 }

@@ -156,7 +156,7 @@ fn nobody_is_answered_until_a_silent_node_is_lost_and_others_keep_their_leases()
     }
     assert!(passed >= lost_ms, "after {passed} ms");
     table.pass(2_000);
-    assert_eq!(table.count(Transition::NodeLost), 1, "its judge told the verdict");
+    assert_eq!(table.count(Transition::NodeLost), 3, "each manager saw the verdict");
     for session in &sessions {
         let call = table.ask(300, get(&id(session)));
         assert_eq!(refused(table.wait_for(call, 2_000)), RefusalKind::NotFound);

@@ -8,6 +8,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
 use axum::response::IntoResponse as _;
 use axum::response::sse::{Event, KeepAlive, Sse};
+use rota_model::{Refusal, RefusalKind, Retry};
 use rota_proto::v1;
 use rota_proto::v1::operator_server::Operator as _;
 use serde::Serialize;
@@ -80,6 +81,8 @@ struct All {
     events: Vec<Happened>,
     /// Some before these are not kept any more.
     missed: bool,
+    /// Where to go on, with `after`.
+    position: String,
     links: Value,
 }
 
@@ -94,18 +97,26 @@ fn asked(call: &mut Call, after: String) -> v1::EventsRequest {
 pub async fn list(State(tree): State<Arc<Tree>>, uri: Uri, headers: HeaderMap) -> Answer {
     let mut call = Call::new(&uri, &headers)?;
     let after = call.text("after");
-    let last = call.number("last").unwrap_or(LAST_DEFAULT);
+    // What follows a position is told whole, so that nothing is passed over.
+    let last = if after.is_empty() { LAST_DEFAULT } else { 0 };
+    let last = call.number("last").unwrap_or(last);
     let request = v1::EventsRequest { last, ..asked(&mut call, after) };
     let place = tree.place().await?;
     let mut told = tree.operator.events(call.request(request)?).await?.into_inner();
-    let (mut events, mut missed) = (Vec::new(), false);
+    let (mut events, mut missed, mut position) = (Vec::new(), false, String::new());
+    let mut is_whole = false;
     while let Some(page) = told.next().await {
         let page = page?;
-        missed |= page.missed;
+        (missed, is_whole) = (missed || page.missed, is_whole || page.caught_up);
+        position = page.position;
         events.extend(page.events.into_iter().map(Happened::from));
     }
+    if !is_whole {
+        let text = "this manager stopped while it told its events";
+        return Err(Refusal::new(RefusalKind::NotServing, Retry::Now, text).into());
+    }
     let links = json!({"self": "/v1/events", "watch": "/v1/events:watch"});
-    place.holds(&All { events, missed, links })
+    place.holds(&All { events, missed, position, links })
 }
 
 /// One page as events of the stream.

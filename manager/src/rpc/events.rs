@@ -29,8 +29,8 @@ pub type Events = Pin<Box<dyn Stream<Item = Result<v1::EventsResponse, Status>> 
 /// What is asked for is wrong, or too many watch.
 pub fn tell(shared: &Arc<Shared>, request: v1::EventsRequest) -> Result<Events, Status> {
     let ask = events(request).map_err(status)?;
-    let place = shared.watches.clone().try_acquire_owned().map_err(|_| {
-        let text = "this manager serves as many watches as it may; ask again later";
+    let place = shared.events.places.clone().try_acquire_owned().map_err(|_| {
+        let text = "this manager tells as many readers what happens as it may; ask again later";
         status(Refusal::new(RefusalKind::Overloaded, Retry::AfterMs(FULL_RETRY_MS), text))
     })?;
     let (pages, stream) = mpsc::channel(AHEAD);
@@ -39,7 +39,12 @@ pub fn tell(shared: &Arc<Shared>, request: v1::EventsRequest) -> Result<Events, 
         let _place = place;
         tokio::select! {
             () = tell_all(&shared, &ask, &pages) => {}
-            () = shared.stopping.cancelled() => {}
+            () = shared.stopping.cancelled() => {
+                let text = "this manager is stopping";
+                let refused = Refusal::new(RefusalKind::NotServing, Retry::Now, text);
+                // A reader that is slow finds out anyway.
+                let _ = pages.try_send(Err(status(refused)));
+            }
             () = pages.closed() => {}
         }
     });
@@ -63,7 +68,8 @@ async fn tell_all(
         if !events.is_empty() || caught_up || missed {
             let events = events.iter().map(|it| v1::Event::clone(it)).collect();
             let missed = std::mem::take(&mut missed);
-            let page = Ok(v1::EventsResponse { events, missed, caught_up });
+            let position = shared.events.position(upto);
+            let page = Ok(v1::EventsResponse { events, missed, caught_up, position });
             let taken = tokio::time::timeout(READER_PATIENCE, pages.send(page)).await;
             if !matches!(taken, Ok(Ok(()))) {
                 return;

@@ -13,6 +13,7 @@ use rota_proto::documents::NamespaceState;
 use rota_proto::documents::export::{Order, Part};
 use rota_proto::v1;
 use rota_protocol::api::{ImportOp, PageOp};
+use rota_protocol::kept_outputs::OUTPUT_CLASS;
 use rota_protocol::operate::CONFIGURATION;
 use rota_protocol::{Answer, DocumentAnswer, DocumentCursor, DocumentOp, Op};
 use std::collections::VecDeque;
@@ -60,8 +61,9 @@ async fn write_documents(
         let page = page(shared, op, Instant::now() + STEP).await.map_err(Status::from)?;
         next = page.next;
         let names = page.documents.into_iter().map(|it| it.name);
-        // Managers keep these themselves: an import could not take them.
-        let names = names.filter(|it| !OWN_CLASSES.contains(&it.class()));
+        // Managers keep these themselves: an import could not take them. What programs printed is nobody else's.
+        let is_own = |class: &str| OWN_CLASSES.contains(&class) || class == OUTPUT_CLASS;
+        let names = names.filter(|it| !is_own(it.class()));
         let mut names: VecDeque<DocName> = names.collect();
         while !names.is_empty() {
             let ask = |name: &DocName| SyncRequest { name: name.clone(), held: None };

@@ -196,14 +196,23 @@ impl ProgramsService {
         };
         let error = match self.begin_at_node(request, ask, whereabouts, deadline).await {
             Ok(begun) => return Ok(Found::AtNode(Box::new(begun))),
-            Err(error) if error.code() == Code::InvalidArgument => return Err(error),
             Err(error) => error,
         };
+        // Where nobody knows which life is the newest, a node that is silent may have a newer one than the ring.
+        let is_final = error.code() == Code::NotFound;
+        if error.code() == Code::InvalidArgument || (life.is_none() && !is_final) {
+            return Err(error);
+        }
         // The time that a node took is over for the ring, too: it gets some of its own.
         let deadline = deadline.max(Instant::now() + NODE_PATIENCE);
         let kept = kept_output::tell((&self.shared, &self.kept), (ask, life), deadline).await;
-        // Why no node tells it is what whoever asks must know.
-        kept.ok().flatten().map(Found::Kept).ok_or(error)
+        match kept {
+            Ok(Some(told)) => Ok(Found::Kept(told)),
+            // Whoever asks again may be told it.
+            Err(of_ring) if is_final => Err(of_ring),
+            // Why no node tells it is what whoever asks must know.
+            Ok(None) | Err(_) => Err(error),
+        }
     }
 
     async fn begin_at_node(

@@ -238,9 +238,12 @@ async fn restart(
             .older
             .iter()
             .filter(is_new)
-            .partition(|older| !it.force && now.spared.contains(&older.class));
-        let because = "its class says disturb = \"never\"";
-        done.sessions = spared.iter().map(|it| Session::of(it, Fate::Left, because)).collect();
+            .partition(|older| !it.force && now.spares(&older.class));
+        let because = |older: &Older| match now.spared.contains(&older.class) {
+            true => "its class says disturb = \"never\"",
+            false => "the node has its class no more, so nobody knows whether it may be disturbed",
+        };
+        done.sessions = spared.iter().map(|it| Session::of(it, Fate::Left, because(it))).collect();
         if it.dry_run {
             done.sessions.extend(closes.iter().map(|it| Session::of(it, Fate::Closes, "")));
             break;
@@ -347,7 +350,12 @@ async fn leave(client: &Client, it: &RolloutArguments, node: &mut Node) -> anyho
     if node.count(Fate::Left) == 0 {
         return Ok(());
     }
-    let Some(now) = look(client, it, &node.node).await? else { return Ok(()) };
+    let Some(now) = look(client, it, &node.node).await? else {
+        // Nothing runs there any more.
+        node.older = 0;
+        node.sessions.retain(|it| it.fate != Fate::Left);
+        return Ok(());
+    };
     if now.state == "unknown" {
         return Ok(());
     }

@@ -56,6 +56,9 @@ pub struct Shown {
     /// Classes whose text says `disturb = "never"`.
     #[serde(skip)]
     pub spared: BTreeSet<String>,
+    /// Classes that it has.
+    #[serde(skip)]
+    pub known: BTreeSet<String>,
 }
 
 #[derive(Serialize)]
@@ -67,6 +70,11 @@ impl Shown {
     /// Whether it has what it should have.
     pub fn is_there(&self) -> bool {
         self.target.is_empty() || (self.state == "current" && self.commit == self.target)
+    }
+
+    /// Whether sessions of a class are left alone: it says so, or the node does not have it any more, so that nobody knows.
+    pub fn spares(&self, class: &str) -> bool {
+        self.spared.contains(class) || !self.known.contains(class)
     }
 
     fn set_target(&mut self, target: &Hash) {
@@ -105,6 +113,7 @@ fn shown(node: &v1::NodeStats, told: Result<v1::ContentStatusResponse, String>) 
         failure: told.failure,
         older: told.older.into_iter().map(older).collect(),
         spared: spared.map(|(class, _)| class.clone()).collect(),
+        known: node.class_facts.keys().cloned().collect(),
     }
 }
 

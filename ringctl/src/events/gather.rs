@@ -4,7 +4,7 @@ use super::Ask;
 use super::shown::Shown;
 use anyhow::bail;
 use rota_client::{CallError, Client, v1};
-use rota_model::ManagerStatus;
+use rota_model::{ManagerStatus, RefusalKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -32,16 +32,20 @@ pub async fn all(client: &Client, ask: &Ask) -> anyhow::Result<Vec<Shown>> {
     for (number, address) in managers(client, ask.wait).await? {
         let (client, request, wait) = (client.clone(), ask.request.clone(), ask.wait);
         asked.spawn(async move {
-            let told = timeout(wait, kept(&client, &address, request)).await;
-            let late = || format!("no answer within {}", humantime::format_duration(wait));
-            (number, told.map_err(|_| late()).and_then(|it| it.map_err(|it| it.to_string())))
+            let told = timeout(wait, kept(&client, number, &address, request)).await;
+            (number, told)
         });
     }
     let mut events = Vec::new();
     while let Some(told) = asked.join_next().await {
         match told? {
-            (_, Ok(told)) => events.extend(told.into_iter().map(Shown::of)),
-            (number, Err(why)) => events.push(Shown::silent(number, &why)),
+            (_, Ok(Ok(told))) => events.extend(told),
+            (_, Ok(Err(error))) if is_wrong(&error) => return Err(error.into()),
+            (number, Ok(Err(error))) => events.push(Shown::silent(number, &error.to_string())),
+            (number, Err(_)) => {
+                let late = format!("no answer within {}", humantime::format_duration(ask.wait));
+                events.push(Shown::silent(number, &late));
+            }
         }
     }
     if !events.is_empty() && events.iter().all(Shown::is_remark) {
@@ -51,17 +55,28 @@ pub async fn all(client: &Client, ask: &Ask) -> anyhow::Result<Vec<Shown>> {
     Ok(events)
 }
 
+/// Whether what is asked for is wrong, whomever one asks.
+fn is_wrong(error: &CallError) -> bool {
+    error.reason() == RefusalKind::InvalidArgument.as_str()
+}
+
 async fn kept(
     client: &Client,
+    number: u32,
     address: &str,
     request: v1::EventsRequest,
-) -> Result<Vec<v1::Event>, CallError> {
+) -> Result<Vec<Shown>, CallError> {
     let mut stream = client.events_at(address, request).await?;
-    let mut events = Vec::new();
+    let (mut events, mut is_whole) = (Vec::new(), false);
     while let Some(page) = stream.next().await? {
-        events.extend(page.events);
+        if page.missed {
+            events.push(Shown::missed(number, page.events.first()));
+        }
+        is_whole |= page.caught_up;
+        events.extend(page.events.into_iter().map(Shown::of));
     }
-    Ok(events)
+    let endpoint = address.to_owned();
+    if is_whole { Ok(events) } else { Err(CallError::Incomplete { missing: "end", endpoint }) }
 }
 
 /// What one manager says.
@@ -70,6 +85,8 @@ enum Told {
     Events(Vec<Shown>),
     /// What it kept is told, or it is silent.
     CaughtUp,
+    /// What is asked for is wrong.
+    Wrong(CallError),
 }
 
 /// What all managers tell, and go on to tell.
@@ -101,7 +118,7 @@ impl Following {
             told,
             tell,
             look_at: Instant::now() + LOOK_EVERY,
-            behind: None,
+            behind: Some((BTreeSet::new(), Instant::now())),
             first: Vec::new(),
         };
         following.read(managers(client, ask.wait).await?);
@@ -124,7 +141,11 @@ impl Following {
             if self.readers.contains_key(&number) {
                 continue;
             }
-            let (client, request) = (self.client.clone(), self.request.clone());
+            let (client, mut request) = (self.client.clone(), self.request.clone());
+            if self.behind.is_none() {
+                // It has come since: all that it tells happened since.
+                request.last = 0;
+            }
             let work = read_one(client, number, address.clone(), request, self.tell.clone());
             let reader = self.tasks.spawn(work);
             self.readers.insert(number, (address, reader));
@@ -134,7 +155,7 @@ impl Following {
     /// What comes next. First everything that is kept, together.
     ///
     /// # Errors
-    /// Never so far: a manager that is silent is remarked.
+    /// What is asked for is wrong. A manager that is silent is remarked.
     pub async fn next(&mut self) -> anyhow::Result<Vec<Shown>> {
         loop {
             if let Some((behind, until)) = &self.behind
@@ -151,6 +172,7 @@ impl Following {
                         (Told::Events(events), Some(_)) => self.first.extend(events),
                         (Told::CaughtUp, Some((behind, _))) => drop(behind.remove(&number)),
                         (Told::CaughtUp, None) => {}
+                        (Told::Wrong(error), _) => return Err(error.into()),
                     }
                 }
                 () = sleep_until(wake_at) => {
@@ -178,7 +200,15 @@ async fn read_one(
     let mut is_silent = false;
     loop {
         let read = read_once(&client, number, &address, &mut request, &tell, &mut is_silent).await;
-        let Some(why) = read else { return };
+        let why = match read {
+            Some(Err(error)) => {
+                // Whoever listens is told, or has gone.
+                let _ = tell.send((number, Told::Wrong(error))).await;
+                return;
+            }
+            Some(Ok(why)) => why,
+            None => return,
+        };
         // One remark for each silence.
         if !std::mem::replace(&mut is_silent, true) {
             let remark = Told::Events(vec![Shown::silent(number, &why)]);
@@ -193,7 +223,7 @@ async fn read_one(
     }
 }
 
-/// Why the stream ended; `None` when nobody listens.
+/// Why the stream ended, or what is wrong with what is asked for; `None` when nobody listens.
 async fn read_once(
     client: &Client,
     number: u32,
@@ -201,24 +231,25 @@ async fn read_once(
     request: &mut v1::EventsRequest,
     tell: &mpsc::Sender<(u32, Told)>,
     is_silent: &mut bool,
-) -> Option<String> {
+) -> Option<Result<String, CallError>> {
+    let ended = |error: CallError| {
+        if is_wrong(&error) { Err(error) } else { Ok(error.to_string()) }
+    };
     let mut stream = match client.events_at(address, request.clone()).await {
         Ok(stream) => stream,
-        Err(error) => return Some(error.to_string()),
+        Err(error) => return Some(ended(error)),
     };
     loop {
         let page = match stream.next().await {
             Ok(Some(page)) => page,
-            Ok(None) => return Some("it stops".to_owned()),
-            Err(error) => return Some(error.to_string()),
+            Ok(None) => return Some(Ok("it stops".to_owned())),
+            Err(error) => return Some(ended(error)),
         };
         *is_silent = false;
-        let v1::EventsResponse { events, missed, caught_up } = page;
+        let v1::EventsResponse { events, missed, caught_up, position } = page;
         // Of what was not told yet, all is wanted.
-        if let Some(newest) = events.last() {
-            (request.after, request.last) = (newest.position.clone(), 0);
-        }
-        let remark = missed.then(|| Shown::missed(number));
+        (request.after, request.last) = (position, 0);
+        let remark = missed.then(|| Shown::missed(number, events.first()));
         let events: Vec<Shown> =
             remark.into_iter().chain(events.into_iter().map(Shown::of)).collect();
         if !events.is_empty() {

@@ -9,6 +9,7 @@ mod gather;
 mod shown;
 
 use crate::connect;
+use crate::failure::UsageMistake;
 use crate::length_of_time::length_of_time;
 use crate::output::{Format, Out};
 use clap::Args;
@@ -82,9 +83,13 @@ impl Ask {
         let mut seen = Seen::default();
         events.retain(|it| seen.is_new(it));
         let last = usize::try_from(self.request.last).unwrap_or(usize::MAX);
-        if last > 0 && events.len() > last {
-            events.drain(..events.len() - last);
-        }
+        let mut more = events.iter().filter(|it| !it.is_remark()).count();
+        // What this program remarks is shown beside them.
+        events.retain(|it| {
+            let stays = last == 0 || it.is_remark() || more <= last;
+            more -= usize::from(!it.is_remark());
+            stays
+        });
     }
 
     fn passes(&self, event: &Shown) -> bool {
@@ -130,6 +135,8 @@ pub async fn of_session(
     it: &SessionEventsArguments,
     out: &mut Out,
 ) -> anyhow::Result<()> {
+    rota_model::SessionId::check(&it.id)
+        .map_err(|it| UsageMistake(format!("the id {}", it.problem)))?;
     let (namespace, id) = (it.namespace.clone(), it.id.clone());
     let (follow, last) = (it.follow, it.last.unwrap_or(0));
     let request = v1::EventsRequest { namespace, id, follow, last, ..Default::default() };
@@ -161,11 +168,32 @@ async fn follow_all(client: &Client, ask: &Ask, out: &mut Out) -> anyhow::Result
         if std::mem::take(&mut is_first) {
             ask.choose(&mut events);
         }
-        for event in events.iter().filter(|it| seen.is_new(it)) {
+        for event in events.iter().filter(|it| ask.passes(it) && seen.is_new(it)) {
             match out.format() {
                 Format::Json => out.json(event)?,
                 Format::Table => out.text(&event.line())?,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remarks_are_shown_beside_the_last_events() {
+        let event =
+            |at| Shown::of(v1::Event { at, kind: "serving".to_owned(), ..Default::default() });
+        let request = v1::EventsRequest { last: 2, ..Default::default() };
+        let ask = Ask { request, since: None, wait: Duration::ZERO };
+        let mut events = vec![event(3), Shown::silent(9, "why"), event(1), event(2)];
+        ask.choose(&mut events);
+        let kinds: Vec<(u64, bool)> = events.iter().map(|it| (it.at, it.is_remark())).collect();
+        assert_eq!((kinds[0], kinds[1], kinds[2].1), ((2, false), (3, false), true));
+        let all = Ask { request: v1::EventsRequest::default(), ..ask };
+        let mut events = vec![event(3), event(1)];
+        all.choose(&mut events);
+        assert_eq!(events.len(), 2);
     }
 }

@@ -13,6 +13,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 const SILENT: &str = "manager_silent";
 const MISSED: &str = "events_missed";
 
+/// What every manager tells.
+const NODE_LOST: &str = "node_lost";
+
 /// Events that are known when they come again.
 const SEEN_MAX: usize = 10_000;
 
@@ -25,7 +28,7 @@ pub struct All {
     pub events: Vec<Shown>,
 }
 
-/// Events of sessions that were shown lately.
+/// Events that were shown lately and may be told by several managers.
 #[derive(Default)]
 pub struct Seen {
     names: BTreeSet<Name>,
@@ -35,7 +38,7 @@ pub struct Seen {
 impl Seen {
     /// Whether an event comes for the first time.
     pub fn is_new(&mut self, event: &Shown) -> bool {
-        if event.id.is_empty() {
+        if event.id.is_empty() && event.kind != NODE_LOST {
             return true;
         }
         let is_new = self.names.insert(event.name());
@@ -121,10 +124,11 @@ impl Shown {
         Self::remark(manager, SILENT, format!("its events are missing: {why}"))
     }
 
-    /// A manager does not keep what came before its first event.
-    pub fn missed(manager: u32) -> Self {
+    /// A manager does not keep what came before that event.
+    pub fn missed(manager: u32, before: Option<&v1::Event>) -> Self {
         let text = "events before this are not kept, or the manager was started anew";
-        Self::remark(manager, MISSED, text.to_owned())
+        let remark = Self::remark(manager, MISSED, text.to_owned());
+        Self { at: before.map_or(remark.at, |it| it.at), ..remark }
     }
 
     /// Whether this program says it, and no manager.
@@ -141,7 +145,9 @@ impl Shown {
     /// By what it is known when the next owner of a partition tells it again.
     fn name(&self) -> Name {
         let of = |it: &String| it.clone();
-        (self.at, of(&self.kind), of(&self.namespace), of(&self.id), of(&self.text))
+        // Each manager tells that a node is lost when it hears of it; the sentence has its boot.
+        let at = if self.kind == NODE_LOST { 0 } else { self.at };
+        (at, of(&self.kind), of(&self.namespace), of(&self.id), of(&self.text))
     }
 
     fn subject(&self) -> String {
@@ -220,6 +226,16 @@ mod tests {
         assert!(seen.is_new(&Shown::of(event(7, 1, 10))));
         assert!(!seen.is_new(&Shown::of(event(7, 2, 1))), "another manager tells it");
         assert!(seen.is_new(&Shown::of(event(8, 2, 2))));
+        let lost = |at, manager, boot: &str| v1::Event {
+            id: String::new(),
+            kind: NODE_LOST.to_owned(),
+            text: format!("node n1 boot {boot}"),
+            ..event(at, manager, 12)
+        };
+        assert!(
+            seen.is_new(&Shown::of(lost(7, 1, "5"))) && !seen.is_new(&Shown::of(lost(9, 2, "5")))
+        );
+        assert!(seen.is_new(&Shown::of(lost(9, 1, "6"))));
         let of_ring = v1::Event { id: String::new(), ..event(7, 1, 11) };
         assert!(seen.is_new(&Shown::of(of_ring.clone())) && seen.is_new(&Shown::of(of_ring)));
         for at in 0..SEEN_MAX as u64 {

@@ -4,6 +4,7 @@
 //! with control characters shown instead of sent. JSON has one document a line of output, from which every byte can
 //! be had again.
 
+use super::forget::forget;
 use super::show::Shown;
 use super::silence::{Awaited, whom};
 use crate::length_of_time::length_of_time;
@@ -53,6 +54,9 @@ pub struct LogsArguments {
     /// Only this output.
     #[arg(long, value_enum, value_name = "OUTPUT")]
     only: Option<Only>,
+    /// Remove what the ring keeps of it, instead of showing it: of one life with --life, else of all.
+    #[arg(long, conflicts_with_all = ["follow", "tail", "node", "only", "raw"])]
+    forget: bool,
     /// Send control characters to a terminal, as the program did.
     #[arg(long)]
     raw: bool,
@@ -95,6 +99,9 @@ impl LogsArguments {
 
 /// Shows it until its end, or until a signal ends it.
 pub async fn run(client: &Client, it: &LogsArguments, out: &mut Out) -> anyhow::Result<()> {
+    if it.forget {
+        return forget(client, (&it.namespace, &it.id, it.life), it.patience, out).await;
+    }
     let mut stop = Stop::listen()?;
     let mut logs = client.logs(it.request(), it.patience);
     let mut show = Show::new(out.format(), it);

@@ -2,6 +2,7 @@
 
 mod change;
 mod close_many;
+mod forget;
 mod items;
 mod keep_alive;
 mod life;

@@ -32,14 +32,25 @@ name = "brief"
 kind = "program"
 argv = ["sh", "-c", "echo up; exec sleep 1000"]
 ready = { line = "up" }
-output_kept = "1s"
+output_kept = "3s"
 "#;
 
-async fn kept(cluster: &Cluster, id: &str) -> Value {
-    let line = ["document", "list", "--class", "session-output", "-o", "json"];
-    let listed = cluster.ringctl(&line).await.json();
-    let documents = listed["documents"].as_array().cloned().unwrap_or_default();
-    documents.into_iter().find(|it| it["docid"] == id).unwrap_or(Value::Null)
+/// The lives of which something is kept.
+async fn lives_kept(cluster: &Cluster, id: &str) -> Vec<u64> {
+    let ran = cluster.ringctl(&["document", "get", &document(id), "-o", "json"]).await;
+    if ran.code != 0 {
+        return Vec::new();
+    }
+    let items = ran.json()["items"].as_array().cloned().unwrap_or_default();
+    let of_lives = items.iter().filter(|it| it["class"] == "life");
+    let mut lives: Vec<u64> =
+        of_lives.filter_map(|it| it["key"].as_str().and_then(|it| it.parse().ok())).collect();
+    lives.sort_unstable();
+    lives
+}
+
+fn document(id: &str) -> String {
+    format!("default/session-output/{id}")
 }
 
 /// One life from its beginning to its end. Gives its stamp.
@@ -62,9 +73,8 @@ async fn the_end_of_what_a_program_printed_is_read_when_its_node_is_dead() {
     lives(&cluster, "quiet", "secret").await;
     assert!(first < second);
     eventually("both lives are kept", PATIENCE, async || {
-        let document = kept(&cluster, "talk").await;
-        let all = document.to_string();
-        if document.is_null() { Err(all) } else { Ok(()) }
+        let lives = lives_kept(&cluster, "talk").await;
+        if lives == [first, second] { Ok(()) } else { Err(format!("{lives:?}")) }
     })
     .await;
     let node = cluster.document.nodes[0].clone();
@@ -94,7 +104,11 @@ async fn the_end_of_what_a_program_printed_is_read_when_its_node_is_dead() {
     assert_eq!(texts, ["1000", "up", "oops"]);
     let quiet = cluster.ringctl(&["session", "logs", "quiet", "--patience", "2s"]).await;
     assert_eq!((quiet.code, quiet.stdout.as_str()), (1, ""), "{quiet:?}");
-    assert!(kept(&cluster, "quiet").await.is_null());
+    assert!(lives_kept(&cluster, "quiet").await.is_empty());
+    let forgotten = cluster.ringctl(&["session", "logs", "talk", "--forget", "-o", "json"]).await;
+    assert_eq!(forgotten.json()["lives"], 2);
+    let gone = cluster.ringctl(&["session", "logs", "talk", "--patience", "2s"]).await;
+    assert_eq!((gone.code, gone.stdout.as_str()), (1, ""), "{gone:?}");
     cluster.end().await;
 }
 
@@ -103,15 +117,74 @@ async fn what_was_kept_for_long_enough_is_forgotten() {
     let folder = TestFolder::new();
     let classes = shipped_classes_and(&folder, &[("brief", BRIEF)]);
     let cluster = Cluster::start(&folder, &["--classes", &classes]).await;
-    let line = ["session", "events", "talk", "-f", "-o", "json"];
-    let mut following = rota_tests::Following::start(&cluster.endpoints(), &line);
-    lives(&cluster, "talk", "brief").await;
-    while following.json().await["kind"] != "session_closed" {}
-    following.end(Signal::INT).await;
-    eventually("it is forgotten", PATIENCE, async || {
-        let document = kept(&cluster, "talk").await;
-        if document.is_null() { Ok(()) } else { Err(document.to_string()) }
+    let life = lives(&cluster, "talk", "brief").await;
+    eventually("it is kept", PATIENCE, async || {
+        let lives = lives_kept(&cluster, "talk").await;
+        if lives == [life] { Ok(()) } else { Err(format!("{lives:?}")) }
     })
     .await;
+    eventually("it is forgotten", PATIENCE, async || {
+        let lives = lives_kept(&cluster, "talk").await;
+        if lives.is_empty() { Ok(()) } else { Err(format!("{lives:?}")) }
+    })
+    .await;
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_leaves_with_many_sessions_sends_what_all_of_them_printed() {
+    let folder = TestFolder::new();
+    let classes = shipped_classes_and(&folder, &[("talker", TALKER)]);
+    let more = ["--nodes", "1", "--places", "100", "--classes", &classes];
+    let cluster = Cluster::start(&folder, &more).await;
+    let client = cluster.client();
+    let ids: Vec<String> = (0..60).map(|it| format!("s{it}")).collect();
+    for id in &ids {
+        client.open(open(id, "talker"), CALL).await.expect("it opens");
+    }
+    process(cluster.document.nodes[0].pid).expect("the agent runs").signal(Signal::TERM);
+    let line = ["document", "list", "--class", "session-output", "-o", "json"];
+    eventually("all of it is kept", PATIENCE, async || {
+        let listed = cluster.ringctl(&line).await.json();
+        let count = listed["documents"].as_array().map_or(0, Vec::len);
+        if count == ids.len() { Ok(()) } else { Err(format!("{count} are kept")) }
+    })
+    .await;
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_kept_leaves_room_for_what_somebody_stores() {
+    let folder = TestFolder::new();
+    let classes = shipped_classes_and(&folder, &[("talker", TALKER)]);
+    let cluster = Cluster::start(&folder, &["--classes", &classes]).await;
+    let client = cluster.client();
+    let create = ["namespace", "create", "shop", "--max-documents", "4"];
+    cluster.ringctl(&create).await.expect_success();
+    // Of one slot: what others hold is heard of a little later.
+    for id in ["{k}a", "{k}b", "{k}c", "{k}d"] {
+        let namespace = "shop".to_owned();
+        let opening = v1::OpenRequest { namespace: namespace.clone(), ..open(id, "talker") };
+        client.open(opening, CALL).await.expect("it opens");
+        let closing = v1::CloseRequest { namespace, ..close(id) };
+        client.close(closing, CALL).await.expect("it closes");
+    }
+    let log = cluster.document.nodes[0].id.clone();
+    eventually("the rest is refused", PATIENCE, async || {
+        let listed = cluster
+            .ringctl(&["document", "list", "shop", "--class", "session-output", "-o", "json"])
+            .await;
+        let count = listed.json()["documents"].as_array().map_or(0, Vec::len);
+        let told = cluster.log(&log).contains("what programs printed gets a half");
+        if count == 2 && told { Ok(()) } else { Err(format!("{count} are kept; told: {told}")) }
+    })
+    .await;
+    for id in ["{k}x", "{k}y"] {
+        let change = format!(
+            "{{\"changes\": [{{\"class\": \"Cart\", \"docid\": \"{id}\", \"life\": \"create\"}}]}}"
+        );
+        let write = ["document", "operate", &format!("shop/{id}"), "document.write", &change];
+        cluster.ringctl(&write).await.expect_success();
+    }
     cluster.end().await;
 }

@@ -377,6 +377,17 @@ pub(crate) const SESSION_OUTPUT: About = About {
     "sha256": "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"}}"#,
 };
 
+pub(crate) const SESSION_FORGET_OUTPUT: About = About {
+    summary: "Removes what is kept of the output of a session's programs. Runs at the session.",
+    parameters: r#"{
+  "type": "object", "required": ["id"], "additionalProperties": false,
+  "properties": {
+    "id": {"type": "string", "description": "The session."},
+    "life": {"type": ["integer", "null"], "description": "That of one life; null or left out: all."}}
+}"#,
+    example: r#"{"id": "room-7", "life": 261128093000000}"#,
+};
+
 #[cfg(test)]
 mod tests {
     use crate::documents::registry::operations;
@@ -453,7 +464,7 @@ mod tests {
 
     #[test]
     fn each_operation_says_what_it_does_and_takes_its_own_example() {
-        assert_eq!(abouts().len(), 25);
+        assert_eq!(abouts().len(), 26);
         for (name, about) in abouts() {
             assert!(about.summary.ends_with('.'), "{name}");
             assert_eq!(check(name, &parsed(about.example)), Ok(()), "{name}");

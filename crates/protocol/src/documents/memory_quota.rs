@@ -11,8 +11,9 @@ use crate::contents::fills::{Filling, counts, of_application};
 use crate::documents::operate::slots_of;
 use crate::log::at::At;
 use crate::ports::slots::CONFIGURATION;
-use rota_docstore::space::SPACE_CLASS;
-use rota_docstore::{Exception, FieldError, codes};
+use rota_docstore::space::{Limits, SPACE_CLASS};
+use rota_docstore::{Exception, FieldError, Usage, codes};
+use rota_messages::documents::OUTPUT_CLASS;
 use rota_messages::{Doc, DocKey, Write};
 use rota_model::Stamp;
 use std::sync::Arc;
@@ -20,6 +21,34 @@ use std::sync::Arc;
 /// How much more there is room for when an operation only has to be remembered: a part of what
 /// documents may fill. Full documents are to get smaller with an operation time, too.
 const MEMORIES_SHARE: u64 = 8;
+
+/// What programs printed may take room only while so many times as much is free: what is kept by default must leave room
+/// for what somebody stores.
+const OUTPUT_SHARE: u64 = 2;
+
+/// Refuses output that would fill more than its share of what a namespace may hold.
+fn check_share(led: &At<'_>, writes: &[Write]) -> Result<(), Exception> {
+    let Some(space) = writes.first().map(|it| it.key.name.space()) else { return Ok(()) };
+    let documents_env = &led.env.documents_env;
+    let limits = documents_env.spaces.limits(space);
+    let share = |it: Option<u64>| it.map(|it| it / OUTPUT_SHARE);
+    let limits = Limits {
+        documents: share(limits.documents),
+        item_bytes: share(limits.item_bytes),
+        attachment_bytes: share(limits.attachment_bytes),
+    };
+    let beside = documents_env.counted.beside(led.log.number, led.env.epoch());
+    let before = led.log.replica.usage(space).plus(beside.usage(space));
+    let after = writes.iter().fold(before, |usage, write| {
+        let found = led.log.replica.get(&write.key);
+        let of = |doc: Option<&Arc<Doc>>| Usage::of(doc.and_then(|it| of_application(it)));
+        usage.plus(of(write.doc.as_ref())).minus(of(found))
+    });
+    limits.check(before, after).map_err(|it| {
+        let problem = format!("{} (what programs printed gets a half)", it.problem);
+        Exception::of_field(codes::LIMIT, FieldError::new(it.field, problem))
+    })
+}
 
 fn is_description(DocKey { name, .. }: &DocKey) -> bool {
     name.space() == CONFIGURATION && name.class() == SPACE_CLASS
@@ -40,7 +69,12 @@ pub(crate) fn take_room(led: &mut At<'_>, writes: &[Write]) -> Result<(), Except
             |doc: Option<&Arc<Doc>>| doc.and_then(|it| of_application(it)).is_some_and(counts);
         ends |= is_there(found) && !is_there(doc.as_ref());
     }
+    let is_output = writes.iter().any(|it| it.key.name.class() == OUTPUT_CLASS && it.doc.is_some());
+    if is_output && after.documents > before.documents {
+        check_share(led, writes)?;
+    }
     let (manager, limit) = (&led.env.config.id, led.env.config.documents.bytes_max);
+    let limit = if is_output { limit / OUTPUT_SHARE } else { limit };
     let filled =
         led.env.documents_env.filled.saturating_add(after.all().saturating_sub(before.all()));
     let growth = after.documents.saturating_sub(before.documents);

@@ -1,4 +1,5 @@
-//! `session.output`: a node keeps at the ring what the program of a life printed last.
+//! `session.output`: a node keeps at the ring what the program of a life printed last. `session.forget_output`: somebody has
+//! it removed before its time.
 
 use crate::documents::about;
 use rota_docstore::name::ATTACHMENT_CLASS;
@@ -10,8 +11,9 @@ use rota_messages::documents::{
     KeptOutput, OUTPUT_BYTES_MAX, OUTPUT_CLASS, OUTPUT_KEPT_MS_MAX, OUTPUT_LIVES_MAX,
     OUTPUT_TEXT_BYTES_MAX, OutputEnd,
 };
+use rota_model::items::{SESSION_CLASS, Standing};
 use rota_model::{NodeId, Stamp};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// What a program prints: nobody knows more of it.
 const MIME: &str = "application/octet-stream";
@@ -54,14 +56,15 @@ impl Operation for SessionOutput {
     }
 
     fn documents(&self, space: &Namespace) -> Result<Vec<Wanted>, Exception> {
-        let name = DocName::new(space, OUTPUT_CLASS, &self.0.id);
-        let name = name.map_err(|it| FieldError::new("id", it.problem))?;
-        Ok(vec![Wanted::current(name)])
+        let output = named(space, OUTPUT_CLASS, &self.0.id)?;
+        Ok(vec![Wanted::current(output), Wanted::current(named(space, SESSION_CLASS, &self.0.id)?)])
     }
 
     fn work(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Exception> {
         let Keeping { id, life, node, keep_ms, stdout, stderr } = &self.0;
         let now = transaction.now();
+        let session = transaction.name(SESSION_CLASS, id)?;
+        check_life(transaction.current(&session)?, (*life, node), now)?;
         let name = transaction.name(OUTPUT_CLASS, id)?;
         let edited = transaction.current(&name)?;
         let key = life.as_u64().to_string();
@@ -85,6 +88,90 @@ impl Operation for SessionOutput {
         }
         edited.put(&key, &kept)?;
         let_go(edited, now)
+    }
+}
+
+fn named(space: &Namespace, class: &str, id: &str) -> Result<DocName, FieldError> {
+    DocName::new(space, class, id).map_err(|it| FieldError::new("id", it.problem))
+}
+
+/// Refuses what is not of a life that there was, as far as the session's record tells.
+fn check_life(
+    session: &DocumentEdit,
+    (life, node): (Stamp, &NodeId),
+    now: Stamp,
+) -> Result<(), Exception> {
+    let newest = session.ctime().filter(|_| session.exists());
+    if life > newest.unwrap_or(now) {
+        let problem = format!("is {life}, and no life of the session began then");
+        return Err(FieldError::new("life", problem).into());
+    }
+    if newest != Some(life) {
+        return Ok(());
+    }
+    let standing = session.one::<Standing>()?;
+    let ran_on = standing.and_then(|it| it.placement).map(|it| it.node);
+    if ran_on.as_ref() != Some(node) {
+        let problem = format!("is {node}, and the life does not run there");
+        return Err(FieldError::new("node", problem).into());
+    }
+    Ok(())
+}
+
+/// Which output is to go.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Forgetting {
+    id: String,
+    /// That of one life; left out: all.
+    #[serde(default)]
+    life: Option<Stamp>,
+}
+
+/// How many lives had some.
+#[derive(Serialize)]
+struct Forgot {
+    lives: usize,
+}
+
+/// Removes what is kept of a session, whenever it would go. May be repeated.
+pub(crate) struct SessionForgetOutput(Forgetting);
+
+impl Operation for SessionForgetOutput {
+    const NAME: &'static str = "session.forget_output";
+    const PLACE: Place = Place::Inline;
+    type Parameters = Forgetting;
+
+    fn about() -> About {
+        about::SESSION_FORGET_OUTPUT
+    }
+
+    fn new(forgetting: Forgetting) -> Result<Self, Exception> {
+        Ok(Self(forgetting))
+    }
+
+    fn documents(&self, space: &Namespace) -> Result<Vec<Wanted>, Exception> {
+        Ok(vec![Wanted::current(named(space, OUTPUT_CLASS, &self.0.id)?)])
+    }
+
+    fn work(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Exception> {
+        let now = transaction.now();
+        let name = transaction.name(OUTPUT_CLASS, &self.0.id)?;
+        let edited = transaction.current(&name)?;
+        let before = edited.keys(KeptOutput::CLASS).count();
+        match self.0.life {
+            None => drop(edited.destroy()),
+            Some(_) if !edited.exists() => {}
+            Some(life) => {
+                edited.remove(KeptOutput::CLASS, Some(&life.as_u64().to_string()))?;
+                let_go(edited, now)?;
+                if edited.keys(KeptOutput::CLASS).next().is_none() {
+                    edited.destroy();
+                }
+            }
+        }
+        let after = edited.keys(KeptOutput::CLASS).count();
+        transaction.answer_json(&Forgot { lives: before.saturating_sub(after) })
     }
 }
 

@@ -6,7 +6,7 @@ use crate::documents::administer::{
     NamespacePut, NamespaceRemove, NamespaceSet, NamespaceSwitch, WebPut, WebRemove,
 };
 use crate::documents::content::{ContentCommit, ContentFollow, ContentRemove};
-use crate::documents::output::SessionOutput;
+use crate::documents::output::{SessionForgetOutput, SessionOutput};
 use crate::documents::pools::{PoolCreate, PoolRemove, PoolSet};
 use crate::documents::read::{DocumentRead, DocumentTouch};
 use crate::documents::tasks::manage::{
@@ -62,6 +62,7 @@ pub fn operations() -> Operations {
         .with::<ContentFollow>()
         .with::<ContentRemove>()
         .with::<SessionOutput>()
+        .with::<SessionForgetOutput>()
         .with::<WebPut>()
         .with::<WebRemove>()
         .with::<TaskCreate>()

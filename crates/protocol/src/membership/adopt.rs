@@ -8,8 +8,7 @@ use crate::membership::standing::Standing;
 use crate::membership::state::ViewChanges;
 use crate::partition::state::Partition;
 use crate::ports::note::Transition;
-use rota_model::NodeId;
-use rota_ring::{ConfigState, PartitionState, View, ViewError, slot_of_node};
+use rota_ring::{ConfigState, PartitionState, View, ViewError};
 
 impl Manager {
     /// What the config store holds. Only a newer state changes anything.
@@ -57,13 +56,6 @@ impl Manager {
         }
     }
 
-    /// Whether this manager judges a node: it owns the partition of the node's slot.
-    fn judges(&self, node: &NodeId) -> bool {
-        let Some(view) = &self.env.view else { return false };
-        let home = view.home(slot_of_node(node, view.m));
-        view.parts.get(&home).is_some_and(|part| part.owner == self.env.me.number)
-    }
-
     fn adopt_nodes(&mut self, state: &ConfigState) {
         if self.env.nodes.reg == state.nodes && self.env.nodes.dropped == state.dropped {
             return;
@@ -79,9 +71,9 @@ impl Manager {
             let old = before.get(node);
             if reg.state == rota_model::NodeState::Lost
                 && old.is_none_or(|it| it.state != reg.state)
-                && self.judges(node)
             {
-                self.env.note_text(Transition::NodeLost, None, format!("node {node}"));
+                let text = format!("node {node} boot {}", reg.boot);
+                self.env.note_text(Transition::NodeLost, None, text);
             }
             if old.is_none_or(|it| it.boot != reg.boot) {
                 self.env.nodes.on_boot(node, self.env.now.mono_ms);
