@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-const WAIT: Duration = Duration::from_secs(120);
+const WAIT: Duration = Duration::from_secs(300);
 
 /// Runs a program to its end and gives its stdout; fails with everything that it said.
 pub async fn run(mut command: Command) -> String {
