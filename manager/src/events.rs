@@ -266,6 +266,7 @@ mod tests {
             (rota_model::Namespace::default_space(), rota_model::SessionId::parse(id));
         SessionEvent {
             at: Stamp::MIN,
+            version: Stamp::MIN,
             kind: rota_protocol::events::SessionEventKind::Opened,
             session: rota_model::SessionKey::new(space, id.expect("an id")),
             life: None,

@@ -114,6 +114,7 @@ pub fn of_session(it: SessionEvent, manager: ManagerNumber) -> v1::Event {
         reason: it.reason.map(|it| it.as_str().to_owned()).unwrap_or_default(),
         partition: None,
         text: it.text,
+        version: it.version.as_u64(),
     }
 }
 

@@ -5,8 +5,10 @@ use rota_model::{ClassName, NodeId, Reason, SessionKey, Stamp};
 /// What happened to a session in one commit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SessionEvent {
-    /// The version that it led to. An event that is told again has the same.
+    /// When it was written, by its owner's clock: the version, unless that runs ahead of the clock.
     pub at: Stamp,
+    /// The version that it led to. An event that is told again has the same.
+    pub version: Stamp,
     /// What happened.
     pub kind: SessionEventKind,
     /// The session.

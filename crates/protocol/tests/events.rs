@@ -33,7 +33,7 @@ fn each_step_of_a_session_is_told_once_and_by_its_owner() {
         assert_eq!(event.life, Some(session.record.life));
         assert_eq!(event.node.as_ref().map(|it| it.as_str()), Some("n1"));
     }
-    assert!(events.is_sorted_by_key(|it| it.at));
+    assert!(events.is_sorted_by_key(|it| it.at) && events.is_sorted_by_key(|it| it.version));
     assert_eq!(events[1].text, format!("at {}", session.record.placement.clone().unwrap().address));
     assert_eq!(events[2].reason, Some(Reason::ClosedByClient));
     assert_eq!(events[3].reason, Some(Reason::ClosedByClient));
@@ -86,8 +86,12 @@ fn the_next_owner_goes_on_and_repeats_nothing_that_is_committed() {
     let next = table.owner("a");
     assert_ne!(first, next);
     assert_eq!(kinds(&table, "a"), [Kind::Placed, Kind::Opened]);
+    let now = at(&table, 0);
     closed(table.call(next, close("a", "c1")));
     table.pass(100);
+    let told_at: Vec<_> = told(&table, "a").skip(2).map(|it| it.at).collect();
+    let until = at(&table, 0);
+    assert!(told_at.iter().all(|it| (now..=until).contains(it)), "{told_at:?} in {now}..{until}");
     let of_a = table.events.iter().filter(|it| it.1.session == key("a"));
     let tellers: Vec<u32> = of_a.map(|it| it.0).collect();
     assert_eq!(tellers, [first, first, next, next]);
@@ -102,7 +106,7 @@ fn what_the_next_owner_tells_again_has_the_same_time() {
     table.kill(table.owner("a"));
     table.pass(10_000);
     let opened = |it: &&SessionEvent| it.kind == Kind::Opened;
-    let times: Vec<_> = told(&table, "a").filter(opened).map(|it| (it.at, &it.text)).collect();
+    let times: Vec<_> = told(&table, "a").filter(opened).map(|it| (it.version, &it.text)).collect();
     assert_eq!(times.len(), 2, "{times:?}");
     assert_eq!(times[0], times[1]);
 }

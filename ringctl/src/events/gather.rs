@@ -36,10 +36,13 @@ pub async fn all(client: &Client, ask: &Ask) -> anyhow::Result<Vec<Shown>> {
             (number, told)
         });
     }
-    let mut events = Vec::new();
+    let (mut events, mut is_told) = (Vec::new(), false);
     while let Some(told) = asked.join_next().await {
         match told? {
-            (_, Ok(Ok(told))) => events.extend(told),
+            (_, Ok(Ok(told))) => {
+                is_told = true;
+                events.extend(told);
+            }
             (_, Ok(Err(error))) if is_wrong(&error) => return Err(error.into()),
             (number, Ok(Err(error))) => events.push(Shown::silent(number, &error.to_string())),
             (number, Err(_)) => {
@@ -48,11 +51,12 @@ pub async fn all(client: &Client, ask: &Ask) -> anyhow::Result<Vec<Shown>> {
             }
         }
     }
-    if !events.is_empty() && events.iter().all(Shown::is_remark) {
-        let why = events.first().map(|it| it.text.clone()).unwrap_or_default();
-        bail!("no manager tells its events; manager {}: {why}", events[0].manager);
+    match events.first() {
+        Some(first) if !is_told => {
+            bail!("no manager tells its events; manager {}: {}", first.manager, first.text)
+        }
+        Some(_) | None => Ok(events),
     }
-    Ok(events)
 }
 
 /// Whether what is asked for is wrong, whomever one asks.

@@ -148,7 +148,10 @@ async fn show_all(client: &Client, ask: &Ask, out: &mut Out) -> anyhow::Result<(
     let mut events = gather::all(client, ask).await?;
     ask.choose(&mut events);
     match out.format() {
-        Format::Json => out.json(&All { events })?,
+        Format::Json => {
+            let (remarks, events) = events.into_iter().partition(Shown::is_remark);
+            out.json(&All { events, remarks })?;
+        }
         Format::Table if events.is_empty() => eprintln!("no manager keeps such an event"),
         Format::Table => out.table(&shown::table(&events))?,
     }

@@ -26,6 +26,8 @@ type Name = (u64, String, String, String, String);
 pub struct All {
     /// Oldest first.
     pub events: Vec<Shown>,
+    /// Which managers are silent, or do not keep what came before.
+    pub remarks: Vec<Shown>,
 }
 
 /// Events that were shown lately and may be told by several managers.
@@ -80,6 +82,9 @@ pub struct Shown {
     pub text: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub position: String,
+    /// The version that it led to.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub version: u64,
 }
 
 fn is_zero(number: &u64) -> bool {
@@ -90,7 +95,7 @@ impl Shown {
     /// An event of a manager.
     pub fn of(it: v1::Event) -> Self {
         let v1::Event { position, at, manager, kind, namespace, id, life, class, node, .. } = it;
-        let v1::Event { reason, partition, text, .. } = it;
+        let v1::Event { reason, partition, text, version, .. } = it;
         Self {
             at,
             manager,
@@ -104,6 +109,7 @@ impl Shown {
             partition,
             text,
             position,
+            version,
         }
     }
 
@@ -146,8 +152,7 @@ impl Shown {
     fn name(&self) -> Name {
         let of = |it: &String| it.clone();
         // Each manager tells that a node is lost when it hears of it; the sentence has its boot.
-        let at = if self.kind == NODE_LOST { 0 } else { self.at };
-        (at, of(&self.kind), of(&self.namespace), of(&self.id), of(&self.text))
+        (self.version, of(&self.kind), of(&self.namespace), of(&self.id), of(&self.text))
     }
 
     fn subject(&self) -> String {
@@ -207,6 +212,7 @@ mod tests {
             reason: "EXITED".to_owned(),
             partition: None,
             text: "exit code 0".to_owned(),
+            version: at,
         }
     }
 
@@ -228,6 +234,7 @@ mod tests {
         assert!(seen.is_new(&Shown::of(event(8, 2, 2))));
         let lost = |at, manager, boot: &str| v1::Event {
             id: String::new(),
+            version: 0,
             kind: NODE_LOST.to_owned(),
             text: format!("node n1 boot {boot}"),
             ..event(at, manager, 12)

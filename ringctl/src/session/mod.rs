@@ -58,7 +58,7 @@ pub enum SessionCommand {
     List(ListArguments),
     /// Follow changes, one line each; ends on Ctrl-C or SIGTERM, with exit code 0.
     Watch(change::WatchArguments),
-    /// Show what a session's program prints, and printed; also after its end, as long as its node keeps its folder.
+    /// Show what a session's program prints, and printed; also after its end: from its node, or what the ring keeps.
     Logs(logs::LogsArguments),
     /// Show what happened lately to a session: where it was placed, opened, changed and closed, and why.
     Events(SessionEventsArguments),

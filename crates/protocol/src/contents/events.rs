@@ -14,25 +14,38 @@ pub(crate) fn tells(key: &DocKey) -> bool {
 }
 
 /// What is told of a write when it is committed.
-pub(crate) fn told(key: &DocKey, before: Option<&Doc>, after: Option<&Doc>) -> Vec<SessionEvent> {
+pub(crate) fn told(
+    key: &DocKey,
+    before: Option<&Doc>,
+    after: Option<&Doc>,
+    now: Stamp,
+) -> Vec<SessionEvent> {
     let Some(after) = after else { return Vec::new() };
-    let at = after.version();
+    // Versions may run ahead of the clock after a take-over.
+    let when = When { at: after.version().min(now), version: after.version() };
     if let Some(record) = after.session() {
         let before = before.and_then(Doc::session);
-        return of_record(before.map(|it| &**it), record, at).into_iter().collect();
+        return of_record(before.map(|it| &**it), record, when).into_iter().collect();
     }
     match (life_session(&key.name), managed_in(after)) {
         (Some(session), Some(managed)) => {
-            of_life(&session, before.and_then(managed_in).as_ref(), &managed, at)
+            of_life(&session, before.and_then(managed_in).as_ref(), &managed, when)
         }
         (Some(_), None) | (None, _) => Vec::new(),
     }
 }
 
+/// When something was written, and the version of that.
+#[derive(Clone, Copy)]
+struct When {
+    at: Stamp,
+    version: Stamp,
+}
+
 fn of_record(
     before: Option<&SessionRecord>,
     after: &SessionRecord,
-    at: Stamp,
+    when: When,
 ) -> Option<SessionEvent> {
     let before = before.filter(|it| it.life == after.life);
     let is_new = before.is_none_or(|it| it.state != after.state);
@@ -63,7 +76,8 @@ fn of_record(
         _ => after.detail.clone(),
     };
     Some(SessionEvent {
-        at,
+        at: when.at,
+        version: when.version,
         kind,
         session: after.key.clone(),
         life: Some(after.life),
@@ -78,11 +92,12 @@ fn of_life(
     session: &SessionKey,
     before: Option<&Managed>,
     after: &Managed,
-    at: Stamp,
+    when: When,
 ) -> Vec<SessionEvent> {
     let before = before.filter(|it| it.origin() == after.origin());
     let event = |kind, text| SessionEvent {
-        at,
+        at: when.at,
+        version: when.version,
         kind,
         session: session.clone(),
         life: None,

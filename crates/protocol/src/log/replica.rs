@@ -166,8 +166,8 @@ impl Replica {
         self.latest.clear();
     }
 
-    /// What happens to sessions when everything through `at` is committed.
-    pub fn events_through(&self, at: LogPos) -> Vec<SessionEvent> {
+    /// What happens to sessions when everything through `at` is committed, at that time.
+    pub fn events_through(&self, at: LogPos, now: Stamp) -> Vec<SessionEvent> {
         let entries = self.tail.entries.iter().take_while(|entry| entry.at <= at);
         let mut written: BTreeMap<&DocKey, Option<&Arc<Doc>>> = BTreeMap::new();
         let mut events = Vec::new();
@@ -178,7 +178,7 @@ impl Replica {
             let before = written.get(&write.key).copied();
             let before = before.unwrap_or_else(|| self.docs.get(&write.key));
             let after = write.doc.as_ref();
-            events.extend(told(&write.key, before.map(|it| &**it), after.map(|it| &**it)));
+            events.extend(told(&write.key, before.map(|it| &**it), after.map(|it| &**it), now));
             written.insert(&write.key, after);
         }
         events

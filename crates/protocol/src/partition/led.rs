@@ -39,7 +39,7 @@ impl<R: RequestHandler> Led<'_, R> {
         let events = match lead.phase {
             Phase::Recover(_) => Vec::new(),
             Phase::Scan | Phase::Sync(_) | Phase::Serving | Phase::Wedged { .. } => {
-                log.replica.events_through(at)
+                log.replica.events_through(at, env.clock())
             }
         };
         let done = log.replica.commit_to(at, &env.config.sizes);
