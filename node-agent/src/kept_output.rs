@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use std::io::{self, Cursor};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -66,7 +66,7 @@ struct Printed {
 pub struct Outputs {
     queue: mpsc::Sender<Printed>,
     /// Taken when nothing more is to come.
-    under_way: Arc<std::sync::Mutex<Option<mpsc::Sender<()>>>>,
+    under_way: Arc<Mutex<Option<mpsc::Sender<()>>>>,
     over: Arc<tokio::sync::Mutex<mpsc::Receiver<()>>>,
     /// How many were sent, or given up.
     done: Arc<AtomicU64>,
@@ -82,7 +82,7 @@ impl Outputs {
         let (under_way, over) = mpsc::channel(1);
         let outputs = Self {
             queue,
-            under_way: Arc::new(std::sync::Mutex::new(Some(under_way))),
+            under_way: Arc::new(Mutex::new(Some(under_way))),
             over: Arc::new(tokio::sync::Mutex::new(over)),
             done: Arc::default(),
         };
@@ -157,17 +157,34 @@ fn end_of(kept: &Kept, most: u64) -> io::Result<Option<End>> {
 
 /// Sends what waits, until the agent ends.
 pub fn start(queue: Queue, node: NodeId, managers: watch::Receiver<Vec<String>>) {
-    let sender = Sender { node, managers };
+    let sender = Sender { node, managers, client: Arc::default() };
     tokio::spawn(sender.run(queue));
 }
+
+/// Managers, and a client of theirs.
+type Known = (Vec<String>, Client);
 
 #[derive(Clone)]
 struct Sender {
     node: NodeId,
     managers: watch::Receiver<Vec<String>>,
+    /// Of these managers. A lock, because each session that is sent has a task; it is held for one look.
+    client: Arc<Mutex<Option<Known>>>,
 }
 
 impl Sender {
+    /// One for all sessions, until other managers are known.
+    fn client(&self) -> anyhow::Result<Client> {
+        let managers = self.managers.borrow().clone();
+        let mut kept = self.client.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, client)) = kept.as_ref().filter(|it| it.0 == managers) {
+            return Ok(client.clone());
+        }
+        let client = Client::connect(&managers.join(","))?;
+        *kept = Some((managers, client.clone()));
+        Ok(client)
+    }
+
     async fn run(self, Queue(mut queue, count): Queue) {
         let mut sent: JoinSet<anyhow::Result<()>> = JoinSet::new();
         // Each failure is logged once.
@@ -207,8 +224,7 @@ impl Sender {
         let (began, mut pause) = (Instant::now(), PAUSE);
         loop {
             // Managers come and go while it waits.
-            let managers = self.managers.borrow().join(",");
-            let failed = match Client::connect(&managers) {
+            let failed = match self.client() {
                 Ok(client) => {
                     let of = (&self.node, &session, life, kept.keep_ms);
                     match send_once(&client, of, &ends).await {
@@ -216,7 +232,7 @@ impl Sender {
                         Err(failed) => failed,
                     }
                 }
-                Err(error) => Failed { error: error.into(), is_final: false },
+                Err(error) => Failed { error, is_final: false },
             };
             if failed.is_final || began.elapsed() > GIVEN_UP_AFTER {
                 return Err(failed.error);

@@ -22,8 +22,8 @@ use std::sync::Arc;
 /// documents may fill. Full documents are to get smaller with an operation time, too.
 const MEMORIES_SHARE: u64 = 8;
 
-/// What programs printed may take room only while so many times as much is free: what is kept by default must leave room
-/// for what somebody stores.
+/// What programs printed is taken up to this part of what documents may fill: what is kept by default must leave room for
+/// what somebody stores.
 const OUTPUT_SHARE: u64 = 2;
 
 /// Refuses output that would fill more than its share of what a namespace may hold.
