@@ -35,6 +35,19 @@ use std::sync::Arc;
 /// One run of a manager's process.
 pub type Run = (ManagerNumber, u64);
 
+/// How an owner tells of a session.
+#[derive(Clone, Copy)]
+struct Told {
+    /// False when the answer may be old.
+    sure: bool,
+    /// True when it is the answer to an earlier request, of a session that has ended since.
+    repeated: bool,
+}
+
+impl Told {
+    const NOW: Self = Self { sure: true, repeated: false };
+}
+
 /// What a call to a node was about.
 #[derive(Clone, Debug)]
 struct Asked {
@@ -377,24 +390,25 @@ impl Checker {
     fn on_result(&mut self, now_us: u64, run: Run, result: &OpResult) {
         let Ok(answer) = result else { return };
         match answer {
-            Answer::Opened { session, .. }
-            | Answer::Closed { session, .. }
-            | Answer::KeptAlive { session, .. } => {
-                self.on_told(now_us, run, session, true);
+            Answer::Opened { session, ended_since, .. } => {
+                self.on_told(now_us, run, session, Told { sure: true, repeated: *ended_since });
+            }
+            Answer::Closed { session, .. } | Answer::KeptAlive { session, .. } => {
+                self.on_told(now_us, run, session, Told::NOW);
             }
             Answer::Got { session, stale } => {
-                self.on_told(now_us, run, session, !stale);
+                self.on_told(now_us, run, session, Told { sure: !stale, ..Told::NOW });
                 self.on_read(now_us, run, session, !stale);
             }
             Answer::Listed(page) => {
                 for session in &page.sessions {
-                    self.on_told(now_us, run, session, true);
+                    self.on_told(now_us, run, session, Told::NOW);
                     self.on_read(now_us, run, session, true);
                 }
             }
             Answer::Pulled(pulled) => {
                 for session in &pulled.events {
-                    self.on_told(now_us, run, session, false);
+                    self.on_told(now_us, run, session, Told { sure: false, ..Told::NOW });
                 }
             }
             Answer::Reported
@@ -407,9 +421,9 @@ impl Checker {
         }
     }
 
-    /// An owner tells of a session. `sure` is false when the answer may be old.
-    fn on_told(&mut self, now_us: u64, run: Run, session: &SessionView, sure: bool) {
-        if session.owner != run.0 || !sure {
+    /// An owner tells of a session.
+    fn on_told(&mut self, now_us: u64, run: Run, session: &SessionView, how: Told) {
+        if session.owner != run.0 || !how.sure {
             return;
         }
         let slot = rota_ring::slot_of_session(&session.record.key, self.m);
@@ -417,7 +431,8 @@ impl Checker {
         let owner = one_owner::check_answer(views, run.0, slot, session.epoch);
         self.judge(now_us, owner);
         let (epoch, record) = (session.epoch, &session.record);
-        let told = committed_everywhere::check_told(&self.ledger, epoch, slot, record);
+        let what = (&**record, how.repeated);
+        let told = committed_everywhere::check_told(&self.ledger, epoch, slot, what);
         self.judge(now_us, told);
         let Some(view) = self.ledger.view(session.epoch).cloned() else { return };
         let incarnation = view.member(run.0).map(|it| it.incarnation).unwrap_or_default();

@@ -2,7 +2,9 @@
 
 use super::{Verdict, Violation};
 use crate::ledger::Ledger;
-use rota_model::{Epoch, LogPos, ManagerNumber, SessionRecord, SessionState, SlotId};
+use rota_model::{
+    Epoch, LogPos, ManagerNumber, SessionKey, SessionRecord, SessionState, SlotId, Token,
+};
 
 /// Checks an owner's announcement that everything up to `committed` is committed.
 ///
@@ -32,9 +34,23 @@ pub fn check_announced(
 /// Checks an answer that tells a client of a session: its placement, or that it is being closed or
 /// ended, are on the disk of every member of the ISR of the View under which the owner answers.
 ///
+/// An answer that is `repeated` says of a life that it has ended since. Where the partition was given up, a
+/// copy may know of the answer and of no life: then any disk that ever held that life will do.
+///
 /// # Errors
 /// A member whose disk never held that.
-pub fn check_told(ledger: &Ledger, epoch: Epoch, slot: SlotId, record: &SessionRecord) -> Verdict {
+pub fn check_told(
+    ledger: &Ledger,
+    epoch: Epoch,
+    slot: SlotId,
+    (record, repeated): (&SessionRecord, bool),
+) -> Verdict {
+    let of_life = |it: &(ManagerNumber, SessionKey, Token)| {
+        it.1 == record.key && Some(it.2) == record.token()
+    };
+    if repeated && ledger.lost.contains(&slot) && ledger.tokens_on.iter().any(of_life) {
+        return Ok(());
+    }
     let Some(view) = ledger.view(epoch) else { return Ok(()) };
     let (part, entry) = view.part_of(slot);
     for member in entry.isr.iter().map(|it| it.number) {
@@ -94,11 +110,29 @@ mod tests {
         let mut ledger = ledger();
         let told = record("y", life(1), SessionState::Closed);
         let slot = SlotId(5);
-        assert_eq!(check_told(&ledger, Epoch(1), slot, &told).unwrap_err().rule, "I2");
+        assert_eq!(check_told(&ledger, Epoch(1), slot, (&told, false)).unwrap_err().rule, "I2");
         for member in [ManagerNumber(10), ManagerNumber(20)] {
-            assert!(check_told(&ledger, Epoch(1), slot, &told).is_err());
+            assert!(check_told(&ledger, Epoch(1), slot, (&told, false)).is_err());
             ledger.ended_on.insert((member, key("y"), life(1)));
         }
-        assert_eq!(check_told(&ledger, Epoch(1), slot, &told), Ok(()));
+        assert_eq!(check_told(&ledger, Epoch(1), slot, (&told, false)), Ok(()));
+    }
+
+    #[test]
+    fn a_repeated_answer_of_a_partition_that_was_given_up_needs_one_disk_that_ever_held_its_life() {
+        let mut ledger = ledger();
+        let told = record("y", life(1), SessionState::Ready);
+        let token = told.token().expect("it runs somewhere");
+        let slot = SlotId(5);
+        let broken = |ledger: &Ledger, repeated| {
+            check_told(ledger, Epoch(1), slot, (&told, repeated)).is_err()
+        };
+        ledger.lost.insert(slot);
+        assert!(broken(&ledger, true), "no disk ever held that life");
+        ledger.tokens_on.insert((ManagerNumber(30), key("y"), token));
+        assert!(!broken(&ledger, true));
+        assert!(broken(&ledger, false), "an answer about the present needs every copy");
+        ledger.lost.clear();
+        assert!(broken(&ledger, true), "nothing was given up");
     }
 }
