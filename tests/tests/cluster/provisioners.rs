@@ -104,7 +104,7 @@ async fn a_node_that_comes_after_it_was_given_up_is_ended_and_not_leaked() {
         local = local(),
     );
     let command = format!("test={}", script(&folder, "program", &text));
-    let more = ["--managers-max", "3", "--provision-command", &command, "--provision-ms", "500"];
+    let more = ["--managers-max", "3", "--provision-command", &command, "--provision-ms", "2000"];
     let small = Small::with(&more).await;
     describe(&small, &["--scale-in-delay", "1s"]).await;
     let client = Client::connect(small.first.told("grpc")).expect("an address");

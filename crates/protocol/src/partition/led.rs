@@ -36,17 +36,13 @@ impl<R: RequestHandler> Led<'_, R> {
     pub fn advance_commit(&mut self) {
         let At { env, log, lead, .. } = &mut self.at;
         let Some(at) = lead.committable(log) else { return };
-        let events = match lead.phase {
-            Phase::Recover(_) => Vec::new(),
-            Phase::Scan | Phase::Sync(_) | Phase::Serving | Phase::Wedged { .. } => {
-                log.replica.events_through(at, env.clock())
-            }
-        };
-        let done = log.replica.commit_to(at, &env.config.sizes);
         // What is found again is acted on when the View says that it is all.
         if let Phase::Recover(_) = lead.phase {
+            log.replica.commit_to(at, &env.config.sizes);
             return lead.write_more(env, log);
         }
+        let events = log.replica.events_through(at, env.clock());
+        let done = log.replica.commit_to(at, &env.config.sizes);
         if !events.is_empty() {
             env.effects.push(Effect::Events(events));
         }

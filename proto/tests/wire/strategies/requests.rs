@@ -8,12 +8,12 @@ use proptest::option::of;
 use proptest::prelude::*;
 use proptest::sample::select;
 use rota_docstore::Usage;
-use rota_lifecycle::{Edit, LifeItem, Name};
+use rota_lifecycle::{Edit, LifeItem, Managed, Name};
 use rota_messages::api::{
     ClearOp, DocumentEvent, FollowOp, Holdings, ImportOp, OperateOp, PageOp, Reader, Service,
     SyncOp, WatchOp,
 };
-use rota_messages::lives::{Event, FireOp, LivesOp, UpdateOp};
+use rota_messages::lives::{Event, FireOp, Life, LivesAnswer, LivesOp, Retrying, UpdateOp};
 use rota_messages::{Answer, DocumentAnswer, DocumentCursor, DocumentOp, DocumentPage, Op};
 use rota_model::node_msg::{ReportEvent, ReportItem};
 use rota_model::*;
@@ -143,6 +143,35 @@ fn lives_op() -> Any<LivesOp> {
         update.prop_map(|it| LivesOp::Update(Box::new(it))),
         key().prop_map(LivesOp::Show),
         fire,
+    ]
+    .boxed()
+}
+
+fn lives_answer() -> Any<LivesAnswer> {
+    let managed =
+        (stamp(), stamp(), items(), any::<bool>()).prop_map(|(origin, now, add, ends)| {
+            let mut managed = Managed::new(origin);
+            // Items of one name are refused, and then nothing is managed.
+            drop(managed.edit(&Edit::adding(add), now));
+            managed.settle(now);
+            if ends {
+                managed.end(now);
+            }
+            Arc::new(managed)
+        });
+    let retrying = (event(), "[a-z]{1,6}", select(vec!["WAITING", "PARKED"]), of(stamp()));
+    let retrying = retrying.prop_map(|(event, task, state, at)| Retrying {
+        event,
+        task,
+        state: state.to_owned(),
+        at: at.filter(|it| it.as_u64() > 0),
+    });
+    let life = (of(view_of_session()), managed, vec(retrying, 0..3))
+        .prop_map(|(session, managed, retrying)| Life { session, managed, retrying });
+    let fired = prop_oneof![Just(Ok(())), ("[A-Z]{0,6}", ".{0,20}").prop_map(Err)];
+    prop_oneof![
+        life.prop_map(|it| LivesAnswer::Life(Box::new(it))),
+        fired.prop_map(LivesAnswer::Fired),
     ]
     .boxed()
 }
@@ -340,6 +369,7 @@ pub fn answer() -> Any<Answer> {
         (select(MendStep::ALL.to_vec()), of(token()), ".{0,20}")
             .prop_map(|(step, token, text)| Answer::Mended(Mended { step, token, text })),
         document_answer().prop_map(Answer::Documents),
+        lives_answer().prop_map(Answer::Lives),
     ]
     .boxed()
 }
