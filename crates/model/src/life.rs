@@ -197,8 +197,15 @@ impl LifeFacts {
             idle_ms: asked.idle_ms.or(self.idle_ms),
             max_life_ms: asked.max_life_ms.or(self.max_life_ms),
             is_managed: !asked.managed_state.is_empty(),
+            marks: self.marks(),
             ..Lifetime::default()
         }
+    }
+
+    /// The life cycles whose events are only marked.
+    pub fn marks(&self) -> BTreeSet<String> {
+        let is_mark = |it: &(&String, &Handler)| matches!(it.1, Handler::Mark);
+        self.life_cycles.iter().filter(is_mark).map(|(name, _)| name.clone()).collect()
     }
 }
 
@@ -230,6 +237,9 @@ pub struct Lifetime {
     /// Of the attributes that its open asked for, once a change made others of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub opened_with: Option<AttributesDigest>,
+    /// The life cycles whose events are only marked, by the text of its class that its node had when it began.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub marks: BTreeSet<String>,
 }
 
 fn is_zero(number: &u32) -> bool {

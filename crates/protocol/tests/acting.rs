@@ -273,3 +273,26 @@ fn a_task_that_fires_what_has_not_failed_and_is_not_due_yet_runs_nothing() {
     let owner = table.owner("a");
     assert_eq!(got(table.call(owner, get("a"))).record.state, SessionState::Ready);
 }
+
+#[test]
+fn a_life_goes_by_the_text_of_its_class_that_it_began_with() {
+    let mut table = laid_for_lives();
+    let items: Vec<String> =
+        ["note a", "bill b"].iter().map(|it| format!("{it}@{}", at(&table, 6_000))).collect();
+    opened(table.call(300, with_life("a", "r1", &items)));
+    table.keeps_actions = true;
+    // Another version of the class: what was marked has a program, and what had one is marked.
+    register_with_cycles(&mut table, ("n1", 100), [("note", action(2)), ("bill", Handler::Mark)]);
+    table.pass(7_000);
+    let (owner, call, action) = next_action(&mut table, 2_000);
+    assert_eq!(action.life_cycle, "bill", "its own version has a program for that alone");
+    ends(&mut table, (owner, call), done(""));
+    assert_eq!(history(&managed(&mut table, "a")), ["note", "bill"]);
+    // A session that is opened now goes by the new text.
+    let items: Vec<String> =
+        ["note a", "bill b"].iter().map(|it| format!("{it}@{}", at(&table, 0))).collect();
+    opened(table.call(300, with_life("b", "r2", &items)));
+    let (.., action) = next_action(&mut table, 2_000);
+    assert_eq!(action.life_cycle, "note");
+    assert_eq!(history(&managed(&mut table, "b")), ["bill"]);
+}

@@ -88,16 +88,19 @@ impl Actions {
             );
         };
         let found = self.find(ask, settings).await;
-        let end = match found.and_then(|found| order(ask, settings, &found)) {
-            Ok(order) => run(&order, settings, gate).await,
+        let ordered = found.and_then(|it| it.map(|it| order(ask, settings, &it)).transpose());
+        let end = match ordered {
+            Ok(None) => return ActionEnd::Done { output: String::new() },
+            Ok(Some(order)) => run(&order, settings, gate).await,
             Err(why) => Some(OnceEnd::NotStarted(why)),
         };
         drop(permit);
         told(end)
     }
 
-    /// Looks at files, so nothing else of the node waits for it.
-    async fn find(&self, ask: &Ask, settings: &ProgramSettings) -> Result<Found, String> {
+    /// Its program, or nothing where the session's own version of the class only marks it. Looks at files, so nothing
+    /// else of the node waits for it.
+    async fn find(&self, ask: &Ask, settings: &ProgramSettings) -> Result<Option<Found>, String> {
         let local = self.settings.classes.clone();
         let (sessions, key, token) = (settings.sessions.clone(), ask.key.clone(), ask.token);
         let (class, action) = (ask.spec.class.clone(), ask.action.clone());
@@ -108,8 +111,11 @@ impl Actions {
             let classes = terms.root.clone().or(local);
             let classes = classes.ok_or("this node has no classes (--classes)")?;
             let (cycle, event) = (&action.life_cycle, action.event());
+            if terms.marks.contains(cycle) {
+                return Ok(None);
+            }
             let program = class_folder::action(&classes, class.as_str(), cycle, event)?;
-            Ok(Found { folder, terms, program })
+            Ok(Some(Found { folder, terms, program }))
         };
         let looked = tokio::task::spawn_blocking(look).await;
         looked.map_err(|error| format!("its program cannot be looked for: {error}"))?

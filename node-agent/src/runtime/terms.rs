@@ -80,6 +80,9 @@ pub struct Terms {
     /// What is kept at the ring of what it printed.
     #[serde(default)]
     pub kept_output: Option<KeptOutput>,
+    /// The life cycles whose events are only marked.
+    #[serde(default)]
+    pub marks: BTreeSet<String>,
 }
 
 /// [`ReadyWhen`] as it is written down.
@@ -136,6 +139,7 @@ impl Terms {
             care: given.care,
             use_look_ms: session.use_look_ms(),
             kept_output: program.kept_output,
+            marks: session.class.text.facts.life.marks(),
         }
     }
 
@@ -219,6 +223,7 @@ pub mod tests {
             care: Some(care_by_port(10, 3)),
             use_look_ms: Some(1_000),
             kept_output: Some(KeptOutput { keep_ms: 60_000, kib: 8 }),
+            marks: BTreeSet::from(["note".to_owned()]),
         }
     }
 

@@ -156,6 +156,48 @@ async fn a_class_that_is_published_runs_on_nodes_and_a_session_keeps_its_version
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_session_goes_by_the_life_cycles_of_its_own_version() {
+    let folder = TestFolder::new();
+    let classes = classes_of(&folder, &[]);
+    let cluster = Cluster::start(&folder, &["--nodes", "1", "--classes", &classes]).await;
+    let root = folder.path().join("content");
+    let marked = |life_cycle: &str, mut files: [(&'static str, String, u32); 4]| {
+        files[0].1.push_str(&format!("[life.cycles.{life_cycle}]\nmark_only = true\n"));
+        files
+    };
+    write(&root, &marked("note", speaker("one")));
+    let first = publish(&cluster, &root, &[]).await;
+    run(&cluster, &["content", "follow", "main"]).await;
+    all_have(&cluster, &first["commit"]).await;
+    let client = cluster.client();
+    opened(&client, "old", "speaker").await;
+    // What has a program there is marked here, and the other way round.
+    let [class, speak, (_, tell, mode), words] = marked("tell", speaker("two"));
+    fs::remove_file(root.join("speaker/actions/tell")).expect("it was written");
+    write(&root, &[class, speak, ("speaker/actions/note", tell, mode), words]);
+    let second = publish(&cluster, &root, &[]).await;
+    all_have(&cluster, &second["commit"]).await;
+    opened(&client, "new", "speaker").await;
+    for id in ["old", "new"] {
+        let items = ["--life", "tell x@+0s", "--life", "note x@+0s"];
+        run(&cluster, &[&["session", "update", id], &items[..]].concat()).await;
+    }
+    for (id, told) in [("old", "one words of one"), ("new", "two words of two")] {
+        eventually(&format!("all of {id} has fired"), PATIENCE, async || {
+            let session = read(&client, id).await.expect("it was opened");
+            let life = run(&cluster, &["session", "life", id]).await;
+            let past = life["history"].as_array().map_or(0, Vec::len);
+            match session.attributes.get("told") {
+                Some(it) if it == told && past == 2 => Ok(()),
+                other => Err(format!("{other:?}, {life}")),
+            }
+        })
+        .await;
+    }
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_published_changes_nothing_and_two_at_once_are_told_apart() {
     let folder = TestFolder::new();
     let cluster = Cluster::start(&folder, &["--nodes", "1"]).await;

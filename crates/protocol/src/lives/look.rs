@@ -6,7 +6,7 @@ use crate::lives::state::{ACTIONS_MAX, Lives, Wanted, about, purged_before};
 use crate::log::at::At;
 use crate::log::resident::RequestHandler;
 use crate::managed::retry::settled_retries;
-use crate::managed::{begun, facts, is_mark, write_of};
+use crate::managed::{begun, is_mark, write_of};
 use crate::ports::note::Transition;
 use rota_lifecycle::{Due, Managed};
 use rota_messages::lives::{Event, LivesAnswer};
@@ -116,10 +116,7 @@ impl Lives {
         let before = held.clone().unwrap_or_else(|| Managed::new(Stamp::MIN));
         let mut managed = begun(held, record, now);
         managed.purge(purged_before(now));
-        let fired = {
-            let facts = facts(led.env, record);
-            managed.fire_marks(now, &|life_cycle, _| is_mark(facts, life_cycle))
-        };
+        let fired = managed.fire_marks(now, &|life_cycle, _| is_mark(record, life_cycle));
         for _ in &fired {
             led.env.note(Transition::EventFired, Some(led.log.number));
         }

@@ -63,9 +63,10 @@ pub(crate) fn facts<'a>(env: &'a Env, record: &'a SessionRecord) -> Option<&'a L
     there.or_else(|| env.nodes.facts(pool, class)).map(|it| &*it.life)
 }
 
-/// Whether an event of a life cycle is only marked.
-pub(crate) fn is_mark(facts: Option<&LifeFacts>, life_cycle: &str) -> bool {
-    facts.is_some_and(|it| matches!(it.life_cycles.get(life_cycle), Some(Handler::Mark)))
+/// Whether an event of a life cycle is only marked. A life goes by the text of its class that it began with: a later
+/// text may name an action where this one marks, or mark where the life's own version has an action.
+pub(crate) fn is_mark(record: &SessionRecord, life_cycle: &str) -> bool {
+    record.lifetime.as_ref().is_some_and(|it| it.marks.contains(life_cycle))
 }
 
 /// Refuses items of life cycles that nobody handles, and those whose action no task could try again.

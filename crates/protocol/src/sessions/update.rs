@@ -134,6 +134,7 @@ impl Sessions {
         let facts = facts(led.env, record);
         let check = |edit: &Edit| {
             let added = edit.add.iter().chain(edit.replace.iter().flatten());
+            let added = added.filter(|it| !is_mark(record, it.life_cycle().as_str()));
             check_handlers((&op.key, facts), added)
         };
         let edited = edited(&mut managed, op, now, check);
@@ -144,7 +145,7 @@ impl Sessions {
                 return Err(mistakes.into_iter().chain(attributes.err()).collect());
             }
         };
-        managed.fire_marks(now, &|life_cycle, _| is_mark(facts, life_cycle));
+        managed.fire_marks(now, &|life_cycle, _| is_mark(record, life_cycle));
         let mut record = record.clone();
         if record.spec.attributes != attributes {
             note_opened_with(&mut record);

@@ -36,6 +36,15 @@ pub fn register_for_lives(table: &mut Table, node: &str, boot: u64) {
         ("bill", action(2)),
         ("ship", action(2)),
     ];
+    register_with_cycles(table, (node, boot), cycles);
+}
+
+/// A node says that its class `builtin` has those life cycles.
+pub fn register_with_cycles<const N: usize>(
+    table: &mut Table,
+    (node, boot): (&str, u64),
+    cycles: [(&str, Handler); N],
+) {
     let life_cycles = cycles.into_iter().map(|(name, it)| (name.to_owned(), it)).collect();
     let life = Box::new(LifeFacts { life_cycles, ..LifeFacts::default() });
     let facts = ClassFacts { life, ..ClassFacts::default() };
