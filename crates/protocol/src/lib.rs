@@ -56,8 +56,8 @@ pub use rota_messages::{
     Answer, Chunk, Disk, DiskWrite, Doc, DocKey, DocName, DocumentAnswer, DocumentCursor,
     DocumentHead, DocumentOp, DocumentPage, Entry, Envelope, Found, Identity, LivesAnswer, LivesOp,
     Message, NodeOrdered, Numbered, Op, OpKind, OpResult, Order, Ordered, PartitionMeta,
-    PartitionStats, QueueRow, SearchOp, Stats, TaskStats, TasksOp, TasksPage, Write, api, events,
-    message, placements, session_of,
+    PartitionStats, QueueRow, SearchOp, Stats, TaskStats, TasksOp, TasksPage, UpdateOp, Write, api,
+    events, message, placements, session_of,
 };
 pub use rota_tasks::{Filter as TaskFilter, Patience, QueueSettings, Task};
 

@@ -1,17 +1,21 @@
-//! Life cycles under chaos: opens bring some, and nodes run their actions, which take their time and fail.
+//! Life cycles under chaos: opens bring some, clients take some back, and nodes run their actions, which take their
+//! time and fail.
 
+use crate::client_host::CallFor;
 use crate::ledger::Asked;
 use crate::mutants::Bug;
 use crate::network::Place;
 use crate::setup::Setup;
 use crate::world::{Event, WALL_START_MS, World};
-use rota_lifecycle::Managed;
+use rota_lifecycle::{Edit, LifeItem, Managed};
 use rota_model::node_msg::{Action, ActionEnd, ToNode};
 use rota_model::{
-    BootId, Handler, LifeFacts, LifeOptions, NodeId, Restarts, SessionKey, Stamp, Token,
+    BootId, Handler, LifeFacts, LifeOptions, NodeId, Restarts, Retry, SessionKey, SessionRecord,
+    SessionState, Stamp, Token,
 };
 use rota_node::NodeInput;
 use rota_protocol::life_documents::{life_session, managed_in};
+use rota_protocol::{LivesOp, Op, OpResult, UpdateOp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
@@ -58,6 +62,11 @@ impl Setup {
         self.ends_permille % 3 == 1
     }
 
+    /// Whether clients take items of life cycles back.
+    pub fn takes_back(&self) -> bool {
+        self.ends_permille % 6 == 4
+    }
+
     /// What the class says of lives.
     pub fn life(&self) -> LifeFacts {
         let rule = Restarts { times: 3, delay_ms: 200, delay_max_ms: 1_000, steady_ms: 20_000 };
@@ -101,7 +110,71 @@ impl Setup {
     }
 }
 
+/// An item that a client takes back.
+#[derive(Clone, Debug)]
+pub struct TakeBack {
+    /// Which client.
+    client: usize,
+    key: SessionKey,
+    /// Of that life only.
+    life: Stamp,
+    item: LifeItem,
+    /// How often it is still asked for.
+    tries: u32,
+}
+
 impl World {
+    /// A client was told of a session that runs: of some, it takes an event back before it fires, or about then.
+    pub fn plan_take_back(&mut self, client: usize, record: &SessionRecord) {
+        let name = format!("{} {}", record.key, u64::from(record.life));
+        let hash = xxh3_64(name.as_bytes());
+        let is_meant = self.setup.takes_back() && record.state == SessionState::Ready;
+        if !is_meant || !hash.is_multiple_of(2) || !self.taken_back.insert(name) {
+            return;
+        }
+        let items = record.spec.life.iter().flat_map(|it| &it.managed_state);
+        let acts = items.filter_map(|it| LifeItem::parse(it).ok());
+        let acts: Vec<LifeItem> = acts.filter(|it| it.life_cycle().as_str() == ACTS).collect();
+        let at = usize::try_from(hash / 2).unwrap_or(0).checked_rem(acts.len());
+        let Some(item) = at.and_then(|at| acts.get(at)).cloned() else { return };
+        let (key, life) = (record.key.clone(), record.life);
+        let it = Box::new(TakeBack { client, key, life, item, tries: 8 });
+        self.queue.after(hash / 4 % 2_000_000, Event::TakeBack(it));
+    }
+
+    /// It asks some manager for that.
+    pub fn on_take_back(&mut self, it: Box<TakeBack>) {
+        let count = self.setup.numbers.len();
+        let at = usize::try_from(self.now_us() / 7).unwrap_or(0).checked_rem(count);
+        let Some((number, _)) = at.and_then(|at| self.setup.numbers.get(at)).cloned() else {
+            return;
+        };
+        let edit = Edit { remove: vec![it.item.clone()], ..Edit::default() };
+        let op = UpdateOp {
+            key: it.key.clone(),
+            life: Some(it.life),
+            if_version: None,
+            attributes: BTreeMap::new(),
+            edit: Arc::new(edit),
+            skip: Vec::new(),
+            retry: Vec::new(),
+            ran: None,
+        };
+        let (from, op) = (Place::Client(it.client), Op::Lives(LivesOp::Update(Box::new(op))));
+        self.call(number, CallFor::TakeBack(it), from, 800, op);
+    }
+
+    /// It was answered, or nobody answers: some ask again.
+    pub fn on_taken_back(&mut self, mut it: Box<TakeBack>, result: Option<&OpResult>) {
+        let goes_on = result.is_none_or(|it| {
+            it.as_ref().is_err_and(|it| !matches!(it.retry, Retry::Never | Retry::WhenChanged))
+        });
+        it.tries = it.tries.saturating_sub(1);
+        if goes_on && it.tries > 0 {
+            self.queue.after(150_000, Event::TakeBack(it));
+        }
+    }
+
     /// The runtime runs an action. How long it takes, and how it ends, follows from what it is.
     pub fn start_action(
         &mut self,
@@ -119,6 +192,18 @@ impl World {
         let takes_us = if hash.is_multiple_of(8) { 2_000_000 } else { 1_000 + hash % 200_000 };
         let is_done = failures >= 2 || !hash.is_multiple_of(5);
         let name = word.clone();
+        let input = |end| NodeInput::Acted {
+            key: key.clone(),
+            token,
+            life_cycle: life_cycle.clone(),
+            word: word.clone(),
+            end,
+        };
+        if self.plant_leaves_actions() {
+            let end = ActionEnd::Done { output: String::new() };
+            self.queue.after(takes_us, Event::TellNode(index, run, Box::new(input(end))));
+            return;
+        }
         let line = || format!("RUNS the action {name} of {key} token {token}");
         self.trace.line(now_us, Place::Node(index), line);
         let ran = Ran {
@@ -140,8 +225,7 @@ impl World {
             true => ActionEnd::Done { output: String::new() },
             false => ActionEnd::Failed { code: "EXIT-3".to_owned(), report: "no".to_owned() },
         };
-        let input = NodeInput::Acted { key, token, life_cycle, word, end };
-        self.queue.after(takes_us, Event::Acted(index, run, number, Box::new(input)));
+        self.queue.after(takes_us, Event::Acted(index, run, number, Box::new(input(end))));
     }
 
     /// The runtime runs no action beside a program that has ended.

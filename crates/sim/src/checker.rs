@@ -356,7 +356,8 @@ impl Checker {
             ToNode::Destroy { key, slot, token, .. } => (one(slot), Some((key.clone(), *token))),
             ToNode::Act { slot, key, action, .. } => {
                 let of = (part, head.pe);
-                let lives = actions_alone::check_asked(&self.ledger, of, key, action.life);
+                let event = (action.life, &*action.word);
+                let lives = actions_alone::check_asked(&self.ledger, of, (key, *slot), event);
                 self.judge(now_us, lives);
                 (one(slot), None)
             }

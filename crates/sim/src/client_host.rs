@@ -1,6 +1,7 @@
 //! Clients: they open, close and read the same few sessions through any manager, follow the advice
 //! of refusals, give up after a while, and sometimes repeat a request that was answered.
 
+use crate::actions::TakeBack;
 use crate::counters::{Corner, Fault};
 use crate::invariant::Violation;
 use crate::ledger::{Asked, Attempt, Shown, Wish};
@@ -41,6 +42,8 @@ pub enum CallFor {
     Describe,
     /// A look at what a node has.
     Mend,
+    /// A client takes an item of a life cycle back.
+    TakeBack(Box<TakeBack>),
 }
 
 /// A client.
@@ -208,6 +211,7 @@ impl World {
             Some(CallFor::LastSync(sent_us)) => self.on_last_sync(sent_us, Some(&result)),
             Some(CallFor::LastCopies) => self.on_last_copies(Some(&result)),
             Some(CallFor::Describe) => self.on_described(Some(&result)),
+            Some(CallFor::TakeBack(it)) => self.on_taken_back(it, Some(&result)),
             Some(CallFor::Mend) | None => {}
         }
     }
@@ -221,7 +225,10 @@ impl World {
         if let Ok(Answer::Opened { session, .. } | Answer::Got { session, .. }) = &result {
             let client = &mut self.clients[index];
             client.lives.insert(session.record.key.clone(), session.record.life);
+            let record = session.record.clone();
+            self.plan_take_back(index, &record);
         }
+        let Some(request) = self.checker.ledger.asked.get_mut(asked) else { return };
         if let Some(attempt) = request.attempts.get_mut(attempt) {
             attempt.answer = Some((now_us, result));
         }
@@ -279,6 +286,7 @@ impl World {
             Some(CallFor::LastSync(sent_us)) => self.on_last_sync(sent_us, None),
             Some(CallFor::LastCopies) => self.on_last_copies(None),
             Some(CallFor::Describe) => self.on_described(None),
+            Some(CallFor::TakeBack(it)) => self.on_taken_back(it, None),
             Some(CallFor::Mend) | None => {}
         }
     }

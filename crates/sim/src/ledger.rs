@@ -3,6 +3,7 @@
 
 use crate::actions::{Fired, Ran};
 use crate::copying::{Copied, Held};
+use crate::gone_events::GoneEvents;
 use crate::life::LifeFacts;
 use crate::writing::{Deferred, SPACE, SeenDocument, Written};
 use rota_model::{
@@ -178,6 +179,8 @@ pub struct Ledger {
     pub ready_on: BTreeSet<(ManagerNumber, SessionKey, Stamp)>,
     /// Newest life of a session that ever stood durably on a manager's disk.
     pub newest_on: BTreeMap<(ManagerNumber, SessionKey), Stamp>,
+    /// Events of life cycles that ever stood durably on a manager's disk as fired, or taken back.
+    pub gone_events: GoneEvents,
     /// Highest last entry that ever stood durably on a manager's disk.
     pub last_on: BTreeMap<(ManagerNumber, ManagerNumber), LogPos>,
     /// Every View that the config store ever held.
@@ -288,6 +291,7 @@ impl Ledger {
                 let last = self.last_on.entry((manager, *part)).or_default();
                 *last = (*last).max(meta.last);
             }
+            self.gone_events.on_durable(manager, write);
             if let Some(record) = session_of(write) {
                 let key = || record.key.clone();
                 if let Some(token) = record.token() {
@@ -335,6 +339,11 @@ impl Ledger {
             it.key == *key && facts.is_some_and(|facts| facts.tokens.contains(&it.token))
         };
         self.instances.iter().filter(of_life).any(|it| it.to.is_some())
+    }
+
+    /// The first life of the chain that a life goes on with, by any record ever written.
+    pub fn origin_of(&self, key: &SessionKey, life: Stamp) -> Option<Stamp> {
+        self.lives.get(key)?.get(&life)?.origin
     }
 
     /// The life that an attempt belongs to, by any record ever written.

@@ -27,6 +27,7 @@ pub mod disk;
 pub mod document_watcher;
 pub mod fault;
 pub mod folders;
+pub mod gone_events;
 pub mod history;
 pub mod invariant;
 pub mod ledger;

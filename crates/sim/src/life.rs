@@ -1,6 +1,6 @@
 //! What is known of one life of a session, from every record that was ever written of it.
 
-use rota_model::{Outcome, Reason, RequestFate, RequestId, SessionRecord, Token};
+use rota_model::{Outcome, Reason, RequestFate, RequestId, SessionRecord, Stamp, Token};
 use std::collections::BTreeSet;
 
 /// Facts about one life.
@@ -16,13 +16,15 @@ pub struct LifeFacts {
     pub expired_us: Option<u64>,
     /// A record of it says that no node took it, and remembers nothing else.
     pub unplaced: bool,
+    /// The first life of its chain.
+    pub origin: Option<Stamp>,
 }
 
 impl LifeFacts {
     /// A life that was first written now.
     pub fn new(written_us: u64) -> Self {
         let (creators, tokens) = (BTreeSet::new(), BTreeSet::new());
-        Self { written_us, creators, tokens, expired_us: None, unplaced: false }
+        Self { written_us, creators, tokens, expired_us: None, unplaced: false, origin: None }
     }
 
     /// Learns from a record of that life.
@@ -31,6 +33,7 @@ impl LifeFacts {
             self.expired_us.get_or_insert(now_us);
         }
         self.tokens.extend(record.token());
+        self.origin = Some(record.origin());
         self.unplaced |= record.is_unplaced();
         for entry in &record.requests {
             let began = match &entry.fate {

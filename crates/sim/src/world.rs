@@ -10,6 +10,7 @@
 //! Every arrow is an event of the queue, delayed, lost, repeated or cut by the network. Each host
 //! (manager, node, client) is an `impl World` block in a file of its own.
 
+use crate::actions::TakeBack;
 use crate::admin_host::AdminHost;
 use crate::checker::Checker;
 use crate::client_host::ClientHost;
@@ -89,6 +90,8 @@ pub enum Event {
     Retire(usize, u64),
     /// Something reaches a node's agent from its runtime.
     TellNode(usize, u64, Box<NodeInput>),
+    /// A client takes an item of a life cycle back.
+    TakeBack(Box<TakeBack>),
     /// An action of a session comes to its end: by its number in the observer's book.
     Acted(usize, u64, usize, Box<NodeInput>),
     /// A program takes its next step.
@@ -208,6 +211,8 @@ pub struct World {
     pub gone: Vec<(ManagerNumber, ManagerId)>,
     /// Orders of operators that are not answered: through whom, its run, the call.
     pub orders: BTreeSet<(ManagerNumber, u64, u64)>,
+    /// Sessions and lives of which an item was taken back, or is to be.
+    pub taken_back: BTreeSet<String>,
     /// Names for calls, runs and disturbances.
     pub names: u64,
     /// Disturbances of the chaos phase that took effect.
@@ -251,6 +256,7 @@ impl World {
             calls: BTreeMap::new(),
             gone: Vec::new(),
             orders: BTreeSet::new(),
+            taken_back: BTreeSet::new(),
             names: 0,
             disturbed: 0,
             sent: 0,
@@ -334,6 +340,7 @@ impl World {
             Event::NodeTick(index, run, at_us) => self.on_node_tick(index, run, at_us),
             Event::Retire(index, run) => self.on_retire(index, run),
             Event::TellNode(index, run, input) => self.tell_node(index, run, *input),
+            Event::TakeBack(it) => self.on_take_back(it),
             Event::Acted(index, run, number, input) => self.on_acted(index, run, number, *input),
             Event::Program(index, run, key, token, step) => {
                 self.on_program(index, run, key, token, step);

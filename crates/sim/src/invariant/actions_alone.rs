@@ -1,10 +1,10 @@
-//! Actions of sessions: one of a session runs at a time, beside its program; none is asked for once the end of its
-//! session is committed; and what life cycles call fired has run.
+//! Actions of sessions: one of a session runs at a time, beside its program; none is asked for once it is committed that
+//! its session has ended, that its event has fired, or that it was taken back; and what life cycles call fired has run.
 
 use super::{Verdict, Violation};
 use crate::actions::Ran;
 use crate::ledger::Ledger;
-use rota_model::{Epoch, ManagerNumber, SessionKey, Stamp};
+use rota_model::{Epoch, ManagerNumber, SessionKey, SlotId, Stamp};
 
 /// Checks the start of an action.
 ///
@@ -30,12 +30,13 @@ pub fn check_start(ledger: &Ledger, ran: &Ran) -> Verdict {
 /// Checks that an owner asks for an action.
 ///
 /// # Errors
-/// Every member of the ISR knows that this life is being closed, or has ended.
+/// Every member of the ISR knows that this life is being closed, or has ended, or that the event has fired, or was taken
+/// back. In a partition that was given up a life may be found again, and what had happened to its events not.
 pub fn check_asked(
     ledger: &Ledger,
     (part, pe): (ManagerNumber, Epoch),
-    key: &SessionKey,
-    life: Stamp,
+    (key, slot): (&SessionKey, SlotId),
+    (life, word): (Stamp, &str),
 ) -> Verdict {
     let Some(entry) = ledger.view(pe).and_then(|view| view.parts.get(&part)) else {
         let text = format!("an action of {key} under pe {pe}, which partition {part} never had");
@@ -45,6 +46,17 @@ pub fn check_asked(
     if entry.isr.iter().all(|member| knows(member.number)) {
         let text =
             format!("an action of {key} is asked for under pe {pe}, and life {life} is over");
+        return Err(Violation::new("action", text));
+    }
+    let origin = ledger.origin_of(key, life).filter(|_| !ledger.lost.contains(&slot));
+    let is_gone = |origin| {
+        let gone = |number| ledger.gone_events.is_gone(number, (key, origin), word);
+        entry.isr.iter().all(|member| gone(member.number))
+    };
+    if origin.is_some_and(is_gone) {
+        let text = format!(
+            "the action of {word} of {key} is asked for under pe {pe}, and it has fired or was taken back"
+        );
         return Err(Violation::new("action", text));
     }
     Ok(())
@@ -69,6 +81,7 @@ mod tests {
     use super::*;
     use crate::actions::Fired;
     use crate::invariant::example::{instance, key, life, token, view};
+    use crate::life::LifeFacts;
     use std::sync::Arc;
 
     fn ran(from_us: u64, to_us: Option<u64>) -> Ran {
@@ -102,10 +115,32 @@ mod tests {
         let mut ledger = Ledger::default();
         ledger.views.insert(Epoch(1), Arc::new(view()));
         ledger.closing_on.insert((a, key("y"), life(1)));
-        assert_eq!(check_asked(&ledger, (a, Epoch(1)), &key("y"), life(1)), Ok(()));
+        let of = (&key("y"), SlotId(5));
+        assert_eq!(check_asked(&ledger, (a, Epoch(1)), of, (life(1), "a@1")), Ok(()));
         ledger.closing_on.insert((b, key("y"), life(1)));
-        let verdict = check_asked(&ledger, (a, Epoch(1)), &key("y"), life(1));
+        let verdict = check_asked(&ledger, (a, Epoch(1)), of, (life(1), "a@1"));
         assert_eq!(verdict.unwrap_err().rule, "action");
+    }
+
+    #[test]
+    fn an_action_of_an_event_that_fired_or_was_taken_back_is_found() {
+        let (a, b) = (ManagerNumber(10), ManagerNumber(20));
+        let mut ledger = Ledger::default();
+        ledger.views.insert(Epoch(1), Arc::new(view()));
+        let mut facts = LifeFacts::new(0);
+        facts.origin = Some(life(1));
+        ledger.lives.entry(key("y")).or_default().insert(life(2), facts);
+        let slot = SlotId(5);
+        let asked = |ledger: &Ledger, word| {
+            check_asked(ledger, (a, Epoch(1)), (&key("y"), slot), (life(2), word))
+        };
+        ledger.gone_events.insert(a, (&key("y"), life(1)), "a@1");
+        assert_eq!(asked(&ledger, "a@1"), Ok(()), "a copy may not know it");
+        ledger.gone_events.insert(b, (&key("y"), life(1)), "a@1");
+        assert_eq!(asked(&ledger, "a@1").unwrap_err().rule, "action");
+        assert_eq!(asked(&ledger, "b@1"), Ok(()));
+        ledger.lost.insert(slot);
+        assert_eq!(asked(&ledger, "a@1"), Ok(()), "the partition forgot it");
     }
 
     #[test]

@@ -246,6 +246,10 @@ fn found_within(bug: Bug) -> Option<(Bounds, Left)> {
         | Bug::ActionUnguarded
         | Bug::EventUnrun
         | Bug::ClosingRestarted
+        | Bug::GoneActed
+        | Bug::EndedActed
+        | Bug::TimerLost
+        | Bug::ActionUnrun
         | Bug::DropsUnsaid => None,
     }
 }
