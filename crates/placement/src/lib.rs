@@ -22,21 +22,26 @@ pub struct Candidate<N> {
 }
 
 /// The node that a policy chooses among those with room: one that is not doubtful first, and of equal ones
-/// the first.
+/// the first. `refusals`: how many nodes have refused the session so far. Those were fuller than they were believed to be,
+/// since other owners pack them, too: each refusal doubles the room that the next node should have by what is known.
 pub fn choose<N>(
-    policy: Policy,
-    limit: LoadLimit,
+    (policy, limit): (Policy, LoadLimit),
+    refusals: usize,
     candidates: impl IntoIterator<Item = Candidate<N>>,
 ) -> Option<N> {
-    let mut best: Option<((bool, i128), N)> = None;
+    let room_min = u32::try_from(refusals).ok().and_then(|it| 1_u32.checked_shl(it));
+    let room_min = room_min.unwrap_or(u32::MAX);
+    let mut best: Option<((bool, bool, i128), N)> = None;
     for Candidate { node, load, takes, is_doubtful } in candidates {
-        if !load.has_room(limit, takes) {
+        let room = load.room(limit, takes);
+        if room == 0 {
             continue;
         }
-        let load = i128::from(load.permille());
+        let (load, is_roomy) = (i128::from(load.permille()), room >= room_min);
         let rank = match policy {
-            Policy::Pack => (!is_doubtful, load),
-            Policy::Spread => (!is_doubtful, -load),
+            Policy::Pack if is_roomy => (!is_doubtful, true, load),
+            Policy::Pack => (!is_doubtful, false, i128::from(room)),
+            Policy::Spread => (!is_doubtful, true, -load),
         };
         if best.as_ref().is_none_or(|(before, _)| rank > *before) {
             best = Some((rank, node));
@@ -182,19 +187,28 @@ mod tests {
     #[test]
     fn the_most_loaded_below_the_limit_is_chosen_and_by_spread_the_least_loaded() {
         let nodes = || [candidate(0, 2, 10), candidate(1, 7, 10), candidate(2, 8, 10)];
-        assert_eq!(choose(Policy::Pack, limit(800), nodes()), Some(1));
-        assert_eq!(choose(Policy::Spread, limit(800), nodes()), Some(0));
-        assert_eq!(choose(Policy::Pack, limit(1_000), nodes()), Some(2));
-        assert_eq!(choose(Policy::Pack, limit(100), nodes()), None);
+        assert_eq!(choose((Policy::Pack, limit(800)), 0, nodes()), Some(1));
+        assert_eq!(choose((Policy::Spread, limit(800)), 0, nodes()), Some(0));
+        assert_eq!(choose((Policy::Pack, limit(1_000)), 0, nodes()), Some(2));
+        assert_eq!(choose((Policy::Pack, limit(100)), 0, nodes()), None);
+    }
+
+    #[test]
+    fn each_refusal_doubles_the_room_that_the_next_node_should_have() {
+        let nodes = || [candidate(0, 9, 10), candidate(1, 7, 10), candidate(2, 5, 10)];
+        let chosen = |refusals| choose((Policy::Pack, limit(1_000)), refusals, nodes());
+        assert_eq!([0, 1, 2, 3].map(chosen), [Some(0), Some(1), Some(2), Some(2)]);
+        assert_eq!(chosen(64), Some(2), "the roomiest, where none has so much");
+        assert_eq!(choose((Policy::Spread, limit(1_000)), 5, nodes()), Some(2));
     }
 
     #[test]
     fn a_doubtful_node_is_the_last_choice_and_of_equal_ones_the_first_is_taken() {
         let mut nodes = [candidate(0, 7, 10), candidate(1, 1, 10), candidate(2, 1, 10)];
         nodes[0].is_doubtful = true;
-        assert_eq!(choose(Policy::Pack, limit(800), nodes), Some(1));
-        assert_eq!(choose(Policy::Pack, limit(800), [nodes[0]]), Some(0));
-        assert_eq!(choose(Policy::Spread, limit(800), [nodes[1], nodes[2]]), Some(1));
+        assert_eq!(choose((Policy::Pack, limit(800)), 0, nodes), Some(1));
+        assert_eq!(choose((Policy::Pack, limit(800)), 0, [nodes[0]]), Some(0));
+        assert_eq!(choose((Policy::Spread, limit(800)), 0, [nodes[1], nodes[2]]), Some(1));
     }
 
     #[test]
@@ -311,13 +325,14 @@ mod tests {
             nodes in proptest::collection::vec((0u32..20, 0u32..20, any::<bool>()), 0..8),
             permille in 1u32..=1_000,
             spread in any::<bool>(),
+            refusals in 0_usize..40,
         ) {
             let policy = if spread { Policy::Spread } else { Policy::Pack };
             let nodes: Vec<_> = nodes.into_iter().enumerate().map(|(node, (used, places, is_doubtful))| {
                 Candidate { is_doubtful, ..candidate(node, used, places) }
             }).collect();
             let any = nodes.iter().any(|it| it.load.has_room(limit(permille), it.takes));
-            let chosen = choose(policy, limit(permille), nodes.clone());
+            let chosen = choose((policy, limit(permille)), refusals, nodes.clone());
             prop_assert_eq!(chosen.is_some(), any);
             if let Some(chosen) = chosen {
                 let load = nodes[chosen].load;

@@ -153,14 +153,14 @@ impl Fleet {
         self.nodes.get(&node).map_or(0, |(used, _)| *used)
     }
 
-    /// The fullest node with room, by what is believed of each.
-    fn choose(&self, weight: u32, used: impl Fn(u32, u32) -> u32) -> Option<u32> {
+    /// The fullest node with room, by what is believed of each, after so many have refused.
+    fn choose(&self, weight: u32, refusals: usize, used: impl Fn(u32, u32) -> u32) -> Option<u32> {
         let candidates = self.nodes.iter().map(|(node, (truly, _))| {
             let load = self.load(used(*node, *truly));
             let takes = Resources::of_places(weight);
             Candidate { node: *node, load, takes, is_doubtful: false }
         });
-        choose(Policy::Pack, self.limit, candidates)
+        choose((Policy::Pack, self.limit), refusals, candidates)
     }
 
     fn start(&mut self, now: f64) -> u32 {
@@ -216,9 +216,10 @@ impl Owners {
     fn place(&mut self, fleet: &mut Fleet, (session, weight): (u32, u32), now: f64) {
         let owner = session as usize % self.believed.len();
         let Some(believed) = self.believed.get_mut(owner) else { return };
-        loop {
+        for refusals in 0.. {
             // A node that came since the last renewals is in the registry, and empty as far as is known.
-            let chosen = fleet.choose(weight, |node, _| believed.get(&node).copied().unwrap_or(0));
+            let chosen =
+                fleet.choose(weight, refusals, |node, _| believed.get(&node).copied().unwrap_or(0));
             let node = chosen.unwrap_or_else(|| fleet.start(now));
             if fleet.has_room(node, weight) {
                 believed.insert(node, fleet.take(node, (session, weight)));
@@ -231,7 +232,7 @@ impl Owners {
 }
 
 fn place_best(fleet: &mut Fleet, (session, weight): (u32, u32), now: f64) {
-    let node = fleet.choose(weight, |_, truly| truly).unwrap_or_else(|| fleet.start(now));
+    let node = fleet.choose(weight, 0, |_, truly| truly).unwrap_or_else(|| fleet.start(now));
     fleet.take(node, (session, weight));
 }
 

@@ -112,7 +112,7 @@ impl Nodes {
                 self.is_avoided(&reg.node, now_ms) || self.is_unreachable(&reg.node, now_ms);
             Some(Candidate { node: reg, load, takes, is_doubtful })
         });
-        match rota_placement::choose(policy, limit, candidates) {
+        match rota_placement::choose((policy, limit), refused.len(), candidates) {
             Some(reg) => Ok(Chosen { node: reg.node.clone(), boot: reg.boot }),
             None => Err(self.why_none(spec, limit, &seen)),
         }
