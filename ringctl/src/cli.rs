@@ -5,7 +5,6 @@ use crate::bench::{BenchCommand, echo::EchoArguments};
 use crate::content::ContentCommand;
 use crate::dev::DevArguments;
 use crate::document::DocumentCommand;
-use crate::drain::{DrainArguments, NodeArguments};
 use crate::events::EventsArguments;
 use crate::explain::ExplainArguments;
 use crate::failure::UsageMistake;
@@ -95,15 +94,6 @@ pub enum Command {
     /// Show what uses most CPU or memory: programs of sessions, or nodes.
     #[command(subcommand)]
     Top(TopCommand),
-    /// `node cordon`.
-    #[command(hide = true)]
-    Cordon(NodeArguments),
-    /// `node drain`.
-    #[command(hide = true)]
-    Drain(DrainArguments),
-    /// `node uncordon`.
-    #[command(hide = true)]
-    Uncordon(NodeArguments),
     /// Tell every manager which of its peers look gone: the handler of a watch in Consul. It is a
     /// suspicion, never a verdict, and may be repeated.
     Signal(SignalArguments),

@@ -146,11 +146,6 @@ fn run(cli: &Cli, out: &mut Out) -> anyhow::Result<()> {
             Command::Leave(arguments) => leave::run(arguments, cli.endpoints(), out).await,
             Command::Cancel(arguments) => leave::cancel(arguments, &cli.endpoints()?, out).await,
             Command::Node(command) => node::run(command, &cli.endpoints()?, out).await,
-            Command::Cordon(arguments) => drain::cordon(arguments, &cli.endpoints()?, out).await,
-            Command::Drain(arguments) => drain::run(arguments, &cli.endpoints()?, out).await,
-            Command::Uncordon(arguments) => {
-                drain::uncordon(arguments, &cli.endpoints()?, out).await
-            }
             Command::Signal(arguments) => signal::run(arguments, out).await,
             Command::Dev(arguments) => dev::run(arguments, out).await,
             Command::Bench(command) => bench::run(command, cli.endpoints(), out).await,

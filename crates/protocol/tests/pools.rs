@@ -418,3 +418,33 @@ fn a_node_that_takes_long_to_start_is_ordered_once() {
     table.pass(3_000);
     assert_eq!(table.ordered, []);
 }
+
+#[test]
+fn a_clock_that_is_put_back_keeps_nobody_waiting_for_nodes_that_never_came() {
+    let mut table = Table::growing();
+    let waiting = table.ask_within(300, open("a", "r1"), 59_000);
+    table.pass(2_000);
+    provisioned(&mut table);
+    assert_eq!(table.ordered.len(), 1);
+    table.wall_step_ms = -3_600_000;
+    for _ in 0..30 {
+        table.pass(1_000);
+        provisioned(&mut table);
+    }
+    assert!(table.ordered.len() > 1, "the first one never came");
+    nodes_come(&mut table);
+    opened(table.wait_for(waiting, 2_000));
+}
+
+#[test]
+fn a_clock_that_is_put_forward_leaks_no_node_that_comes() {
+    let mut table = Table::growing();
+    let waiting = table.ask_within(300, open("a", "r1"), 59_000);
+    table.pass(2_000);
+    table.wall_step_ms = 3_600_000;
+    table.pass(2_000);
+    assert!(nodes_come(&mut table) > 0);
+    opened(table.wait_for(waiting, 2_000));
+    table.pass(20_000);
+    assert_eq!(table.ordered, [], "those that are there are enough");
+}

@@ -363,11 +363,13 @@ impl Shown {
 mod tests {
     use super::*;
     use crate::cli::{Cli, Command};
+    use crate::node::NodeCommand;
     use clap::Parser;
 
     fn parsed(line: &[&str]) -> Result<DrainArguments, clap::Error> {
-        let line = [&["ringctl", "drain"], line].concat();
-        let Command::Drain(arguments) = Cli::try_parse_from(line)?.command else {
+        let line = [&["ringctl", "node", "drain"], line].concat();
+        let parsed = Cli::try_parse_from(line)?.command;
+        let Command::Node(NodeCommand::Drain(arguments)) = parsed else {
             panic!("another command")
         };
         Ok(arguments)

@@ -193,7 +193,8 @@ async fn while_consul_hangs_nobody_joins_or_leaves_and_no_node_is_started_cordon
     let target = newcomer.told("grpc");
     let forced = ["join", "--force-lost", "--target", target, "--number", &number, "-o", "json"];
     let node = cluster.document.nodes[0].id.as_str();
-    let (cordon, drain) = (["cordon", node, "-o", "json"], ["drain", node, "-o", "json"]);
+    let (cordon, drain) =
+        (["node", "cordon", node, "-o", "json"], ["node", "drain", node, "-o", "json"]);
     let (joined, forced, left, cordoned, drained, opening) = tokio::join!(
         join(&newcomer, "auto", &contact.grpc, &[]),
         cluster.ringctl(&forced),

@@ -114,7 +114,7 @@ async fn a_drain_goes_on_when_ringctl_and_an_owner_are_killed_in_the_middle() {
     // It ends nothing for a moment, so that everything is in the middle.
     agent.signal(Signal::STOP);
     let mut command = Command::new(rota_tests::binary("ringctl"));
-    command.args(["drain", id, "--wait"]).env("ROTA_ENDPOINT", cluster.endpoints());
+    command.args(["node", "drain", id, "--wait"]).env("ROTA_ENDPOINT", cluster.endpoints());
     let mut ringctl = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let client = cluster.client_of(0);
     eventually("sessions are being closed", PATIENCE, async || {
@@ -136,7 +136,7 @@ async fn a_drain_goes_on_when_ringctl_and_an_owner_are_killed_in_the_middle() {
         if shown["sessions"] == 0 { Ok(()) } else { Err(shown.to_string()) }
     })
     .await;
-    let watched = ["drain", id, "--wait", "--timeout", "60s", "-o", "json"];
+    let watched = ["node", "drain", id, "--wait", "--timeout", "60s", "-o", "json"];
     let watched = rota_tests::ringctl(&endpoints, &watched).await.json();
     assert_eq!((&watched["empty"], &watched["changed"]), (&true.into(), &false.into()));
     all_are_drained(&client, &there).await;

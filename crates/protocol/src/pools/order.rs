@@ -53,9 +53,12 @@ pub(crate) fn expected(led: &At<'_>, pools: &Pools, pool: &PoolName) -> (Option<
         true => now,
         false => pools.provisioned_ms.get(pool).copied().unwrap_or(0),
     };
-    let lapses_ms = done_ms.saturating_add(led.env.config.timing.provision_ms);
-    let late_ms = lapses_ms.saturating_sub(orders.lapses_wall_ms);
-    let orders = orders.as_of(now.saturating_sub(late_ms), |it| reg.contains_key(it));
+    let provision_ms = led.env.config.timing.provision_ms;
+    let late_ms = done_ms.saturating_add(provision_ms).saturating_sub(orders.lapses_wall_ms);
+    // No order lapses so late: the clock was put back. Who waits does not wait for as long as that.
+    let is_from_later = orders.lapses_wall_ms > now.saturating_add(2 * provision_ms);
+    let as_of_ms = if is_from_later { orders.lapses_wall_ms } else { now.saturating_sub(late_ms) };
+    let orders = orders.as_of(as_of_ms, |it| reg.contains_key(it));
     (doc, orders)
 }
 
