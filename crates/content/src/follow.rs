@@ -85,13 +85,23 @@ impl Follows {
     /// Whether a node is among those that get the newest commit ahead of others. A greater share has all nodes of a
     /// smaller one.
     pub fn is_canary(&self, node: &NodeId) -> bool {
+        self.draw(node) < u32::from(self.canary_percent)
+    }
+
+    /// The smallest share that has one of these nodes. `None`: there are no nodes.
+    pub fn smallest_canary<'a>(&self, nodes: impl IntoIterator<Item = &'a NodeId>) -> Option<u8> {
+        let draws = nodes.into_iter().map(|it| self.draw(it));
+        draws.min().and_then(|it| u8::try_from(it + 1).ok())
+    }
+
+    /// 0 to 99: a greater share has the node.
+    fn draw(&self, node: &NodeId) -> u32 {
         let mut hash = Sha256::new();
         hash.update(self.repository.as_str());
         hash.update([0]);
         hash.update(node.as_str());
         let digest = hash.finalize();
-        let draw = u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]) % 100;
-        draw < u32::from(self.canary_percent)
+        u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]) % 100
     }
 
     /// The commit for a node, or for nobody in particular.
@@ -128,6 +138,16 @@ mod tests {
         assert_eq!(of(&follows(Some("aa"), 100)).len(), 1_000);
         assert_eq!(of(&follows(None, 0)).len(), 1_000);
         assert_eq!(follows(Some("aa"), 100).target(&latest, None).as_str(), "aa");
+    }
+
+    #[test]
+    fn the_smallest_share_has_a_node_and_less_has_none() {
+        let nodes: Vec<NodeId> =
+            (1..=3).map(|it| NodeId::parse(&format!("n{it}")).unwrap()).collect();
+        let least = follows(None, 0).smallest_canary(&nodes).unwrap();
+        let has = |percent| nodes.iter().any(|it| follows(Some("aa"), percent).is_canary(it));
+        assert!(has(least) && !has(least - 1), "{least}");
+        assert_eq!(follows(None, 0).smallest_canary([]), None);
     }
 
     #[test]

@@ -3,14 +3,17 @@
 use super::publish::commit_tree;
 use super::repository::Repository;
 use super::{FollowArguments, RemoveArguments, RollbackArguments, UnfollowArguments, user_name};
-use crate::output::{Format, Out};
+use crate::failure::UsageMistake;
+use crate::output::{Format, Out, counted};
 use crate::task::at::now;
 use anyhow::bail;
 use rota_client::Client;
 use rota_client::docstore::Digest;
-use rota_content::{Commit, TreeBody, restored};
+use rota_content::{Commit, Follows, TreeBody, restored};
+use rota_model::{NodeId, PoolName};
 use serde::Serialize;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 #[derive(Serialize)]
 struct RolledBack {
@@ -81,6 +84,48 @@ struct Followed {
     repository: Option<String>,
     commit: Option<String>,
     canary_percent: u8,
+    #[serde(flatten)]
+    canary: Option<Canary>,
+}
+
+/// Which nodes of a pool a share takes, as far as they are there.
+#[derive(Serialize, PartialEq, Eq, Debug)]
+struct Canary {
+    canary_nodes: Vec<String>,
+    pool_nodes: usize,
+}
+
+impl Canary {
+    /// Refuses a share that takes none of the nodes.
+    fn of(follows: &Follows, pool: &PoolName, nodes: &[NodeId]) -> anyhow::Result<Self> {
+        let taken = nodes.iter().filter(|it| follows.is_canary(it));
+        let canary_nodes: Vec<String> = taken.map(ToString::to_string).collect();
+        let pool_nodes = nodes.len();
+        if let (true, Some(least)) = (canary_nodes.is_empty(), follows.smallest_canary(nodes)) {
+            let share = follows.canary_percent;
+            let problem = format!(
+                "--canary {share}% takes none of the {} of pool {pool}; the smallest share that takes one is {least}%",
+                counted(pool_nodes as u64, "node")
+            );
+            bail!(UsageMistake(problem));
+        }
+        Ok(Self { canary_nodes, pool_nodes })
+    }
+
+    fn told(&self) -> String {
+        let (taken, all) = (self.canary_nodes.len(), counted(self.pool_nodes as u64, "node"));
+        let names = self.canary_nodes.join(", ");
+        let colon = if names.is_empty() { "" } else { ": " };
+        format!("{taken} of {all}{colon}{names}")
+    }
+}
+
+/// The nodes of a pool that may come back.
+async fn nodes_of(client: &Client, pool: &PoolName, wait: Duration) -> anyhow::Result<Vec<NodeId>> {
+    let known = client.inspect(wait).await?.nodes.into_iter();
+    let is_gone = |state: &str| ["LOST", "REMOVED"].contains(&state);
+    let of_pool = known.filter(|it| it.pool == pool.as_str() && !is_gone(&it.state));
+    Ok(of_pool.map(|it| NodeId::parse(&it.id)).collect::<Result<_, _>>()?)
 }
 
 /// Says what a pool follows.
@@ -90,6 +135,15 @@ pub async fn follow(client: &Client, it: &FollowArguments, out: &mut Out) -> any
     let commit = it.commit.as_ref().map(|hash| repository.commit(Some(hash))).transpose()?;
     let commit = commit.map(|it| it.hash.clone());
     let canary_percent = it.canary.unwrap_or(0);
+    let follows =
+        Follows { repository: it.repository.clone(), commit: commit.clone(), canary_percent };
+    let canary = match canary_percent {
+        0 => None,
+        _ => {
+            let nodes = nodes_of(client, &it.pool, it.common.patience).await?;
+            Some(Canary::of(&follows, &it.pool, &nodes)?)
+        }
+    };
     let parameters = json!({
         "pool": it.pool, "repository": it.repository, "commit": commit, "canary_percent": canary_percent
     });
@@ -99,13 +153,15 @@ pub async fn follow(client: &Client, it: &FollowArguments, out: &mut Out) -> any
         repository: Some(it.repository.to_string()),
         commit: commit.as_ref().map(ToString::to_string),
         canary_percent,
+        canary,
     };
     let (pool, name) = (&it.pool, &it.repository);
-    let text = match (&commit, canary_percent) {
+    let text = match (&commit, &followed.canary) {
         (None, _) => format!("nodes of {pool} follow {name}: its newest commit\n"),
-        (Some(commit), 0) => format!("nodes of {pool} follow {name}: commit {commit}\n"),
-        (Some(commit), share) => format!(
-            "nodes of {pool} follow {name}: commit {commit}, and {share} % of them the newest\n"
+        (Some(commit), None) => format!("nodes of {pool} follow {name}: commit {commit}\n"),
+        (Some(commit), Some(canary)) => format!(
+            "nodes of {pool} follow {name}: commit {commit}, and {canary_percent} % of them the newest ({})\n",
+            canary.told()
         ),
     };
     match out.format() {
@@ -156,4 +212,32 @@ pub async fn remove(client: &Client, it: &RemoveArguments, out: &mut Out) -> any
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rota_content::Hash;
+    use rota_model::RepositoryName;
+
+    #[test]
+    fn a_share_tells_which_nodes_it_takes_and_one_that_takes_none_is_refused() {
+        let repository = RepositoryName::parse("main").unwrap();
+        let commit = Some(Hash::parse("aa").unwrap());
+        let follows = |canary_percent| Follows {
+            repository: repository.clone(),
+            commit: commit.clone(),
+            canary_percent,
+        };
+        let pool = PoolName::parse("default").unwrap();
+        let nodes: Vec<NodeId> =
+            (1..=3).map(|it| NodeId::parse(&format!("n{it}")).unwrap()).collect();
+        let of = |share, nodes: &[NodeId]| Canary::of(&follows(share), &pool, nodes);
+        assert_eq!(of(20, &nodes).unwrap().told(), "2 of 3 nodes: n1, n2");
+        let refused = of(5, &nodes).unwrap_err().to_string();
+        assert!(refused.contains("none of the 3 nodes of pool default"), "{refused}");
+        assert!(refused.ends_with("takes one is 6%"), "{refused}");
+        assert_eq!(of(6, &nodes).unwrap().canary_nodes, ["n2"]);
+        assert_eq!(of(5, &[]).unwrap().told(), "0 of 0 nodes");
+    }
 }

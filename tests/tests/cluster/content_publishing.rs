@@ -79,7 +79,7 @@ async fn a_publish_that_is_killed_midway_leaves_the_old_commit_and_the_next_one_
 async fn a_canary_share_gets_the_newest_commit_and_keeps_it_when_the_share_grows() {
     let folder = TestFolder::new();
     let classes = classes_of(&folder, &[]);
-    let cluster = Cluster::start(&folder, &["--nodes", "6", "--classes", &classes]).await;
+    let cluster = Cluster::start(&folder, &["--nodes", "4", "--classes", &classes]).await;
     let root = folder.path().join("content");
     fs::create_dir_all(&root).expect("the folder can be made");
     let mut commits = Vec::new();
@@ -88,9 +88,14 @@ async fn a_canary_share_gets_the_newest_commit_and_keeps_it_when_the_share_grows
         let commit = published(&cluster, &root).await;
         commits.push(commit.as_str().expect("a hash").to_owned());
     }
+    let follow = ["content", "follow", "main", "--commit", &commits[0], "--canary"];
+    let none = cluster.ringctl(&[&follow[..], &["5%"]].concat()).await;
+    assert_eq!(none.code, 2, "{none:?}");
+    assert!(none.stderr.contains("takes none of the 4 nodes of pool default"), "{none:?}");
+    assert!(none.stderr.contains("takes one is 6%"), "{none:?}");
     let mut before = BTreeSet::new();
     for share in ["0%", "20%", "50%", "80%", "100%"] {
-        let line = ["content", "follow", "main", "--commit", &commits[0], "--canary", share];
+        let line = [&follow[..], &[share]].concat();
         let followed: Ran = cluster.ringctl(&line).await.expect_success();
         let status = run(&cluster, &["content", "status", "--wait=60s"]).await;
         let nodes = status["nodes"].as_array().expect("a list");
@@ -98,10 +103,12 @@ async fn a_canary_share_gets_the_newest_commit_and_keeps_it_when_the_share_grows
         let newest = nodes.iter().filter(|it| it["commit"] == commits[1]);
         let newest: BTreeSet<String> = newest.map(|it| it["node"].to_string()).collect();
         assert!(newest.is_superset(&before), "{share}: {newest:?} had {before:?}");
+        let told = format!("({} of 4 nodes: ", newest.len());
+        assert_eq!(followed.stdout.contains(&told), !newest.is_empty(), "{followed:?}");
         before = newest;
         match share {
             "0%" => assert!(before.is_empty(), "{before:?}"),
-            "100%" => assert_eq!(before.len(), 6),
+            "100%" => assert_eq!(before.len(), 4),
             _ => {}
         }
     }
