@@ -197,7 +197,8 @@ const RUNS: FoundAction = FoundAction::Program([7; 32]);
 
 #[test]
 fn life_cycles_have_their_programs_from_the_folder_of_the_class() {
-    let lines = "[life.cycles.note]\nmark_only = true\n[life.cycles.billing]\nretries = 9\ntimeout = \"1m\"\n";
+    let lines = "[life.cycles.note]\nmark_only = true\n[life.cycles.billing]\nretries = 9\ntimeout = \"1m\"\n\
+                 memory_mib = 64\n";
     let files = [("billing/paid", RUNS), ("billing/stock?gone", RUNS), ("mail", RUNS)];
     let class = read(&program(lines), &files).unwrap();
     let events = BTreeSet::from(["paid".to_owned(), "stock?gone".to_owned()]);
@@ -210,6 +211,7 @@ fn life_cycles_have_their_programs_from_the_folder_of_the_class() {
         ),
     ]);
     assert_eq!(class.text.facts.life.life_cycles, expected);
+    assert_eq!(class.action_memory_mib, BTreeMap::from([("billing".to_owned(), 64)]));
 }
 
 #[test]
@@ -218,7 +220,7 @@ fn every_mistake_about_life_cycles_is_told_with_its_field_or_file() {
     let lines = format!(
         "[life.cycles.gone]\n[life.cycles.mail]\nmark_only = true\n[life.cycles.{long}]\nmark_only = true\n\
          [life.cycles.idle]\nmark_only = true\n[life.cycles.note]\nmark_only = true\nretries = 1\n\
-         [life.cycles.post]\nretries = 1001\ntimeout = \"2h\"\nb = 1\n[life.cycles]\nodd = 3\n"
+         [life.cycles.post]\nretries = 1001\ntimeout = \"2h\"\nmemory_mib = 7\nb = 1\n[life.cycles]\nodd = 3\n"
     );
     let files = [
         ("mail", RUNS),
@@ -242,6 +244,7 @@ fn every_mistake_about_life_cycles_is_told_with_its_field_or_file() {
         "life.cycles.note is mark_only: nothing runs",
         "life.cycles.post.retries is 1001; it must be a whole number from 0 to 1000",
         "life.cycles.post.timeout is \"2h\"; it must be 100ms to 1h",
+        "life.cycles.post.memory_mib is 7; it must be a whole number from 8 to",
         "life.cycles.post.b is not a field",
         "life.cycles.odd is a number; it must be a table",
         "actions/plain is not executable",

@@ -3,12 +3,15 @@
 use super::{Actions, Gate, run};
 use crate::class_folder;
 use crate::keeper::once::{OnceEnd, OnceOrder};
+use crate::limits::Bounds;
 use crate::mailbox::Mailbox;
 use crate::runtime::{ProgramSettings, Terms};
 use rota_model::address::join;
 use rota_model::node_msg::{ACTION_OUTPUT_BYTES_MAX, Action, ActionEnd};
 use rota_model::{Exit, SessionKey, SessionSpec, Token};
 use rota_node::NodeInput;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,6 +24,12 @@ const ATTRIBUTES_BYTES_MAX: usize = 100_000;
 /// How long an action waits for others of the node to end. Its owner asks again after that, and asks for those of other
 /// nodes meanwhile. With less, a node whose actions are short idles between questions.
 const PERMIT_WAIT: Duration = Duration::from_secs(5);
+
+/// What each process of an action may have of memory, in MiB, where its class says nothing. With less, runtimes that
+/// reserve addresses ahead do not start; with more, one action that runs wild takes a small machine along.
+const ACTION_MEMORY_MIB: u32 = 4_096;
+
+const MIB: u64 = 1024 * 1024;
 
 /// The code of an action for which the node has no room now.
 const BUSY: &str = "BUSY";
@@ -88,6 +97,8 @@ impl Actions {
             );
         };
         let found = self.find(ask, settings).await;
+        let limit = |it: &Option<Found>| it.as_ref()?.memory_mib(&ask.action);
+        let memory_mib = found.as_ref().ok().and_then(limit);
         let ordered = found.and_then(|it| it.map(|it| order(ask, settings, &it)).transpose());
         let end = match ordered {
             Ok(None) => return ActionEnd::Done { output: String::new() },
@@ -95,7 +106,7 @@ impl Actions {
             Err(why) => Some(OnceEnd::NotStarted(why)),
         };
         drop(permit);
-        told(end)
+        told(end, memory_mib)
     }
 
     /// Its program, or nothing where the session's own version of the class only marks it. Looks at files, so nothing
@@ -129,8 +140,25 @@ struct Found {
     program: PathBuf,
 }
 
+impl Found {
+    /// What the class says of the memory of that action, in MiB.
+    fn memory_mib(&self, action: &Action) -> Option<u32> {
+        self.terms.action_memory_mib.get(&action.life_cycle).copied()
+    }
+
+    /// What each process of that action is bound by: never more than the session's program.
+    fn bounds(&self, action: &Action, of_session: Bounds) -> Bounds {
+        let mib = self.memory_mib(action).unwrap_or(ACTION_MEMORY_MIB);
+        let own = u64::from(mib) * MIB;
+        let memory_bytes = of_session.memory_bytes.map_or(own, |it| it.min(own));
+        Bounds { memory_bytes: Some(memory_bytes), ..of_session }
+    }
+}
+
 fn order(ask: &Ask, settings: &ProgramSettings, found: &Found) -> Result<OnceOrder, String> {
     let Found { folder, terms, program } = found;
+    let beside = beside(settings, folder, terms, "action")?;
+    let bounds = found.bounds(&ask.action, beside.bounds.clone());
     let program = program.to_str().ok_or("the path of the action is not UTF-8")?;
     Ok(OnceOrder {
         argv: vec![program.to_owned()],
@@ -138,7 +166,8 @@ fn order(ask: &Ask, settings: &ProgramSettings, found: &Found) -> Result<OnceOrd
         input: Some(ask.action.document.clone()),
         timeout_ms: ask.action.timeout_ms,
         output_bytes_max: Some(ACTION_OUTPUT_BYTES_MAX),
-        ..beside(settings, folder, terms, "action")?
+        bounds,
+        ..beside
     })
 }
 
@@ -165,10 +194,7 @@ pub fn beside(
         timeout_ms: 0,
         output_bytes_max: None,
         own: terms.own,
-        bounds: crate::limits::Bounds {
-            open_files: settings.open_files,
-            ..terms.held.bounds().clone()
-        },
+        bounds: Bounds { open_files: settings.open_files, ..terms.held.bounds().clone() },
         agent: i32::try_from(std::process::id()).map_err(|_| "pid out of range")?,
         slot: terms.slot,
         lease: settings.lease.clone(),
@@ -190,18 +216,33 @@ fn variables(ask: &Ask, host: &str, terms: &Terms) -> Result<BTreeMap<String, St
     all.extend(told.map(|(name, value)| (name.to_owned(), value)));
     let address = terms.port.map(|port| ("ROTA_ADDRESS".to_owned(), join(host, port)));
     all.extend(address);
-    let attributes = serde_json::to_string(&*ask.spec.attributes)
-        .map_err(|error| format!("its attributes are no JSON: {error}"))?;
-    if attributes.len() <= ATTRIBUTES_BYTES_MAX {
-        all.insert("ROTA_ATTRIBUTES".to_owned(), attributes);
-    }
+    let attributes = attributes_in(&action.document).filter(|it| it.len() <= ATTRIBUTES_BYTES_MAX);
+    all.extend(attributes.map(|it| ("ROTA_ATTRIBUTES".to_owned(), it)));
     match all.iter().find(|(_, value)| value.contains('\0')) {
         Some((name, _)) => Err(format!("{name} would hold a NUL byte")),
         None => Ok(all),
     }
 }
 
-fn told(end: Option<OnceEnd>) -> ActionEnd {
+/// What a document of an action says of its session, as far as variables are concerned.
+#[derive(Deserialize)]
+struct Session<'a> {
+    #[serde(borrow, default)]
+    attributes: Option<&'a RawValue>,
+}
+
+/// The attributes of a session as they are now: those of its open may have changed. `None`: it is no session.
+fn attributes_in(document: &str) -> Option<String> {
+    let session: Session<'_> = serde_json::from_str(document).ok()?;
+    Some(session.attributes.map_or("{}", RawValue::get).to_owned())
+}
+
+/// `memory_mib`: what its class says of its memory. A program that finds none ends in a way of its own.
+fn told(end: Option<OnceEnd>, memory_mib: Option<u32>) -> ActionEnd {
+    let bound = |report: &str| match memory_mib {
+        Some(mib) => format!("a process of it may have {mib} MiB (memory_mib)\n{report}"),
+        None => report.to_owned(),
+    };
     match end {
         None => failed("SIGNAL-9", "its minder was killed, and it was killed too"),
         Some(OnceEnd::NotStarted(why)) => failed("NOT-STARTED", &why),
@@ -214,8 +255,10 @@ fn told(end: Option<OnceEnd>) -> ActionEnd {
         Some(OnceEnd::Ended { exit, output, report }) => match (exit, output) {
             (Exit::Code(0), Some(output)) => ActionEnd::Done { output },
             (Exit::Code(0), None) => failed("OUTPUT", "what it printed is not UTF-8"),
-            (Exit::Code(code), _) => failed(&format!("EXIT-{code}"), &report),
-            (Exit::Signal(signal), _) => failed(&format!("SIGNAL-{signal}"), &report),
+            (Exit::Code(code), _) => failed(&format!("EXIT-{code}"), bound(&report).trim_end()),
+            (Exit::Signal(signal), _) => {
+                failed(&format!("SIGNAL-{signal}"), bound(&report).trim_end())
+            }
             (Exit::FinalState(state), _) => failed("NOT-STARTED", &format!("no program: {state}")),
         },
     }

@@ -83,6 +83,9 @@ pub struct Terms {
     /// The life cycles whose events are only marked.
     #[serde(default)]
     pub marks: BTreeSet<String>,
+    /// What each process of an action may have of memory, in MiB: by the life cycles of which its class says so.
+    #[serde(default)]
+    pub action_memory_mib: BTreeMap<String, u32>,
 }
 
 /// [`ReadyWhen`] as it is written down.
@@ -140,6 +143,7 @@ impl Terms {
             use_look_ms: session.use_look_ms(),
             kept_output: program.kept_output,
             marks: session.class.text.facts.life.marks(),
+            action_memory_mib: session.class.action_memory_mib.clone(),
         }
     }
 
@@ -224,6 +228,7 @@ pub mod tests {
             use_look_ms: Some(1_000),
             kept_output: Some(KeptOutput { keep_ms: 60_000, kib: 8 }),
             marks: BTreeSet::from(["note".to_owned()]),
+            action_memory_mib: BTreeMap::from([("paper".to_owned(), 64)]),
         }
     }
 

@@ -19,10 +19,11 @@ argv = ["sh", "-c", "echo ready; exec sleep 1000"]
 env = { OWN = "{attr.colour}" }
 attributes = { colour = "red" }
 ready = { line = "ready" }
+life.cycles.hoards.memory_mib = 64
 "#;
 
 /// Life cycle and program.
-const PROGRAMS: [(&str, &str); 9] = [
+const PROGRAMS: [(&str, &str); 10] = [
     ("tells", "cat > got.json; env > got.env; pwd > got.pwd; echo $# > got.args; echo '{\"a\":1}'"),
     ("fails", "echo no paper >&2; exit 3"),
     ("dies", "kill -9 $$"),
@@ -32,6 +33,7 @@ const PROGRAMS: [(&str, &str); 9] = [
     ("forks", "setsid sleep 1000 & sleep 1000 & exit 0"),
     ("deaf", "exit 0"),
     ("odd", "printf '\\377'"),
+    ("hoards", "exec tail /dev/zero"),
 ];
 
 struct Scene {
@@ -115,10 +117,11 @@ async fn an_action_is_told_what_it_is_about_and_what_it_prints_is_its_answer() {
     let scene = Scene::start().await;
     let ran = scene.ready("s").await;
     let mut asked = ran.act("tells", "paid@270101000000000");
-    (asked.failures, asked.document) = (2, "{\"id\":\"s\"}".to_owned());
+    let document = r#"{"attributes":{"colour":"blue"},"id":"s"}"#;
+    (asked.failures, asked.document) = (2, document.to_owned());
     let end = act(&scene.agent, asked).await;
     assert_eq!(end, ("DONE".to_owned(), "{\"a\":1}\n".to_owned()));
-    assert_eq!(scene.work("s", "got.json"), "{\"id\":\"s\"}\n");
+    assert_eq!(scene.work("s", "got.json"), format!("{document}\n"));
     assert_eq!(scene.work("s", "got.args"), "0\n");
     assert_eq!(PathBuf::from(scene.work("s", "got.pwd").trim()).file_name().unwrap(), "work");
     let env = scene.work("s", "got.env");
@@ -129,7 +132,7 @@ async fn an_action_is_told_what_it_is_about_and_what_it_prints_is_its_answer() {
         "ROTA_EVENT=paid",
         "ROTA_EVENT_WORD=paid@270101000000000",
         "ROTA_ATTEMPT=3",
-        "ROTA_ATTRIBUTES={}",
+        "ROTA_ATTRIBUTES={\"colour\":\"blue\"}",
         "OWN=red",
         &format!("ROTA_LIFE={}", ran.life),
     ] {
@@ -159,6 +162,9 @@ async fn every_end_of_an_action_is_told_and_nothing_of_it_is_left() {
     assert_eq!(code, "EXIT-4");
     assert!(report.ends_with("xlast words") && report.len() <= 4096, "{}", report.len());
     assert_eq!(ask("odd").await.0, "OUTPUT");
+    let (code, report) = ask("hoards").await;
+    assert_eq!((code.as_str(), report.contains("may have 64 MiB (memory_mib)")), ("EXIT-1", true));
+    assert!(report.contains("memory exhausted"), "{report}");
     let mut late = ran.act("hangs", "x");
     late.timeout_ms = 300;
     assert_eq!(act(&scene.agent, late).await.0, "TIMEOUT");

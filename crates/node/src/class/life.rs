@@ -2,7 +2,7 @@
 
 use super::actions::{ActionFolder, life_cycle_problem};
 use super::command::{Piece, Template};
-use super::program::read_argv;
+use super::program::{MEMORY_MIB, read_argv};
 use super::source::{Fields, Mistakes, a};
 use super::times::{Span, optional_time, read_time};
 use super::{ClassKind, Health, HealthCheck, ProgramClass};
@@ -54,6 +54,8 @@ pub(super) struct Life {
     pub(super) health: Option<Health>,
     /// Connections count as use.
     pub(super) idle_connections: bool,
+    /// Memory of actions, by life cycle.
+    pub(super) action_memory_mib: BTreeMap<String, u32>,
 }
 
 /// Reads the table `life` of a class of that kind, if its kind is known.
@@ -79,9 +81,10 @@ pub(super) fn read_life(
     }
     let health = read_health(&mut table, program, mistakes);
     let mut facts = read_facts(&mut table, program, mistakes);
-    facts.life_cycles = read_cycles(&mut table, programs, mistakes);
+    let mut action_memory_mib = BTreeMap::new();
+    facts.life_cycles = read_cycles(&mut table, programs, &mut action_memory_mib, mistakes);
     table.finish(FIELDS, mistakes);
-    Life { facts, health, idle_connections }
+    Life { facts, health, idle_connections, action_memory_mib }
 }
 
 fn refuse_for_machines(
@@ -219,6 +222,7 @@ fn refuse_unlisted(argv: &[Template], program: Option<&ProgramClass>, mistakes: 
 fn read_cycles(
     table: &mut Fields,
     mut programs: BTreeMap<String, BTreeSet<String>>,
+    memory_mib: &mut BTreeMap<String, u32>,
     mistakes: &mut Mistakes,
 ) -> BTreeMap<String, Handler> {
     let mut cycles = BTreeMap::new();
@@ -233,9 +237,10 @@ fn read_cycles(
             continue;
         };
         let events = programs.remove(&name);
-        if let Some(handler) = read_cycle(Fields::new(&path, fields), events, mistakes) {
-            cycles.insert(name, handler);
-        }
+        let Cycle { handler, memory_mib: mib } =
+            read_cycle(Fields::new(&path, fields), events, mistakes);
+        memory_mib.extend(mib.map(|it| (name.clone(), it)));
+        cycles.extend(handler.map(|it| (name, it)));
     }
     let undeclared = programs.into_iter().map(|(name, events)| {
         let (retries, timeout_ms) = (RETRIES_USUAL, ACTION_TIMEOUT.default);
@@ -249,22 +254,33 @@ fn read_cycles(
     cycles
 }
 
+/// What a class says of a life cycle.
+struct Cycle {
+    /// `None`: that is wrong.
+    handler: Option<Handler>,
+    /// Of its actions.
+    memory_mib: Option<u32>,
+}
+
 /// `events`: those that have a program of the class's folder; `None` when there is no program.
 fn read_cycle(
     mut table: Fields,
     events: Option<BTreeSet<String>>,
     mistakes: &mut Mistakes,
-) -> Option<Handler> {
+) -> Cycle {
     let path = table.here().to_owned();
     let mark = table.optional_bool("mark_only", mistakes).unwrap_or_default();
-    let tries = table.has("retries") || table.has("timeout");
+    let runs = ["retries", "timeout", "memory_mib"].into_iter().any(|it| table.has(it));
     let retries = table.optional_number("retries", RETRIES, mistakes).unwrap_or(RETRIES_USUAL);
     let timeout_ms = read_time(&mut table, "timeout", &ACTION_TIMEOUT, mistakes);
-    table.finish("mark_only, retries, timeout", mistakes);
-    match (mark, events) {
-        (true, None) if !tries => Some(Handler::Mark),
+    let memory_mib = table.optional_number("memory_mib", MEMORY_MIB, mistakes);
+    table.finish("mark_only, retries, timeout, memory_mib", mistakes);
+    let handler = match (mark, events) {
+        (true, None) if !runs => Some(Handler::Mark),
         (true, None) => {
-            mistakes.add(path, "is mark_only: nothing runs, so it has no retries and no timeout");
+            let problem =
+                "is mark_only: nothing runs, so it has no retries, no timeout and no memory_mib";
+            mistakes.add(path, problem);
             None
         }
         (true, Some(_)) => {
@@ -277,5 +293,6 @@ fn read_cycle(
             mistakes.add(path, problem);
             None
         }
-    }
+    };
+    Cycle { handler, memory_mib }
 }

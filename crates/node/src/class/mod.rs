@@ -79,6 +79,8 @@ pub struct Class {
     pub health: Option<Health>,
     /// Open connections on a session's port count as use of it. Programs with a port only.
     pub idle_connections: bool,
+    /// What each process of an action may have of memory, in MiB: by the life cycles of which it is said.
+    pub action_memory_mib: BTreeMap<String, u32>,
 }
 
 /// How a session that is READY is looked after.

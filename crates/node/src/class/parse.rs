@@ -137,11 +137,12 @@ fn read_class(
             None
         }
     };
-    let life::Life { facts, health, idle_connections } =
+    let life::Life { facts, health, idle_connections, action_memory_mib } =
         life::read_life(life, kind.as_ref(), actions, mistakes);
     text.facts.life = Box::new(facts);
     let attributes = attributes.into_iter().collect();
-    Some(Class { name: name?, text, attributes, kind: kind?, health, idle_connections })
+    let (name, kind) = (name?, kind?);
+    Some(Class { name, text, attributes, kind, health, idle_connections, action_memory_mib })
 }
 
 /// What managers decide by.

@@ -30,7 +30,7 @@ pub(super) const FIELDS: [&str; 14] = [
 /// Thousandths of a processor; the kernel gives out hundredths.
 const CPU_MILLIS: RangeInclusive<u32> = 10..=1_000_000;
 /// With less, hardly any program comes up.
-const MEMORY_MIB: RangeInclusive<u32> = 8..=1_000_000_000;
+pub(super) const MEMORY_MIB: RangeInclusive<u32> = 8..=1_000_000_000;
 const PROCESSES: RangeInclusive<u32> = 1..=4_000_000;
 
 /// Most further ports.
