@@ -30,6 +30,11 @@ use std::ffi::OsString;
 /// Above the options that every command takes.
 const EVERYWHERE: &str = "Options of every command";
 
+/// What says where managers are.
+const OPTION: &str = "--endpoint";
+const VARIABLE: &str = "ROTA_ENDPOINT";
+const OF_PROGRAMS: &str = "ROTA_MANAGERS";
+
 /// Opens sessions on a Rota ring, looks at the ring, and runs one on this machine.
 #[derive(Parser, Debug)]
 #[command(name = "ringctl", version, max_term_width = 100)]
@@ -39,13 +44,14 @@ pub struct Cli {
           help_heading = EVERYWHERE)]
     pub output: Format,
     /// Managers to ask, `host:port`, comma-separated. Any manager serves any session; the next
-    /// one is asked when one does not answer.
-    #[arg(long, global = true, env = "ROTA_ENDPOINT", default_value = "127.0.0.1:7400",
+    /// one is asked when one does not answer. Where nothing says so, those of ROTA_MANAGERS, which
+    /// programs and actions of sessions have.
+    #[arg(long, global = true, env = VARIABLE, default_value = "127.0.0.1:7400",
           value_name = "HOST:PORT,...", help_heading = EVERYWHERE)]
     endpoint: String,
-    /// Whether that came from ROTA_ENDPOINT.
-    #[arg(skip)]
-    by_variable: bool,
+    /// Where that came from, by its name.
+    #[arg(skip = OPTION)]
+    source: &'static str,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
@@ -128,15 +134,26 @@ impl Cli {
             let plain = || bare().try_get_matches_from(&line).err();
             wrong.then(plain).flatten().unwrap_or(error)
         })?;
-        let mut cli = Self::from_arg_matches(&matches)?;
-        cli.by_variable = matches.value_source("endpoint") == Some(ValueSource::EnvVariable);
-        Ok(cli)
+        let cli = Self::from_arg_matches(&matches)?;
+        let managers = std::env::var(OF_PROGRAMS).unwrap_or_default();
+        Ok(cli.of_source(matches.value_source("endpoint"), managers))
+    }
+
+    /// `managers`: those that a program is given by whom its session runs.
+    fn of_source(self, source: Option<ValueSource>, managers: String) -> Self {
+        match source {
+            Some(ValueSource::EnvVariable) => Self { source: VARIABLE, ..self },
+            Some(ValueSource::DefaultValue) if !managers.is_empty() => {
+                Self { source: OF_PROGRAMS, endpoint: managers, ..self }
+            }
+            Some(_) | None => Self { source: OPTION, ..self },
+        }
     }
 
     /// Where managers are. Looked at by the commands that ask one: the others run whatever
     /// ROTA_ENDPOINT says.
     pub fn endpoints(&self) -> Result<String, UsageMistake> {
-        let source = if self.by_variable { "ROTA_ENDPOINT" } else { "--endpoint" };
+        let source = self.source;
         match rota_client::parse_endpoints(&self.endpoint) {
             Ok(list) => Ok(list.join(",")),
             Err(EndpointsError::Empty) => {
@@ -230,9 +247,23 @@ mod tests {
             assert!(text.starts_with("--endpoint") && text.contains(says), "{text}");
             assert!(text.contains("as in 127.0.0.1:7400"), "{text}");
         }
-        let by_variable = Cli { by_variable: true, endpoint: String::new(), ..anything() };
+        let by_variable = Cli { source: VARIABLE, endpoint: String::new(), ..anything() };
         let text = by_variable.endpoints().unwrap_err().to_string();
         assert!(text.starts_with("ROTA_ENDPOINT is given but empty"), "{text}");
+    }
+
+    #[test]
+    fn a_program_of_a_session_asks_the_managers_that_it_was_given_unless_something_else_says_so() {
+        let of = |source, managers: &str| {
+            let cli = anything().of_source(Some(source), managers.to_owned());
+            (cli.source, cli.endpoints().unwrap())
+        };
+        let own = anything().endpoint;
+        let given = of(ValueSource::DefaultValue, "a:1,b:2");
+        assert_eq!(given, ("ROTA_MANAGERS", "a:1,b:2".to_owned()));
+        assert_eq!(of(ValueSource::DefaultValue, "").1, own);
+        assert_eq!(of(ValueSource::EnvVariable, "a:1"), ("ROTA_ENDPOINT", own.clone()));
+        assert_eq!(of(ValueSource::CommandLine, "a:1"), ("--endpoint", own));
     }
 
     fn line(arguments: &[&str]) -> Vec<OsString> {

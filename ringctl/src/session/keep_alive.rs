@@ -1,5 +1,6 @@
 //! `ringctl session keepalive`.
 
+use super::own::life_meant;
 use super::times::length;
 use super::{CallArguments, Shown};
 use crate::failure::Reported;
@@ -21,7 +22,8 @@ const ENDED: &str = "the session is not kept alive any more";
 pub struct KeepAliveArguments {
     /// Id of the session.
     id: String,
-    /// Only this life (see `session get`); without it, whichever lives.
+    /// Only this life (see `session get`); without it, whichever lives. In a program or an action of the session itself,
+    /// that of ROTA_LIFE.
     #[arg(long, default_value_t = 0, hide_default_value = true)]
     life: u64,
     /// Say it again and again, with so long in between: at most a third of the session's idle time.
@@ -52,16 +54,18 @@ impl KeepAliveArguments {
         self.every.is_some()
     }
 
-    fn request(&self) -> v1::KeepAliveRequest {
+    fn request(&self) -> anyhow::Result<v1::KeepAliveRequest> {
         let (namespace, id) = (self.call.namespace.clone(), self.id.clone());
-        v1::KeepAliveRequest { namespace, id, life: self.life }
+        let life = life_meant(self.life, &namespace, &id)?;
+        Ok(v1::KeepAliveRequest { namespace, id, life })
     }
 }
 
 /// Says once that a session is used, or until it has ended.
 pub async fn run(client: &Client, it: &KeepAliveArguments, out: &mut Out) -> anyhow::Result<()> {
+    let request = it.request()?;
     let Some(every) = it.every else {
-        let answer = client.keep_alive(it.request(), it.call.timeout).await?;
+        let answer = client.keep_alive(request, it.call.timeout).await?;
         return told(&answer, true, out);
     };
     let mut stop = Stop::listen()?;
@@ -71,7 +75,7 @@ pub async fn run(client: &Client, it: &KeepAliveArguments, out: &mut Out) -> any
     loop {
         let turn = async {
             turns.tick().await;
-            client.keep_alive(it.request(), it.call.timeout).await
+            client.keep_alive(request.clone(), it.call.timeout).await
         };
         let answer = tokio::select! {
             answer = turn => answer,
@@ -82,7 +86,7 @@ pub async fn run(client: &Client, it: &KeepAliveArguments, out: &mut Out) -> any
                 told(&answer, is_first, out)?;
                 is_first = false;
             }
-            Err(error) if may_live_on(client, &it.request(), &error).await => {
+            Err(error) if may_live_on(client, &request, &error).await => {
                 eprintln!("{}", for_terminals(&format!("not kept alive just now: {error}")));
             }
             // One that never was there is an ordinary failure.

@@ -8,6 +8,7 @@ mod keep_alive;
 mod life;
 mod logs;
 mod open;
+mod own;
 mod show;
 mod silence;
 mod times;
@@ -42,6 +43,7 @@ pub enum SessionCommand {
     /// Find the live session of an id, or start one.
     Open(open::OpenArguments),
     /// Read one session.
+    #[command(visible_alias = "show")]
     Get(GetArguments),
     /// End a session, or many. Exit code 1 when it is closing and has not ended yet: its program uses its grace, or its
     /// node is silent. Both are told.
@@ -105,7 +107,8 @@ pub struct CloseArguments {
     /// Close them without asking.
     #[arg(long, requires = "conditions")]
     yes: bool,
-    /// Close only this life (see `session get`); without it, whichever lives.
+    /// Close only this life (see `session get`); without it, whichever lives. In a program or an action of the session
+    /// itself, that of ROTA_LIFE.
     #[arg(long, default_value_t = 0, hide_default_value = true)]
     life: u64,
     /// Also where the namespace is switched off: an operator's order.
@@ -342,10 +345,11 @@ async fn close(client: &Client, it: &CloseArguments, out: &mut Out) -> anyhow::R
         let told = "--dry-run and --yes go with --where, and not with one session";
         anyhow::bail!(UsageMistake(told.to_owned()));
     }
+    let (namespace, id) = (it.call.namespace.clone(), it.id.clone().unwrap_or_default());
     let request = v1::CloseRequest {
-        namespace: it.call.namespace.clone(),
-        id: it.id.clone().unwrap_or_default(),
-        life: it.life,
+        life: own::life_meant(it.life, &namespace, &id)?,
+        namespace,
+        id,
         request_id: request_id(client, &it.request_id),
         grace_ms: it.grace_ms(),
         ..Default::default()

@@ -2,6 +2,7 @@
 
 use super::items::absolute;
 use super::life::ShownLife;
+use super::own::life_meant;
 use super::{CallArguments, attribute, attributes_once};
 use crate::failure::{OutcomeUnknown, UsageMistake};
 use crate::output::{Out, for_terminals};
@@ -42,21 +43,6 @@ pub struct UpdateArguments {
     call: CallArguments,
 }
 
-/// The life of the session that this process belongs to, if `namespace` and `id` are that session's.
-fn own_life(
-    namespace: &str,
-    id: &str,
-    variable: impl Fn(&str) -> Option<String>,
-) -> anyhow::Result<Option<u64>> {
-    let is_other = |name: &str, own: &str| variable(name).is_some_and(|it| it != own);
-    let Some(life) = variable("ROTA_LIFE").filter(|it| !it.is_empty()) else { return Ok(None) };
-    if is_other("ROTA_SESSION", id) || is_other("ROTA_NAMESPACE", namespace) {
-        return Ok(None);
-    }
-    let wrong = |_| UsageMistake(format!("ROTA_LIFE is {life:?}; a life is a number of 15 digits"));
-    Ok(Some(life.parse().map_err(wrong)?))
-}
-
 impl UpdateArguments {
     fn is_empty(&self) -> bool {
         self.attributes.is_empty()
@@ -69,13 +55,12 @@ impl UpdateArguments {
     /// What is asked for, but for life cycles whose items are all to be removed.
     fn request(&self) -> anyhow::Result<v1::UpdateRequest> {
         let (namespace, id) = (&self.call.namespace, &self.id);
-        let own = || own_life(namespace, id, |name| std::env::var(name).ok());
-        let life = self.if_life.map_or_else(own, |it| Ok(Some(it)))?;
+        let life = life_meant(self.if_life.unwrap_or_default(), namespace, id)?;
         let whole = self.no_items.iter().filter(|it| it.contains(' '));
         Ok(v1::UpdateRequest {
             namespace: namespace.clone(),
             id: id.clone(),
-            life: life.unwrap_or_default(),
+            life,
             if_version: self.if_version.unwrap_or_default(),
             attributes: attributes_once(&self.attributes)?,
             remove_attributes: self.no_attributes.clone(),
@@ -132,21 +117,6 @@ pub async fn run(client: &Client, it: &UpdateArguments, out: &mut Out) -> anyhow
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_program_changes_its_own_life_and_any_life_of_other_sessions() {
-        let with = |life: &str, namespace: &str, id: &str| {
-            let all = [("ROTA_LIFE", life), ("ROTA_SESSION", "a"), ("ROTA_NAMESPACE", "default")];
-            own_life(namespace, id, |name| {
-                all.into_iter().find(|it| it.0 == name).map(|it| it.1.to_owned())
-            })
-        };
-        assert_eq!(with("261122152849840", "default", "a").unwrap(), Some(261_122_152_849_840));
-        assert_eq!(with("261122152849840", "default", "b").unwrap(), None);
-        assert_eq!(with("261122152849840", "other", "a").unwrap(), None);
-        assert!(with("x", "default", "a").unwrap_err().to_string().contains("ROTA_LIFE is \"x\""));
-        assert_eq!(own_life("default", "a", |_| None).unwrap(), None);
-    }
 
     #[test]
     fn a_life_cycle_without_words_stands_for_all_of_its_items() {
