@@ -124,8 +124,17 @@ fn life_to_wire(life: Life, node_address: impl Fn(&NodeId) -> String) -> v1::Lif
         history: managed.history().iter().map(past_to_wire).collect(),
         cycles: managed.cycles().iter().map(|it| it.join(", ")).collect(),
         next_at: next.min().map_or(0, Stamp::as_u64),
+        last_fired: last_fired(managed),
         session: life.session.map(|it| shown(it, node_address)),
     }
+}
+
+fn last_fired(managed: &Managed) -> BTreeMap<String, u64> {
+    let last = managed.items().filter_map(|(item, _)| {
+        let life_cycle = item.life_cycle();
+        Some((life_cycle.to_string(), managed.last(life_cycle)?.as_u64()))
+    });
+    last.collect()
 }
 
 fn item_to_wire(item: &LifeItem, held: &Held, life: &Life) -> v1::LifeItem {

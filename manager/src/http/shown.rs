@@ -189,6 +189,7 @@ pub struct LifeShown {
     pub history: Vec<LifeItem>,
     pub cycles: Vec<String>,
     pub next_at: Option<u64>,
+    pub last_fired: BTreeMap<String, u64>,
     pub links: Value,
 }
 
@@ -488,6 +489,7 @@ impl LifeShown {
             history: it.history.into_iter().map(LifeItem::of).collect(),
             cycles: it.cycles,
             next_at: number(it.next_at),
+            last_fired: it.last_fired,
             links: json!({"self": own, "session": session}),
         }
     }

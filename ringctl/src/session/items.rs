@@ -2,7 +2,8 @@
 
 use crate::failure::UsageMistake;
 use crate::task::at::now;
-use rota_lifecycle::LifeItem;
+use rota_lifecycle::{LifeItem, Managed};
+use rota_model::Stamp;
 
 /// Items with absolute times: the same ones, however often a call is sent.
 pub fn absolute(items: &[String]) -> anyhow::Result<Vec<String>> {
@@ -12,6 +13,22 @@ pub fn absolute(items: &[String]) -> anyhow::Result<Vec<String>> {
         item.map_err(|it| UsageMistake(format!("--life {text:?}: {}", it.problem)).into())
     });
     read.collect()
+}
+
+/// The life cycles of a session that begins with these items which wait for each other: each group as "a, b".
+pub fn cycles(items: &[String], begin: Stamp) -> Vec<String> {
+    let items = items.iter().filter_map(|it| LifeItem::parse(it).ok());
+    let mut managed = Managed::new(begin);
+    match managed.begin(begin, items.collect(), begin) {
+        Ok(()) => managed.cycles().iter().map(|it| it.join(", ")).collect(),
+        // Whoever opens with such items is refused.
+        Err(_) => Vec::new(),
+    }
+}
+
+/// What a person is told of life cycles that wait for each other.
+pub fn cycle_warning(cycle: &str) -> String {
+    format!("warning: life cycles wait for each other, and none can fire by itself: {cycle}")
 }
 
 #[cfg(test)]
@@ -26,5 +43,16 @@ mod tests {
         assert_eq!(&read[1..], &items[1..]);
         let wrong = absolute(&["a b@soon".to_owned()]).unwrap_err().to_string();
         assert!(wrong.starts_with("--life \"a b@soon\": column 5"), "{wrong}");
+    }
+
+    #[test]
+    fn items_that_wait_for_each_other_are_found_ahead_of_an_answer() {
+        let of = |items: &[&str]| {
+            let items: Vec<String> = items.iter().map(|it| (*it).to_owned()).collect();
+            cycles(&items, now())
+        };
+        assert_eq!(of(&["a x?y", "x a?z"]), ["a, x"]);
+        assert_eq!(of(&["a x?y", "x y@261128000000000"]), [""; 0]);
+        assert_eq!(of(&["a x?y", "a x?y"]), [""; 0]);
     }
 }

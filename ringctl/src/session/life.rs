@@ -1,5 +1,6 @@
 //! `ringctl session life`: how the life cycles of a session stand.
 
+use super::items::cycle_warning;
 use super::times::{length, time};
 use super::{CallArguments, Shown};
 use crate::failure::OutcomeUnknown;
@@ -10,6 +11,7 @@ use comfy_table::Table;
 use rota_client::docstore::Stamp;
 use rota_client::{Client, v1};
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// `session life`.
 #[derive(Args, Debug)]
@@ -49,6 +51,9 @@ struct ShownItem {
     /// When it moved to the history.
     #[serde(skip_serializing_if = "Option::is_none")]
     moved_at: Option<u64>,
+    /// It moved to the history, and its last word could fire and never did.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    left: bool,
 }
 
 /// An action that failed.
@@ -83,11 +88,26 @@ pub struct ShownLife {
     /// When the next event fires; none is timed.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_at: Option<u64>,
+    /// The last stamp of each life cycle that has one.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    last_fired: BTreeMap<String, u64>,
 }
 
 /// A stamp on the wire, where 0 is none.
 fn some(stamp: u64) -> Option<u64> {
     (stamp > 0).then_some(stamp)
+}
+
+/// What is told of an item of the history that could fire, and never did.
+const LEFT: &str = "LEFT";
+
+fn last_word(text: &str) -> &str {
+    text.rsplit(' ').next().unwrap_or_default()
+}
+
+/// Whether a word is more than a mark.
+fn can_fire(word: &str) -> bool {
+    word.contains(['@', '?'])
 }
 
 impl ShownItem {
@@ -109,6 +129,7 @@ impl ShownItem {
             waits_for: it.waits_for.clone(),
             failed: (it.failures > 0).then_some(failed),
             moved_at: some(it.moved_at),
+            left: it.moved_at > 0 && it.fired_at == 0 && can_fire(last_word(&it.text)),
         }
     }
 
@@ -117,9 +138,8 @@ impl ShownItem {
     fn words(&self, mark: &str) -> String {
         let mut words: Vec<&str> = self.text.split(' ').skip(1).collect();
         let last = words.pop().unwrap_or_default();
-        let is_mark = !last.contains(['@', '?']);
         let mut shown: Vec<String> = words.iter().map(|it| format!("{mark}{it}")).collect();
-        let has_happened = self.fired_at.is_some() || is_mark;
+        let has_happened = self.fired_at.is_some() || !can_fire(last);
         shown.push(if has_happened { format!("{mark}{last}") } else { last.to_owned() });
         shown.join(" ")
     }
@@ -132,6 +152,7 @@ impl ShownItem {
                 format!("{how} {}", moment(at, now))
             }
             (None, Some(at)) => moment(at, now),
+            (None, None) if self.left => LEFT.to_owned(),
             (None, None) => "-".to_owned(),
         }
     }
@@ -174,6 +195,7 @@ impl ShownLife {
             history: life.history.iter().map(ShownItem::of).collect(),
             cycles: life.cycles.clone(),
             next_at: some(life.next_at),
+            last_fired: life.last_fired.clone(),
         }
     }
 
@@ -198,9 +220,7 @@ impl ShownLife {
 
     /// Prints it. Warnings go to stderr.
     pub fn tell(&self, out: &mut Out) -> anyhow::Result<()> {
-        let warnings = self.cycles.iter().map(|it| {
-            format!("warning: life cycles wait for each other, and none can fire by itself: {it}")
-        });
+        let warnings = self.cycles.iter().map(|it| cycle_warning(it));
         warnings.for_each(|it| eprintln!("{}", for_terminals(&it)));
         if out.format() == Format::Json {
             return Ok(out.json(self)?);
@@ -221,6 +241,9 @@ impl ShownLife {
         }
         if let Some(at) = self.next_at {
             out.text(&format!("the next event fires {}\n", moment(at, now)))?;
+        }
+        for (life_cycle, at) in &self.last_fired {
+            out.text(&format!("{life_cycle}: all is done up to {}\n", moment(*at, now)))?;
         }
         if !self.history.is_empty() {
             out.table(&self.history_table(mark, now))?;
@@ -291,7 +314,10 @@ mod tests {
             moved_at: at(1_000),
             ..item("old", "gone@T")
         };
-        v1::Life { items, history: vec![past], next_at: at(92_000), ..Default::default() }
+        let left = |words: &str| v1::LifeItem { moved_at: at(1_000), ..item("late", words) };
+        let history = vec![past, left("never@T"), left("on")];
+        let last_fired = [("key".to_owned(), at(0))].into();
+        v1::Life { items, history, next_at: at(92_000), last_fired, ..Default::default() }
     }
 
     #[test]
@@ -310,6 +336,9 @@ mod tests {
         assert!(history.contains("*gone@T"), "{history}");
         assert!(history.contains("skipped 2s ago (2026-11-28T00:00:00.000Z)"), "{history}");
         assert!(history.contains("1s ago (2026-11-28T00:00:01.000Z)"), "{history}");
+        let rows: Vec<&str> = history.lines().collect();
+        assert!(rows[2].contains("never@T  LEFT"), "{history}");
+        assert!(rows[3].contains("*on") && !rows[3].contains("LEFT"), "{history}");
     }
 
     #[test]
@@ -319,6 +348,9 @@ mod tests {
         assert_eq!(told["items"][3], plain);
         assert_eq!(told["items"][2]["failed"]["failures"], 2);
         assert_eq!(told["next_at"], at(92_000));
+        assert_eq!(told["last_fired"], serde_json::json!({"key": at(0)}));
+        assert_eq!(told["history"][1]["left"], true);
+        assert_eq!(told["history"][2].get("left"), None);
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! `ringctl session open`.
 
-use super::items::absolute;
+use super::items::{absolute, cycle_warning, cycles};
 use super::show::{self, Opened};
 use super::{CallArguments, attribute, attributes_once, grace, request_id};
 use crate::failure::OutcomeUnknown;
 use crate::length_of_time::length_of_time;
 use crate::output::{Format, Out, for_terminals, plain_table};
+use crate::task::at::now;
 use anyhow::Context;
 use clap::Args;
 use rota_client::{Client, v1};
@@ -77,6 +78,16 @@ impl LifeArguments {
     }
 }
 
+fn opened(answer: &v1::OpenResponse) -> anyhow::Result<Opened> {
+    Opened::of(answer).context("the answer has no session")
+}
+
+/// Life cycles of a new session that wait for each other. One that lived already has others.
+fn new_cycles(asked: &v1::OpenRequest, answer: &v1::OpenResponse) -> Vec<String> {
+    let items = asked.life.as_ref().filter(|_| answer.outcome() == v1::Outcome::Created);
+    items.map_or_else(Vec::new, |it| cycles(&it.managed_state, now()))
+}
+
 /// Finds the live session of an id, or starts one.
 pub async fn run(client: &Client, it: &OpenArguments, out: &mut Out) -> anyhow::Result<()> {
     let mut life = it.life.to_wire();
@@ -101,7 +112,8 @@ pub async fn run(client: &Client, it: &OpenArguments, out: &mut Out) -> anyhow::
         show::found_in_doubt(&answer),
         show::created_with_remark(&answer),
     ];
-    let opened = Opened::of(&answer).context("the answer has no session")?;
+    let opened = Opened { cycles: new_cycles(&request, &answer), ..opened(&answer)? };
+    opened.cycles.iter().for_each(|it| eprintln!("{}", for_terminals(&cycle_warning(it))));
     match out.format() {
         Format::Json => out.json(&opened)?,
         Format::Table => {

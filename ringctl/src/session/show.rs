@@ -47,6 +47,9 @@ pub struct Opened {
     /// True: a repeated request id, and the life in its old answer has ended since, or is being closed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub ended_since: bool,
+    /// Life cycles of a new session that wait for each other, and none of which can fire by itself: each as "a, b".
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cycles: Vec<String>,
 }
 
 /// How a program or machine ended: one of the three.
@@ -234,6 +237,7 @@ impl Opened {
             class: session.class.clone(),
             detail: session.detail.clone(),
             ended_since: answer.ended_since,
+            cycles: Vec::new(),
         })
     }
 }

@@ -1,9 +1,10 @@
 //! Sessions with a life: idle times, longest lives, life cycles, restarts, and what `ringctl` shows and changes of them.
 
-use rota_client::v1;
+use rota_client::{CachedSession, CachedSessionOptions, SessionCopy, v1};
+use rota_model::{Namespace, SessionId, SessionKey};
 use rota_tests::sessions::{CALL, becomes, open, read};
 use rota_tests::{
-    Cluster, Following, PATIENCE, TestFolder, eventually, http_get, shipped_classes_and,
+    Cluster, Following, PATIENCE, TestFolder, binary, eventually, http_get, shipped_classes_and,
 };
 use rustix::process::Signal;
 use serde_json::Value;
@@ -176,6 +177,16 @@ async fn marks_fire_at_their_time_and_items_are_added_removed_and_finished() {
     let told = cluster.ringctl(&[&["session", "update", "a"][..], &waits].concat()).await;
     let told = told.expect_success();
     assert!(told.stdout.contains("other?y") && told.stdout.contains("*early@"), "{told:?}");
+    assert!(told.stderr.contains("none can fire by itself: note, other"), "{told:?}");
+    let early = life["items"].as_array().unwrap().iter().find(|it| it["fired_at"].is_u64());
+    let time = early.unwrap()["text"].as_str().unwrap().split_once('@').unwrap().1;
+    assert!(told.stdout.contains("note: all is done up to"), "{told:?}");
+    assert!(
+        told.stdout.lines().any(|it| it.starts_with("note: ") && it.contains(time)),
+        "{told:?}"
+    );
+    let last = life["last_fired"].as_object().unwrap();
+    assert!(last["note"].is_u64() && last.len() == 1, "{life}");
     let removed = run(&cluster, &["session", "update", "a", "--no-life", "note"]).await;
     let items = removed["items"].as_array().unwrap();
     assert!(items.iter().all(|it| it["life_cycle"] != "note"), "{removed}");
@@ -183,6 +194,152 @@ async fn marks_fire_at_their_time_and_items_are_added_removed_and_finished() {
     assert!(history.contains("early@") && !history.contains("late@"), "{removed}");
     let finished = run(&cluster, &["session", "update", "a", "--finish", "other"]).await;
     assert_eq!(finished["items"], serde_json::json!([]), "{finished}");
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_open_with_life_cycles_that_wait_for_each_other_is_warned_of_and_one_that_exists_is_not()
+{
+    let folder = TestFolder::new();
+    let classes = shipped_classes_and(&folder, &[("marked", MARKED)]);
+    let cluster = Cluster::start(&folder, &["--classes", &classes]).await;
+    let waits = ["--life", "note other?y", "--life", "other note?x"];
+    let open = |id| [&["session", "open", id, "--class", "marked"], &waits[..]].concat();
+    let told = cluster.ringctl(&open("a")).await.expect_success();
+    let warning =
+        "warning: life cycles wait for each other, and none can fire by itself: note, other";
+    assert!(told.stderr.contains(warning), "{told:?}");
+    let told = cluster.ringctl(&open("a")).await.expect_success();
+    assert!(!told.stderr.contains("wait for each other"), "{told:?}");
+    let json = cluster.ringctl(&[&open("b")[..], &["-o", "json"]].concat()).await.expect_success();
+    assert!(json.stderr.contains(warning), "{json:?}");
+    assert_eq!(json.json()["cycles"], serde_json::json!(["note, other"]));
+    let one = ["session", "open", "c", "--class", "marked", "--life", "note other?y"];
+    assert_eq!(run(&cluster, &one).await.get("cycles"), None);
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_never_fired_is_shown_as_left_once_its_session_has_ended() {
+    let folder = TestFolder::new();
+    let classes = shipped_classes_and(&folder, &[("marked", MARKED)]);
+    let cluster = Cluster::start(&folder, &["--classes", &classes]).await;
+    let items = ["--life", "note made late@+1h", "--life", "other signed"];
+    let open = ["session", "open", "a", "--class", "marked"];
+    run(&cluster, &[&open[..], &items].concat()).await;
+    run(&cluster, &["session", "close", "a"]).await;
+    let ended = |life: &Value| life["history"].as_array().is_some_and(|it| it.len() == 2);
+    let life = life_where(&cluster, "a", "its life cycles are history", ended).await;
+    let left = life["history"].as_array().unwrap().iter().filter(|it| it["left"] == true);
+    let left: Vec<&str> = left.map(|it| it["life_cycle"].as_str().unwrap()).collect();
+    assert_eq!(left, ["note"], "{life}");
+    let shown = cluster.ringctl(&["session", "life", "a"]).await.expect_success().stdout;
+    let row = |name: &str| shown.lines().find(|it| it.starts_with(name)).expect("its row");
+    assert!(row("note").contains("LEFT") && !row("other").contains("LEFT"), "{shown}");
+    cluster.end().await;
+}
+
+/// A session of the printer whose action is this, and how its letter failed.
+async fn printed(cluster: &Cluster, folder: &TestFolder, script: &str, update: &[&str]) -> String {
+    let letter = folder.path().join("classes/printer/actions/letter");
+    std::fs::write(&letter, format!("#!/bin/sh\n{script}\n")).unwrap();
+    std::fs::set_permissions(&letter, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let open = ["session", "open", "a", "--class", "printer", "--attr", "colour=red"];
+    run(cluster, &open).await;
+    run(cluster, &[&["session", "update", "a", "--life", "letter print@+1s"], update].concat())
+        .await;
+    let life = life_where(cluster, "a", "the action has failed", |life| {
+        life["items"][0]["failed"]["code"] == "EXIT-3"
+    })
+    .await;
+    life["items"][0]["failed"]["report"].as_str().unwrap().to_owned()
+}
+
+async fn with_printer(folder: &TestFolder) -> Cluster {
+    // It runs `ringctl` where it was built, which other users may not reach.
+    let printer = PRINTER.replace("kind =", "sandbox = \"none\"\nkind =");
+    let classes = shipped_classes_and(folder, &[("printer", &printer)]);
+    let actions = folder.path().join("classes/printer/actions");
+    std::fs::create_dir_all(&actions).unwrap();
+    let letter = actions.join("letter");
+    std::fs::write(&letter, "#!/bin/sh\nexit 3\n").unwrap();
+    std::fs::set_permissions(&letter, std::fs::Permissions::from_mode(0o755)).unwrap();
+    Cluster::start(folder, &["--classes", &classes]).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_action_is_given_the_attributes_as_they_are_and_not_as_they_were_at_the_open() {
+    let folder = TestFolder::new();
+    let cluster = with_printer(&folder).await;
+    let script = "echo \"$ROTA_ATTRIBUTES\" >&2; cat >&2; exit 3";
+    let report = printed(&cluster, &folder, script, &["--attr", "colour=blue"]).await;
+    let (variable, document) = report.split_once('\n').expect("two lines");
+    let document: Value = serde_json::from_str(document).expect("a session");
+    assert_eq!(document["attributes"], serde_json::json!({"colour": "blue"}));
+    assert_eq!(serde_json::from_str::<Value>(variable).unwrap(), document["attributes"]);
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_action_orders_its_own_life_through_ringctl_and_no_other_life_of_its_session() {
+    let folder = TestFolder::new();
+    let cluster = with_printer(&folder).await;
+    let ringctl = binary("ringctl");
+    let script = format!(
+        "ringctl() {{ {} session \"$@\" 2>&1; }}\n\
+         ringctl update a --attr seen=yes > /dev/null || exit 4\n\
+         ringctl keepalive a > /dev/null || exit 5\n\
+         # As one does that comes late, when another life of its session has begun.\n\
+         export ROTA_LIFE=261122152849840\n\
+         for what in close keepalive update; do\n\
+           ringctl $what a $([ $what != update ] || echo --attr seen=no) | grep -q LIFE_MISMATCH && echo $what >&2\n\
+         done\n\
+         exit 3",
+        ringctl.display()
+    );
+    let report = printed(&cluster, &folder, &script, &[]).await;
+    assert_eq!(report.lines().collect::<Vec<_>>(), ["close", "keepalive", "update"], "{report}");
+    let session = run(&cluster, &["session", "get", "a"]).await;
+    assert_eq!(
+        (&session["state"], &session["attributes"]["seen"]),
+        (&"READY".into(), &"yes".into())
+    );
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_attribute_that_changes_is_seen_by_a_copy_a_watch_and_a_list() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    let client = cluster.client_of(1);
+    let open = ["session", "open", "a", "--class", "builtin", "--attr", "colour=red"];
+    run(&cluster, &open).await;
+    let blue = ["--where", "attr.colour = blue", "-o", "json"];
+    let list = [&["session", "list"], &blue[..]].concat();
+    assert_eq!(cluster.ringctl(&list).await.json()["sessions"], serde_json::json!([]));
+    let key = SessionKey::new(Namespace::default_space(), SessionId::parse("a").unwrap());
+    let mut copy =
+        CachedSession::open(&client, &key, CachedSessionOptions::default()).await.unwrap();
+    copy.wait_until(PATIENCE, |it| it.state().unwrap().is_some()).await.unwrap();
+    let watch = [&["session", "watch"], &blue[..]].concat();
+    let mut watch = Following::start(&cluster.endpoints(), &watch);
+    while watch.json().await["caught_up"] != true {}
+    run(&cluster, &["session", "update", "a", "--attr", "colour=blue"]).await;
+    let is_blue = |it: &SessionCopy| {
+        let spec = it.spec().unwrap().unwrap();
+        spec.attributes.get("colour").is_some_and(|it| it == "blue")
+    };
+    copy.wait_until(PATIENCE, is_blue).await.unwrap();
+    loop {
+        let told = watch.json().await;
+        if told["session"]["id"] == "a" {
+            assert_eq!(told["session"]["attributes"]["colour"], "blue", "{told}");
+            break;
+        }
+    }
+    let listed = cluster.ringctl(&list).await.json();
+    assert_eq!(listed["sessions"][0]["id"], "a", "{listed}");
+    assert_eq!(watch.end(Signal::INT).await.code, 0);
     cluster.end().await;
 }
 

@@ -67,6 +67,7 @@ async fn a_session_is_kept_alive_and_changed_and_its_life_cycles_are_read_over_h
     })
     .await;
     assert!(shown.contains("note soon@") && shown.contains("note later@"), "{shown}");
+    assert!(shown.contains(r#""last_fired":{"note":"#), "{shown}");
     let by_query = http_get(&cluster.document.managers[2].http, "/v1/session/life?id=room").await;
     assert_eq!(by_query.expect("an answer").code, 200);
     let nobody = http_get(&cluster.document.managers[2].http, "/v1/session/life?id=nobody").await;
