@@ -33,7 +33,7 @@ use rota_membership::{StoreError, Trouble};
 use rota_model::node_msg::ToNode;
 use rota_model::{ManagerNumber, NewNodes, NodeId, Now, PoolName, ProvisionerName, SlotId};
 use rota_proto::encoded::DocBytes;
-use rota_protocol::events::SessionEvent;
+use rota_protocol::events::Event;
 use rota_protocol::operate::Job;
 use rota_protocol::{DiskWrite, EffectHandler, Envelope, Input, Manager, Note, Reply, TaskJob};
 use rota_ring::{Change, ClaimRefused, NodeReg, View};
@@ -420,7 +420,7 @@ impl EffectHandler for Driver {
         self.outputs.tasks.given_up(task);
     }
 
-    fn events(&mut self, events: Vec<SessionEvent>) {
+    fn events(&mut self, events: Vec<Event>) {
         self.outputs.events.committed(events);
     }
 

@@ -5,15 +5,15 @@
 //! ```
 
 use rota_model::{ManagerNumber, Stamp};
-use rota_proto::events::{EventPosition, EventsAsk, of_session};
+use rota_proto::events::{EventPosition, EventsAsk, of_commit};
 use rota_proto::v1;
-use rota_protocol::events::{RingEventKind, SessionEvent};
+use rota_protocol::events::{Event, RingEventKind, SessionEventKind};
 use rota_protocol::{Note, Transition};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Semaphore, watch};
 
-/// Events that are kept, of sessions and of the ring each: very many of sessions push none of the ring out.
+/// Events that are kept, of sessions and of all else each: very many of sessions push none of the ring out.
 const EVENTS_MAX: usize = 8_192;
 /// Most bytes of the sentence of one; what is longer is cut.
 const TEXT_BYTES_MAX: usize = 1_024;
@@ -27,6 +27,8 @@ const READERS_MAX: usize = 256;
 struct Sort {
     /// The newest that fell out.
     gone: u64,
+    /// How many did.
+    dropped: u64,
     events: VecDeque<(u64, Arc<v1::Event>)>,
 }
 
@@ -37,6 +39,7 @@ impl Sort {
             && let Some((oldest, _)) = self.events.pop_front()
         {
             self.gone = oldest;
+            self.dropped += 1;
         }
     }
 
@@ -52,13 +55,14 @@ struct Kept {
     /// The newest one.
     seq: u64,
     sessions: Sort,
+    /// Of the ring, and of content.
     ring: Sort,
 }
 
 impl Kept {
     /// The sorts that may have what is asked for.
     fn sorts(&self, ask: &EventsAsk) -> impl Iterator<Item = &Sort> {
-        let is_of_ring = |it: &String| RingEventKind::parse(it).is_some();
+        let is_of_ring = |it: &String| SessionEventKind::parse(it).is_none();
         let ring =
             ask.session.is_none() && (ask.kinds.is_empty() || ask.kinds.iter().any(is_of_ring));
         let sessions = ask.kinds.is_empty() || !ask.kinds.iter().all(is_of_ring);
@@ -87,6 +91,8 @@ impl Kept {
 pub struct EventLog {
     manager: ManagerNumber,
     run: Arc<str>,
+    /// When this run began.
+    since: Stamp,
     /// A lock, because those who ask have a task each; it is held for one page.
     kept: Arc<Mutex<Kept>>,
     newest: Arc<watch::Sender<u64>>,
@@ -107,26 +113,36 @@ pub struct Page {
     pub upto: u64,
     /// There is nothing newer.
     pub is_last: bool,
+    /// How many of all events fell out.
+    pub dropped: u64,
 }
 
 impl EventLog {
-    /// Of a run that begins.
-    pub fn new(manager: ManagerNumber) -> Self {
+    /// Of a run that begins at that time, in milliseconds since 1970.
+    pub fn new(manager: ManagerNumber, wall_ms: u64) -> Self {
         let mut run = uuid::Uuid::new_v4().simple().to_string();
         run.truncate(8);
         let newest = Arc::new(watch::Sender::new(0));
         let kinds = Transition::ALL.iter().map(|it| RingEventKind::parse(it.as_str())).collect();
         let places = Arc::new(Semaphore::new(READERS_MAX));
-        Self { manager, run: run.into(), kept: Arc::default(), newest, kinds, places }
+        let (run, since) = (run.into(), Stamp::from_epoch_ms(wall_ms));
+        Self { manager, run, since, kept: Arc::default(), newest, kinds, places }
     }
 
-    /// What was committed for sessions.
-    pub fn committed(&self, events: Vec<SessionEvent>) {
+    /// Since when this run remembers.
+    pub fn since(&self) -> Stamp {
+        self.since
+    }
+
+    /// What was committed.
+    pub fn committed(&self, events: Vec<Event>) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         for event in events {
             kept.seq += 1;
-            let (seq, event) = (kept.seq, self.named(kept.seq, of_session(event, self.manager)));
-            kept.sessions.push(seq, event);
+            let is_of_session = matches!(event, Event::Session(_));
+            let (seq, event) = (kept.seq, self.named(kept.seq, of_commit(event, self.manager)));
+            let sort = if is_of_session { &mut kept.sessions } else { &mut kept.ring };
+            sort.push(seq, event);
         }
         self.newest.send_replace(kept.seq);
     }
@@ -140,6 +156,7 @@ impl EventLog {
             at: Stamp::from_epoch_ms(wall_ms).as_u64(),
             manager: self.manager.0,
             kind: kind.as_str().to_owned(),
+            node: note.node.as_ref().map(ToString::to_string).unwrap_or_default(),
             partition: note.part.map(|it| it.0),
             text: note.text.clone(),
             ..v1::Event::default()
@@ -189,7 +206,8 @@ impl EventLog {
             Some(_) | None => kept.seq.max(after),
         };
         let events = wanted.into_iter().map(|it| it.1).collect();
-        Page { events, missed: after < kept.gone(ask), upto, is_last }
+        let dropped = kept.sessions.dropped + kept.ring.dropped;
+        Page { events, missed: after < kept.gone(ask), upto, is_last, dropped }
     }
 
     /// Tells when something newer comes.
@@ -201,13 +219,15 @@ impl EventLog {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rota_protocol::events::{ContentEvent, ContentEventKind, SessionEvent};
 
     fn note(text: &str) -> Note {
-        Note { transition: Transition::TakenOut, part: None, text: text.to_owned(), end: None }
+        let text = text.to_owned();
+        Note { transition: Transition::TakenOut, part: None, node: None, text, end: None }
     }
 
     fn log(events: usize) -> EventLog {
-        let log = EventLog::new(ManagerNumber(300));
+        let log = EventLog::new(ManagerNumber(300), 1_800_000_000_000);
         (1..=events).for_each(|it| log.noted(&note(&it.to_string()), 1_800_000_000_000));
         log
     }
@@ -254,6 +274,7 @@ mod tests {
         assert!(start(Some(other_run)).1, "an earlier run of this manager");
         let page = log.page(&EventsAsk::default(), 3);
         assert!(page.missed && page.events[0].text == "11");
+        assert_eq!((page.dropped, log.since()), (10, Stamp::from_epoch_ms(1_800_000_000_000)));
         let last = EventsAsk { last: Some(5), ..EventsAsk::default() };
         assert!(!log.start(&last).1, "there are as many as were asked for");
         let kinds = ["session_opened".to_owned()].into();
@@ -261,20 +282,43 @@ mod tests {
         assert!(!log.start(&of_sessions).1, "none of those fell out");
     }
 
-    fn opened(id: &str) -> SessionEvent {
+    fn opened(id: &str) -> Event {
         let (space, id) =
             (rota_model::Namespace::default_space(), rota_model::SessionId::parse(id));
-        SessionEvent {
+        Event::Session(SessionEvent {
             at: Stamp::MIN,
             version: Stamp::MIN,
-            kind: rota_protocol::events::SessionEventKind::Opened,
+            kind: SessionEventKind::Opened,
             session: rota_model::SessionKey::new(space, id.expect("an id")),
             life: None,
             class: None,
             node: None,
             reason: None,
             text: String::new(),
-        }
+        })
+    }
+
+    #[test]
+    fn a_step_about_a_node_names_it_beside_the_sentence() {
+        let log = log(0);
+        let node = Some(rota_model::NodeId::parse("n1").expect("a name"));
+        log.noted(&Note { transition: Transition::NodeLost, node, ..note("node n1 boot 5") }, 0);
+        assert_eq!(log.page(&EventsAsk::default(), 0).events[0].node, "n1");
+    }
+
+    #[test]
+    fn what_happens_to_content_is_kept_with_what_happens_to_the_ring() {
+        let log = log(1);
+        (0..EVENTS_MAX + 10).for_each(|it| log.committed(vec![opened(&it.to_string())]));
+        log.committed(vec![Event::Content(ContentEvent {
+            at: Stamp::MIN,
+            version: Stamp::MIN,
+            kind: ContentEventKind::Published,
+            text: "main is at aa".to_owned(),
+        })]);
+        let kinds = ["taken_out", "content_published"].map(str::to_owned).into();
+        let ask = EventsAsk { kinds, ..EventsAsk::default() };
+        assert_eq!(texts(&log.page(&ask, log.start(&ask).0)), ["1", "main is at aa"]);
     }
 
     #[test]
@@ -310,7 +354,7 @@ mod tests {
 
     #[test]
     fn a_long_sentence_is_cut_at_a_character() {
-        let log = EventLog::new(ManagerNumber(300));
+        let log = EventLog::new(ManagerNumber(300), 1_800_000_000_000);
         log.noted(&note(&"ü".repeat(TEXT_BYTES_MAX)), 0);
         let page = log.page(&EventsAsk::default(), 0);
         assert_eq!(page.events[0].text.len(), TEXT_BYTES_MAX);

@@ -342,6 +342,7 @@ fn begin(opened: Opened, application: Application) -> Result<Working> {
     let (bodies, fetcher) =
         Bodies::new(attachments, cluster, number, mailbox.clone(), put_bytes_max);
     let (ledger, missing) = Ledger::new(bodies.clone(), &disk.docs);
+    let clock = Clock::start();
     let outputs = Outputs {
         peers: peer_links(&options, &mailbox, &metrics),
         nodes: NodeLinks::new(options.ring.cluster.clone(), mailbox.clone()),
@@ -352,14 +353,13 @@ fn begin(opened: Opened, application: Application) -> Result<Working> {
         provisioner: Provisioner::new(provisioners(&options), mailbox.clone()),
         workers: Workers::new(mailbox.clone()),
         tasks: Tasks::new(options.tasks.world.clone(), mailbox.clone())?,
-        events: EventLog::new(number),
+        events: EventLog::new(number, clock.now().wall_ms),
         metrics,
     };
     let (task_ends, events) = (outputs.tasks.ends(), outputs.events.clone());
     let stop_driver = CancellationToken::new();
     let operations = application.abouts();
     let searchable = application.searchable();
-    let clock = Clock::start();
     let manager = decisions((config, disk), &clock, application, said)?;
     let (driver, seen) = start_driver(manager, clock, lanes, outputs, stop_driver.clone());
     bodies.follow(seen.clone());

@@ -2,8 +2,8 @@
 
 use crate::mistakes::Mistakes;
 use crate::v1;
-use rota_messages::events::SessionEvent;
-pub use rota_messages::events::all_kinds;
+use rota_messages::events::{ContentEvent, Event, SessionEvent};
+pub use rota_messages::events::{RemarkKind, all_kinds};
 use rota_model::{FieldError, ManagerNumber, Refusal, SessionKey};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -99,8 +99,26 @@ fn known(kinds: Vec<String>) -> Result<BTreeSet<String>, FieldError> {
     }
 }
 
-/// What happened to a session, as a manager tells it.
-pub fn of_session(it: SessionEvent, manager: ManagerNumber) -> v1::Event {
+/// What happened in a commit, as a manager tells it.
+pub fn of_commit(it: Event, manager: ManagerNumber) -> v1::Event {
+    match it {
+        Event::Session(it) => of_session(it, manager),
+        Event::Content(it) => of_content(it, manager),
+    }
+}
+
+fn of_content(it: ContentEvent, manager: ManagerNumber) -> v1::Event {
+    v1::Event {
+        at: it.at.as_u64(),
+        manager: manager.0,
+        kind: it.kind.as_str().to_owned(),
+        text: it.text,
+        version: it.version.as_u64(),
+        ..v1::Event::default()
+    }
+}
+
+fn of_session(it: SessionEvent, manager: ManagerNumber) -> v1::Event {
     v1::Event {
         position: String::new(),
         at: it.at.as_u64(),

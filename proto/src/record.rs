@@ -142,6 +142,7 @@ impl From<Reason> for v1::Reason {
     fn from(reason: Reason) -> Self {
         match reason {
             Reason::ClosedByClient => Self::ClosedByClient,
+            Reason::ClosedByOperator => Self::ClosedByOperator,
             Reason::IdleTimeout => Self::IdleTimeout,
             Reason::MaxLifetime => Self::MaxLifetime,
             Reason::Exited => Self::Exited,
@@ -163,6 +164,7 @@ pub(crate) fn reason(field: &'static str, number: i32) -> Result<Option<Reason>,
     match v1::Reason::try_from(number) {
         Ok(v1::Reason::Unspecified) => Ok(None),
         Ok(v1::Reason::ClosedByClient) => Ok(Some(Reason::ClosedByClient)),
+        Ok(v1::Reason::ClosedByOperator) => Ok(Some(Reason::ClosedByOperator)),
         Ok(v1::Reason::IdleTimeout) => Ok(Some(Reason::IdleTimeout)),
         Ok(v1::Reason::MaxLifetime) => Ok(Some(Reason::MaxLifetime)),
         Ok(v1::Reason::Exited) => Ok(Some(Reason::Exited)),

@@ -223,10 +223,44 @@ pub fn completion(shell: Shell, out: &mut Out) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    /// `session open`, `inspect`, ...: all that help shows.
+    fn commands() -> BTreeSet<String> {
+        let seen = |it: &&clap::Command| !it.is_hide_set() && it.get_name() != "help";
+        let mut all = BTreeSet::new();
+        for command in Cli::command().get_subcommands().filter(seen) {
+            let name = command.get_name();
+            let below = command.get_subcommands().filter(seen);
+            let below: Vec<String> = below.map(|it| format!("{name} {}", it.get_name())).collect();
+            // The measurements stand on a page of their own.
+            match below.as_slice() {
+                [] => all.extend([name.to_owned()]),
+                _ if name == "bench" => all.extend([name.to_owned()]),
+                below => all.extend(below.iter().cloned()),
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn the_page_of_operations_lists_every_command() {
+        let page = include_str!("../../docs/operations.md");
+        let list = page.split_once("\nThe commands: ").expect("the list").1;
+        let list = list.split_once("\n\n").expect("its end").0.replace('\n', " ");
+        let mut listed = BTreeSet::new();
+        for group in list.split('`').skip(1).step_by(2) {
+            let words = group.split(" / ").map(str::trim);
+            let first = group.split(' ').next().expect("it has a word");
+            let below = words.map(|it| it.trim_start_matches(first).trim());
+            listed.extend(below.map(|it| format!("{first} {it}").trim().to_owned()));
+        }
+        assert_eq!(listed, commands());
     }
 
     #[test]

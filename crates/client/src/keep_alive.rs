@@ -93,6 +93,7 @@ pub async fn may_live_on(
         v1::Reason::Restarting | v1::Reason::Reopening => true,
         v1::Reason::Unspecified
         | v1::Reason::ClosedByClient
+        | v1::Reason::ClosedByOperator
         | v1::Reason::IdleTimeout
         | v1::Reason::MaxLifetime
         | v1::Reason::Exited

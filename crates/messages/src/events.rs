@@ -1,6 +1,29 @@
-//! What happened to sessions, as commits tell it, and to the ring. Managers keep the latest of it for operators.
+//! What happened to sessions and content, as commits tell it, and to the ring. Managers keep the latest of it for
+//! operators.
 
 use rota_model::{ClassName, NodeId, Reason, SessionKey, Stamp};
+
+/// What happened in one commit.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// To a session.
+    Session(SessionEvent),
+    /// To content.
+    Content(ContentEvent),
+}
+
+/// What happened to content that nodes run, in one commit.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ContentEvent {
+    /// When it was written, by its owner's clock.
+    pub at: Stamp,
+    /// The version that it led to. An event that is told again has the same.
+    pub version: Stamp,
+    /// What happened.
+    pub kind: ContentEventKind,
+    /// A sentence for people.
+    pub text: String,
+}
 
 /// What happened to a session in one commit.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -64,6 +87,22 @@ kinds!(
         EventFired = "event_fired",
         /// The action of an event failed.
         ActionFailed = "action_failed",
+    }
+);
+
+kinds!(
+    /// What happens to content.
+    ContentEventKind {
+        /// A repository has a new commit.
+        Published = "content_published",
+        /// It has a new commit with the files of an earlier one.
+        RolledBack = "content_rolled_back",
+        /// It was removed with all its commits.
+        Removed = "content_removed",
+        /// The nodes of a pool follow it, or another commit of it.
+        Followed = "content_followed",
+        /// The nodes of a pool follow nothing any more.
+        Unfollowed = "content_unfollowed",
     }
 );
 
@@ -133,8 +172,21 @@ kinds!(
     }
 );
 
-/// The printed forms of all kinds.
+kinds!(
+    /// What is said of events by who gathers them from several managers.
+    RemarkKind {
+        /// A manager does not answer.
+        Silent = "manager_silent",
+        /// A manager does not keep what came before.
+        Missed = "events_missed",
+        /// A manager was started anew, and remembers nothing from before that.
+        Forgotten = "events_forgotten",
+    }
+);
+
+/// The printed forms of all kinds that managers tell.
 pub fn all_kinds() -> impl Iterator<Item = &'static str> {
     let ring = RingEventKind::ALL.iter().map(|it| it.as_str());
-    SessionEventKind::ALL.iter().map(|it| it.as_str()).chain(ring)
+    let content = ContentEventKind::ALL.iter().map(|it| it.as_str());
+    SessionEventKind::ALL.iter().map(|it| it.as_str()).chain(content).chain(ring)
 }

@@ -38,7 +38,7 @@ pub struct CloseOp {
     pub life: Option<Stamp>,
     /// Names the request.
     pub request: RequestId,
-    /// An operator's order: also where the namespace is switched off.
+    /// An operator's order: also where the namespace is switched off. It ends as CLOSED_BY_OPERATOR.
     pub by_operator: bool,
     /// Milliseconds that its program is given to end, at most [`GRACE_MS_MAX`] and instead of those of its
     /// class; 0: it is killed at once. Of a close under way it may only shorten the time.

@@ -90,6 +90,7 @@ impl SessionState {
             | Reason::Unhealthy
             | Reason::Restarting => Self::Failed,
             Reason::ClosedByClient
+            | Reason::ClosedByOperator
             | Reason::IdleTimeout
             | Reason::MaxLifetime
             | Reason::NodeLost
@@ -105,6 +106,8 @@ printed!(
     Reason {
         /// A client closed it.
         ClosedByClient = "CLOSED_BY_CLIENT",
+        /// An operator closed it.
+        ClosedByOperator = "CLOSED_BY_OPERATOR",
         /// Nobody used it for its idle time.
         IdleTimeout = "IDLE_TIMEOUT",
         /// It reached its longest life.
@@ -139,6 +142,7 @@ impl Reason {
             Self::Reopening => Some(SessionState::Lost),
             Self::Restarting => Some(SessionState::Failed),
             Self::ClosedByClient
+            | Self::ClosedByOperator
             | Self::IdleTimeout
             | Self::MaxLifetime
             | Self::Exited

@@ -7,6 +7,7 @@ mod table;
 use rota_content::{CONTENT_CLASS, Commit, FOLLOWS_CLASS, Follows, Head};
 use rota_docstore::*;
 use rota_protocol::api::OperateOp;
+use rota_protocol::events::ContentEventKind as Kind;
 use rota_protocol::operate::slot_of;
 use rota_protocol::{DocumentAnswer, DocumentOp, Op};
 use serde_json::{Value, json};
@@ -48,13 +49,26 @@ fn commit(
     body: u8,
     keep: u32,
 ) -> Result<Answer, Exception> {
+    let more = parent.map_or(json!({}), |parent| json!({"parent": parent}));
+    commit_with(table, hash, (tree, body, keep), &more)
+}
+
+/// The same with more fields.
+fn commit_with(
+    table: &mut Table,
+    hash: &str,
+    (tree, body, keep): (u8, u8, u32),
+    more: &Value,
+) -> Result<Answer, Exception> {
     for number in NUMBERS {
         let shelf = &table.shelves[&number];
         shelf.put(digest(tree));
         shelf.put(digest(body));
     }
     let told = |it: u8| json!({"sha256": digest(it).to_string(), "bytes": 9});
-    let commit = json!({"hash": hash, "parent": parent, "at_ms": 1, "tree": told(tree), "files": 1, "bytes": 9, "changed": 1});
+    let mut commit =
+        json!({"hash": hash, "at_ms": 1, "tree": told(tree), "files": 1, "bytes": 9, "changed": 1});
+    commit.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     let parameters =
         json!({"repository": "main", "commit": commit, "bodies": [told(body)], "keep": keep});
     operate(table, "main", "content.commit", &parameters)
@@ -157,4 +171,44 @@ fn a_pool_follows_a_repository_or_none() {
     }
     follow(&mut table, json!({})).unwrap();
     assert_eq!(followed(&table), None);
+}
+
+fn told(table: &Table) -> Vec<(Kind, &str)> {
+    table.content_events.iter().map(|it| (it.kind, it.text.as_str())).collect()
+}
+
+#[test]
+fn a_commit_a_rollback_and_what_pools_follow_are_told_once_and_with_their_versions() {
+    let mut table = Table::serving();
+    commit(&mut table, "aa", None, 1, 2, 9).unwrap();
+    commit(&mut table, "aa", None, 1, 2, 9).unwrap();
+    let more = json!({"author": "ann", "message": "two\nlines", "restores": "aa", "parent": "aa"});
+    commit_with(&mut table, "bb", (3, 2, 9), &more).unwrap();
+    let follow = |table: &mut Table, more: Value| {
+        let mut parameters = json!({"pool": "default"});
+        parameters.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        operate(table, "default", "content.follow", &parameters).unwrap();
+    };
+    follow(&mut table, json!({"repository": "main"}));
+    follow(&mut table, json!({"repository": "main"}));
+    follow(&mut table, json!({"repository": "main", "commit": "aa", "canary_percent": 10}));
+    follow(&mut table, json!({}));
+    operate(&mut table, "main", "content.remove", &json!({"repository": "main"})).unwrap();
+    table.pass(1_000);
+    assert_eq!(
+        told(&table),
+        [
+            (Kind::Published, "main is at aa: 1 files, 1 differ"),
+            (Kind::RolledBack, "main is at bb with the files of aa: 1 files, 1 differ; ann; two"),
+            (Kind::Followed, "nodes of pool default follow main: its newest commit"),
+            (
+                Kind::Followed,
+                "nodes of pool default follow main: commit aa, and 10 % of them the newest"
+            ),
+            (Kind::Unfollowed, "nodes of pool default follow nothing"),
+            (Kind::Removed, "main is gone, with all its commits"),
+        ]
+    );
+    let versions: Vec<Stamp> = table.content_events.iter().map(|it| it.version).collect();
+    assert!(versions.iter().all(|it| *it > Stamp::MIN), "{versions:?}");
 }

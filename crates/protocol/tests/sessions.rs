@@ -4,8 +4,8 @@ mod table;
 
 use rota_model::node_msg::{DeadToken, NodeAnswer, ReportEvent, ToNode};
 use rota_model::{
-    Changed, ClassName, Exit, NodeId, Outcome, Placement, Reason, Refusal, RefusalKind, RequestId,
-    Retry, SessionState,
+    Changed, ClassName, CloseOp, Exit, NodeId, Outcome, Placement, Reason, Refusal, RefusalKind,
+    RequestId, Retry, SessionState,
 };
 use rota_protocol::{Answer, Message, Op, OpResult, Sizes, Transition};
 use table::*;
@@ -191,6 +191,20 @@ fn a_close_is_idempotent_and_the_next_open_starts_a_new_life() {
     assert!(second.record.version > gone.record.version);
     assert_eq!(refused(table.call(300, get("never"))), RefusalKind::NotFound);
     assert_eq!(refused(table.call(300, close("never", "c3"))), RefusalKind::NotFound);
+}
+
+#[test]
+fn a_close_that_an_operator_ordered_says_so() {
+    let mut table = Table::serving();
+    opened(table.call(300, open("a", "r1")));
+    let Op::Close(by_client) = close("a", "c1") else { panic!("it is a close") };
+    let gone = closed(table.call(600, Op::Close(CloseOp { by_operator: true, ..by_client })));
+    assert_eq!(gone.record.reason, Some(Reason::ClosedByOperator));
+    opened(table.call(300, open("a", "r2")));
+    assert_eq!(
+        closed(table.call(600, close("a", "c2"))).record.reason,
+        Some(Reason::ClosedByClient)
+    );
 }
 
 #[test]

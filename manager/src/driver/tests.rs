@@ -79,7 +79,7 @@ impl One {
             provisioner: Provisioner::new(rota_provision::Provisioners::default(), mailbox.clone()),
             workers: Workers::new(mailbox.clone()),
             tasks: Tasks::new(TaskWorld::default(), mailbox.clone()).unwrap(),
-            events: crate::events::EventLog::new(NUMBER),
+            events: crate::events::EventLog::new(NUMBER, 0),
             metrics,
         };
         let clock = Clock::start();

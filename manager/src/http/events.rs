@@ -52,13 +52,16 @@ struct Happened {
     #[serde(skip_serializing_if = "String::is_empty")]
     text: String,
     position: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<u64>,
 }
 
 impl From<v1::Event> for Happened {
     fn from(it: v1::Event) -> Self {
         let v1::Event { position, at, manager, kind, namespace, id, life, class, .. } = it;
-        let v1::Event { node, reason, partition, text, .. } = it;
+        let v1::Event { node, reason, partition, text, version, .. } = it;
         let life = Some(life).filter(|it| *it > 0);
+        let version = Some(version).filter(|it| *it > 0);
         Self {
             at,
             manager,
@@ -72,6 +75,7 @@ impl From<v1::Event> for Happened {
             partition,
             text,
             position,
+            version,
         }
     }
 }
@@ -81,6 +85,10 @@ struct All {
     events: Vec<Happened>,
     /// Some before these are not kept any more.
     missed: bool,
+    /// Since when this run of the manager remembers.
+    since: u64,
+    /// How many of its events it keeps no more.
+    dropped: u64,
     /// Where to go on, with `after`.
     position: String,
     links: Value,
@@ -104,11 +112,11 @@ pub async fn list(State(tree): State<Arc<Tree>>, uri: Uri, headers: HeaderMap) -
     let place = tree.place().await?;
     let mut told = tree.operator.events(call.request(request)?).await?.into_inner();
     let (mut events, mut missed, mut position) = (Vec::new(), false, String::new());
-    let mut is_whole = false;
+    let (mut is_whole, mut since, mut dropped) = (false, 0, 0);
     while let Some(page) = told.next().await {
         let page = page?;
         (missed, is_whole) = (missed || page.missed, is_whole || page.caught_up);
-        position = page.position;
+        (position, since, dropped) = (page.position, page.since, page.dropped);
         events.extend(page.events.into_iter().map(Happened::from));
     }
     if !is_whole {
@@ -116,7 +124,7 @@ pub async fn list(State(tree): State<Arc<Tree>>, uri: Uri, headers: HeaderMap) -
         return Err(Refusal::new(RefusalKind::NotServing, Retry::Now, text).into());
     }
     let links = json!({"self": "/v1/events", "watch": "/v1/events:watch"});
-    place.holds(&All { events, missed, position, links })
+    place.holds(&All { events, missed, since, dropped, position, links })
 }
 
 /// One page as events of the stream.

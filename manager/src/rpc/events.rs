@@ -61,7 +61,8 @@ async fn tell_all(
     let mut is_caught_up = false;
     loop {
         newest.mark_unchanged();
-        let Page { events, missed: fell_out, upto, is_last } = shared.events.page(ask, after);
+        let page = shared.events.page(ask, after);
+        let Page { events, missed: fell_out, upto, is_last, dropped } = page;
         (after, missed) = (upto, missed || fell_out);
         let caught_up = is_last && !is_caught_up;
         is_caught_up |= is_last;
@@ -69,7 +70,9 @@ async fn tell_all(
             let events = events.iter().map(|it| v1::Event::clone(it)).collect();
             let missed = std::mem::take(&mut missed);
             let position = shared.events.position(upto);
-            let page = Ok(v1::EventsResponse { events, missed, caught_up, position });
+            let since = shared.events.since().as_u64();
+            let told = v1::EventsResponse { events, missed, caught_up, position, since, dropped };
+            let page = Ok(told);
             let taken = tokio::time::timeout(READER_PATIENCE, pages.send(page)).await;
             if !matches!(taken, Ok(Ok(()))) {
                 return;

@@ -12,8 +12,8 @@ use super::kept_output::{self, Told};
 use super::status;
 use crate::link::with_sources;
 use rota_model::{
-    ClusterName, FieldError, GetOp, NodeId, Refusal, RefusalKind, Retry, SessionKey, SessionState,
-    Stamp,
+    ClusterName, FieldError, GetOp, NodeId, NodeState, Refusal, RefusalKind, Retry, SessionKey,
+    SessionState, Stamp,
 };
 use rota_proto::programs::{self, LogsAsk};
 use rota_proto::v1::programs_client::ProgramsClient;
@@ -126,13 +126,17 @@ impl ProgramsService {
             None => Err(unknown(format!(
                 "node {node} is not registered; `ringctl node list` shows those that are"
             ))),
-            Some(entry) if entry.state.is_gone() => Err(unknown(format!(
-                "node {node} is {}: what its programs printed lies on that machine, in the folder \
-                 sessions/NAMESPACE/ID/LIFE of the node's --data",
-                entry.state.as_str()
-            ))),
+            Some(entry) if entry.state.is_gone() => {
+                Err(unknown(format!("node {node} is {}", entry.state.as_str())))
+            }
             Some(entry) => Ok(Contact { node: node.clone(), address: entry.address.clone() }),
         }
+    }
+
+    /// The state of a node that is gone.
+    fn state_if_gone(&self, node: &NodeId) -> Option<NodeState> {
+        let seen = self.shared.seen.borrow();
+        seen.nodes.get(node).map(|entry| entry.state).filter(|it| it.is_gone())
     }
 
     /// Every node that is there.
@@ -200,7 +204,8 @@ impl ProgramsService {
         };
         // Where nobody knows which life is the newest, a node that is silent may have a newer one than the ring.
         let is_final = error.code() == Code::NotFound;
-        if error.code() == Code::InvalidArgument || (life.is_none() && !is_final) {
+        let is_gone = ask.node.as_ref().is_some_and(|it| self.state_if_gone(it).is_some());
+        if error.code() == Code::InvalidArgument || (life.is_none() && !is_final && !is_gone) {
             return Err(error);
         }
         // The time that a node took is over for the ring, too: it gets some of its own.
@@ -224,6 +229,9 @@ impl ProgramsService {
     ) -> Result<Begun, Status> {
         match whereabouts {
             Whereabouts::At { node, life, starting } => {
+                if let Some(state) = self.state_if_gone(&node) {
+                    return Err(status(out_of_reach((&node, state), &ask.key, life)));
+                }
                 let contact = self.contact(&node).map_err(status)?;
                 let request = self.for_node(request, life);
                 let begun = within(deadline, begin_at(contact, request)).await;
@@ -307,6 +315,20 @@ fn not_started(key: &SessionKey) -> Refusal {
     let state = SessionState::Starting;
     let text = format!("the program of session {key} was not started yet ({state})");
     Refusal::new(RefusalKind::InProgress, Retry::AfterMs(LATER_MS), text)
+}
+
+/// What is told of output on a node that is gone, of which the ring keeps nothing.
+fn out_of_reach(
+    (node, state): (&NodeId, NodeState),
+    key: &SessionKey,
+    life: Option<Stamp>,
+) -> Refusal {
+    let life = life.map(|it| format!("life {it} of ")).unwrap_or_default();
+    let text = format!(
+        "node {node} is {state}, and the ring keeps nothing of what {life}session {key} printed there; that machine may \
+         have it still, among the sessions of the node's --data"
+    );
+    Refusal::new(RefusalKind::UnknownNode, Retry::WhenChanged, text)
 }
 
 /// What is told when nobody keeps anything. A node that did not answer might.

@@ -151,8 +151,9 @@ impl Follower {
     fn new(of: Following, managers: watch::Receiver<Vec<String>>) -> anyhow::Result<Self> {
         let known = managers.borrow().clone();
         let client = client_of(&known)?;
-        if let Some(commit) = of.catalog.content_root().as_deref().and_then(commit_of_version) {
-            of.status.set(|it| it.commit = commit);
+        let root = of.catalog.content_root();
+        if let Some(commit) = root.as_deref().and_then(commit_of_version) {
+            of.status.set(|it| (it.commit, it.root) = (commit, root));
         }
         let (client, told, unused) = ((known, client), String::new(), BTreeMap::new());
         Ok(Self { of, managers, client, repository: None, told, unused })
@@ -312,7 +313,10 @@ impl Follower {
     }
 
     fn show(&self, commit: &Hash, access: &Hash, files: u64, bytes: u64) {
+        let version = format!("{commit}-{access}");
+        let root = self.repository.as_ref().map(|it| it.versions.path(&version));
         self.of.status.set(|it| {
+            it.root = root;
             (it.commit, it.access) = (commit.to_string(), access.to_string());
             (it.files, it.bytes) = (files, bytes);
         });

@@ -1,5 +1,6 @@
 //! How the content of this node stands, for operators.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What the follower is at.
@@ -37,6 +38,8 @@ pub struct Standing {
     pub repository: String,
     /// The commit of the version in use; empty: none is.
     pub commit: String,
+    /// The folder of that version.
+    pub root: Option<PathBuf>,
     /// What the node may see, as a hash.
     pub access: String,
     /// Files of that version, and their bytes.

@@ -4,6 +4,7 @@ use super::FOLDER;
 use super::cache::{Cache, make_folder};
 use anyhow::Context;
 use rota_content::refresh::CacheName;
+use sha2::{Digest as _, Sha256};
 use smol_str::SmolStr;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,6 +16,8 @@ use std::path::{Path, PathBuf};
 const CURRENT: &str = "current";
 /// All versions lie below this.
 const VERSIONS: &str = "versions";
+/// Here lies of each version what its files are, as a digest: versions of several commits may have the very same.
+const DIGESTS: &str = "digests";
 /// Begins the names of those that are not whole.
 const COMING: &str = ".coming-";
 
@@ -33,6 +36,7 @@ impl Versions {
     pub fn open(folder: &Path) -> anyhow::Result<Self> {
         let it = Self { folder: folder.to_owned() };
         make_folder(&it.all())?;
+        make_folder(&it.folder.join(DIGESTS))?;
         for name in it.names()? {
             if name.starts_with(COMING) {
                 remove(&it.all().join(name))?;
@@ -86,6 +90,7 @@ impl Versions {
             let from = cache.path(cached);
             link(&from, &to).with_context(|| format!("cannot put {path} into a version"))?;
         }
+        fs::write(self.folder.join(DIGESTS).join(name), digest(files))?;
         // Its folders and links; its files were synced when they came.
         cache.sync()?;
         let place = self.path(name);
@@ -98,10 +103,7 @@ impl Versions {
     /// The disk fails.
     pub fn use_version(&self, name: &str) -> anyhow::Result<()> {
         let fresh = self.folder.join("current.new");
-        match fs::remove_file(&fresh) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
-            Ok(()) | Err(_) => {}
-        }
+        remove_file(&fresh)?;
         symlink(Path::new(VERSIONS).join(name), &fresh)?;
         fs::rename(&fresh, self.folder.join(CURRENT)).context("cannot change the version in use")
     }
@@ -118,6 +120,7 @@ impl Versions {
                 let to = self.all().join(format!("{COMING}gone-{name}"));
                 remove(&to)?;
                 fs::rename(self.path(&name), &to)?;
+                remove_file(&self.folder.join(DIGESTS).join(&name))?;
                 going.push(to);
             }
         }
@@ -147,6 +150,26 @@ fn link(from: &Path, to: &Path) -> io::Result<()> {
             fs::set_permissions(to, fs::Permissions::from_mode(mode))
         }
         linked => linked,
+    }
+}
+
+/// What the files of a version are.
+fn digest(files: &[(SmolStr, CacheName)]) -> String {
+    let mut files: Vec<(&str, &str)> =
+        files.iter().map(|(path, cached)| (path.as_str(), cached.as_str())).collect();
+    files.sort_unstable();
+    let mut hash = Sha256::new();
+    for text in files.iter().flat_map(|(path, cached)| [path, cached]) {
+        hash.update(text.len().to_be_bytes());
+        hash.update(text);
+    }
+    hash.finalize().iter().map(|it| format!("{it:02x}")).collect()
+}
+
+fn remove_file(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
     }
 }
 
@@ -191,6 +214,14 @@ pub fn commit_of_version(root: &Path) -> Option<String> {
     is_version.then(|| commit.to_owned())
 }
 
+/// What the files of a version are, by its folder: the same of two versions with the very same files. `None` of any
+/// other folder, and of a version whose digest is not there.
+pub fn files_of_version(root: &Path) -> Option<String> {
+    commit_of_version(root)?;
+    let digest = root.parent()?.parent()?.join(DIGESTS).join(root.file_name()?);
+    fs::read_to_string(digest).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::cache::tests::wanted;
@@ -215,6 +246,17 @@ mod tests {
         versions.use_version("v1").unwrap();
         assert_eq!(versions.current().as_deref(), Some("v1"));
         let root = versions.path("v1");
+        assert_eq!(files_of_version(&root), None, "it is no version of a commit");
+        let (same, other) = (versions.path("bb-1"), versions.path("cc-1"));
+        versions.build("bb-1", &files, &cache).unwrap();
+        files.reverse();
+        versions.build("aa-1", &files, &cache).unwrap();
+        versions.build("cc-1", &files[1..], &cache).unwrap();
+        assert!(files_of_version(&same).is_some());
+        assert_eq!(files_of_version(&same), files_of_version(&versions.path("aa-1")));
+        assert_ne!(files_of_version(&same), files_of_version(&other));
+        versions.put_away(&BTreeSet::from(["v1".to_owned()])).unwrap();
+        assert_eq!(files_of_version(&same), None);
         assert_eq!(version_at_start(data.path()), Some(root.canonicalize().unwrap()));
         for (_, name) in &files {
             cache.remove(name).unwrap();

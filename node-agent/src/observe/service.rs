@@ -3,14 +3,15 @@
 use super::listing::{Listed, Listing};
 use super::logs::{Reading, nothing_kept, unreadable};
 use super::usage::{self, Sample, Used};
-use crate::content::{ContentStatus, Standing, commit_of_version};
+use crate::content::{ContentStatus, Standing, commit_of_version, files_of_version};
 use crate::session_folders;
 use rota_model::{ClusterName, NodeId, Refusal, RefusalKind, Retry, SessionKey, Token};
 use rota_proto::programs::{UsageAsk, check_addressee};
 use rota_proto::refusal::status;
 use rota_proto::v1::programs_server::Programs;
 use rota_proto::{programs, v1};
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -140,9 +141,17 @@ fn content_status(
     sessions: bool,
 ) -> v1::ContentStatusResponse {
     let (mut current, mut older) = (0, Vec::new());
+    // A rollback is another commit with the very same files.
+    let newest = it.root.as_deref().and_then(files_of_version);
+    let mut files: BTreeMap<&Path, Option<String>> = BTreeMap::new();
     for ((key, _), listed) in live {
-        let Some(commit) = listed.root.as_deref().and_then(commit_of_version) else { continue };
-        if commit == it.commit {
+        let Some(root) = listed.root.as_deref() else { continue };
+        let Some(commit) = commit_of_version(root) else { continue };
+        let mut is_same = || {
+            let files = files.entry(root).or_insert_with(|| files_of_version(root));
+            newest.is_some() && *files == newest
+        };
+        if commit == it.commit || is_same() {
             current += 1;
         } else {
             let (life, class) = (listed.life.into(), listed.class.to_string());

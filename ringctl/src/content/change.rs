@@ -5,6 +5,7 @@ use super::repository::Repository;
 use super::{FollowArguments, RemoveArguments, RollbackArguments, UnfollowArguments, user_name};
 use crate::failure::UsageMistake;
 use crate::output::{Format, Out, counted};
+use crate::pool::check_there;
 use crate::task::at::now;
 use anyhow::bail;
 use rota_client::Client;
@@ -131,6 +132,7 @@ async fn nodes_of(client: &Client, pool: &PoolName, wait: Duration) -> anyhow::R
 /// Says what a pool follows.
 pub async fn follow(client: &Client, it: &FollowArguments, out: &mut Out) -> anyhow::Result<()> {
     // A name that is mistaken is told at once, and not by nodes later.
+    check_there(client, &it.pool, it.common.patience).await?;
     let repository = Repository::existing(client, &it.repository, &it.common).await?;
     let commit = it.commit.as_ref().map(|hash| repository.commit(Some(hash))).transpose()?;
     let commit = commit.map(|it| it.hash.clone());

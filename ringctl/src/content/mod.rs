@@ -291,6 +291,8 @@ pub struct RolloutArguments {
     /// How long each node may take to answer, and each session to end.
     #[arg(long, default_value = "30s", value_parser = length_of_time)]
     timeout: Duration,
+    #[command(flatten)]
+    admin_key: AdminKey,
 }
 
 /// `content remove`.

@@ -7,9 +7,10 @@
 //! ```
 
 use super::RolloutArguments;
-use super::status::{Asked, Older, Shown, all};
-use crate::failure::Reported;
+use super::status::{Asked, Older, Shown, UNKNOWN, all};
+use crate::failure::{Reported, UsageMistake};
 use crate::output::{Format, Out, counted, plain_table};
+use rota_client::documents::Namespaces;
 use rota_client::{Client, v1};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -153,31 +154,48 @@ impl Rollout {
     }
 }
 
-/// Shows how far nodes are; closes sessions of older versions if that is asked for.
+/// Shows how far nodes are; closes sessions of older versions if that is asked for. Where that fails midway, what was
+/// done so far is shown all the same.
 pub async fn rollout(client: &Client, it: &RolloutArguments, out: &mut Out) -> anyhow::Result<()> {
     let until = it.wait.map(|wait| Instant::now() + wait);
+    let operator = client.namespaces().with_admin_key(&it.admin_key.get()?);
+    let operator = operator.map_err(|mistake| UsageMistake(mistake.to_string()))?;
     let shown = following(client, it, until, out).await?;
-    let mut nodes = Vec::new();
-    for node in &shown {
-        let restarts = it.restart && !node.target.is_empty() && node.is_there();
-        let done = if restarts { restart(client, it, node, out).await? } else { Node::of(node) };
-        nodes.push(done);
-    }
-    if let Some(until) = until.filter(|_| it.restart && !it.dry_run) {
-        let left = |nodes: &[Node]| nodes.iter().any(|it| it.count(Fate::Left) > 0);
-        while left(&nodes) && Instant::now() < until {
-            sleep(LOOK_EVERY).await;
-            for node in &mut nodes {
-                leave(client, it, node).await?;
-            }
-        }
-    }
+    let mut nodes: Vec<Node> = shown.iter().map(Node::of).collect();
+    let ended = carry_out((client, &operator), it, until, &mut nodes, out).await;
     let done = Rollout::of(it, nodes);
     show(&done, it, out)?;
+    ended?;
     match done.shortage(it.wait.is_some()) {
         Some(shortage) => Err(Reported(shortage).into()),
         None => Ok(()),
     }
+}
+
+/// Goes from node to node, and waits for what is left if that is asked for.
+async fn carry_out(
+    (client, operator): (&Client, &Namespaces),
+    it: &RolloutArguments,
+    until: Option<Instant>,
+    nodes: &mut [Node],
+    out: &Out,
+) -> anyhow::Result<()> {
+    let may_restart = |node: &&mut Node| it.restart && !node.target.is_empty() && node.is_current;
+    for node in nodes.iter_mut().filter(may_restart) {
+        let mut fates = BTreeMap::new();
+        let ended = restart((client, operator), it, node, &mut fates, out).await;
+        node.sessions.extend(fates.into_values());
+        ended?;
+    }
+    let Some(until) = until.filter(|_| it.restart && !it.dry_run) else { return Ok(()) };
+    let left = |nodes: &[Node]| nodes.iter().any(|it| it.count(Fate::Left) > 0);
+    while left(nodes) && Instant::now() < until {
+        sleep(LOOK_EVERY).await;
+        for node in nodes.iter_mut() {
+            leave(client, it, node).await?;
+        }
+    }
+    Ok(())
 }
 
 /// The nodes, sorted by name. Waits until all have what they should have, or until then.
@@ -187,7 +205,8 @@ async fn following(
     until: Option<Instant>,
     out: &Out,
 ) -> anyhow::Result<Vec<Shown>> {
-    let asked = Asked { pool: it.pool.as_ref(), node: None, sessions: false, timeout: it.timeout };
+    let (pool, timeout) = (it.pool.as_ref(), it.timeout);
+    let asked = Asked { pool, node: None, sessions: false, lost: false, timeout };
     let mut told = None;
     loop {
         let nodes = all(client, &asked).await?;
@@ -217,22 +236,21 @@ fn say(out: &Out, text: &str) {
 
 /// The node as it stands, with the sessions that it names; `None`: it has gone.
 async fn look(client: &Client, it: &RolloutArguments, node: &str) -> anyhow::Result<Option<Shown>> {
-    let asked = Asked { pool: None, node: Some(node), sessions: true, timeout: it.timeout };
+    let (node, timeout) = (Some(node), it.timeout);
+    let asked = Asked { pool: None, node, sessions: true, lost: false, timeout };
     Ok(all(client, &asked).await?.into_iter().next())
 }
 
-/// Closes what runs with older versions on a node that has its target.
+/// Closes what runs with older versions on a node that has its target. `fates`: what was closed, or could not be.
 async fn restart(
-    client: &Client,
+    (client, operator): (&Client, &Namespaces),
     it: &RolloutArguments,
-    node: &Shown,
+    done: &mut Node,
+    fates: &mut BTreeMap<Life, Session>,
     out: &Out,
-) -> anyhow::Result<Node> {
-    let mut done = Node::of(node);
-    // What was closed, or could not be.
-    let mut fates: BTreeMap<Life, Session> = BTreeMap::new();
-    while let Some(now) = look(client, it, &node.node).await? {
-        done = Node::of(&now);
+) -> anyhow::Result<()> {
+    while let Some(now) = look(client, it, &done.node).await? {
+        *done = Node::of(&now);
         let is_new = |older: &&Older| !fates.contains_key(&life_of(older));
         let (spared, closes): (Vec<&Older>, Vec<&Older>) = now
             .older
@@ -258,12 +276,24 @@ async fn restart(
         }
         let count = u64::try_from(closes.len())?;
         say(out, &format!("node {}: closing {}", now.node, counted(count, "session")));
-        let closed = close(client, it, &closes).await;
+        let closed = close((client, operator), it, &closes).await;
         // More are named once these are gone.
-        fates.extend(gone(client, it, &now.node, closed).await?);
+        match gone(client, it, &now.node, &closed).await {
+            Ok(gone) => fates.extend(gone),
+            Err(error) => {
+                fates.extend(closed.into_iter().map(unsure));
+                return Err(error);
+            }
+        }
     }
-    done.sessions.extend(fates.into_values());
-    Ok(done)
+    Ok(())
+}
+
+/// A session that was told to end when nothing more could be learned.
+fn unsure((session, why): (Session, Option<String>)) -> (Life, Session) {
+    let why = why.unwrap_or_else(|| "it was told to end, and may end yet".to_owned());
+    let life = (session.namespace.clone(), session.id.clone(), session.life);
+    (life, Session { fate: Fate::Failed, why, ..session })
 }
 
 /// What a node has beyond the sessions that it names, none of which can be closed.
@@ -277,14 +307,14 @@ fn unnamed(now: &Shown) -> Option<Session> {
 
 /// Closes sessions, some at once. Gives each that was asked to end, with why that failed.
 async fn close(
-    client: &Client,
+    (client, operator): (&Client, &Namespaces),
     it: &RolloutArguments,
     closes: &[&Older],
 ) -> Vec<(Session, Option<String>)> {
     let places = Arc::new(Semaphore::new(CLOSED_AT_ONCE_MAX));
     let mut closing = JoinSet::new();
     for older in closes {
-        let (client, places, wait) = (client.clone(), places.clone(), it.timeout);
+        let (operator, places, wait) = (operator.clone(), places.clone(), it.timeout);
         let session = Session::of(older, Fate::Closed, "");
         let request = v1::CloseRequest {
             namespace: session.namespace.clone(),
@@ -296,7 +326,8 @@ async fn close(
         };
         closing.spawn(async move {
             let _place = places.acquire().await;
-            let why = match client.close(request, wait).await {
+            // An operator's order: its end says so.
+            let why = match operator.close(request, wait).await {
                 Ok(_) => None,
                 // It has ended, or another life goes on: neither is this one.
                 Err(error) if ["NOT_FOUND", "LIFE_MISMATCH"].contains(&error.reason()) => None,
@@ -317,29 +348,30 @@ async fn gone(
     client: &Client,
     it: &RolloutArguments,
     node: &str,
-    closed: Vec<(Session, Option<String>)>,
+    closed: &[(Session, Option<String>)],
 ) -> anyhow::Result<BTreeMap<Life, Session>> {
     let began = Instant::now();
     let life = |it: &Session| (it.namespace.clone(), it.id.clone(), it.life);
     loop {
         let now = look(client, it, node).await?;
         // Of a node that is silent nothing is known.
-        let is_known = now.as_ref().is_none_or(|it| it.state != "unknown");
+        let is_known = now.as_ref().is_none_or(|it| it.state != UNKNOWN);
         let named = now.map(|it| it.older).unwrap_or_default();
         let named: BTreeSet<Life> = named.iter().map(life_of).collect();
         let runs = |session: &Session| !is_known || named.contains(&life(session));
         let waits = closed.iter().any(|(session, why)| why.is_none() && runs(session));
         if !waits || began.elapsed() >= it.timeout {
-            let fate = |(session, why): (Session, Option<String>)| {
+            let fate = |(session, why): &(Session, Option<String>)| {
                 let late = "it has not ended within the time of --timeout".to_owned();
-                let why = why.unwrap_or(late);
+                let why = why.clone().unwrap_or(late);
+                let session = session.clone();
                 let done = match runs(&session) {
                     true => Session { fate: Fate::Failed, why, ..session },
                     false => session,
                 };
                 (life(&done), done)
             };
-            return Ok(closed.into_iter().map(fate).collect());
+            return Ok(closed.iter().map(fate).collect());
         }
         sleep(LOOK_EVERY).await;
     }
@@ -356,7 +388,7 @@ async fn leave(client: &Client, it: &RolloutArguments, node: &mut Node) -> anyho
         node.sessions.retain(|it| it.fate != Fate::Left);
         return Ok(());
     };
-    if now.state == "unknown" {
+    if now.state == UNKNOWN {
         return Ok(());
     }
     let named: BTreeSet<Life> = now.older.iter().map(life_of).collect();
@@ -462,6 +494,15 @@ mod tests {
         assert!(only_shown.shortage(true).is_some());
         let planned = Rollout { dry_run: true, ..done((2, 3), 1, 0) };
         assert_eq!(planned.shortage(false), None);
+    }
+
+    #[test]
+    fn a_session_of_which_nothing_more_could_be_learned_is_told_as_one_that_may_run() {
+        let session = Session::of(&Older { life: 7, ..Older::default() }, Fate::Closed, "");
+        let (life, told) = unsure((session.clone(), None));
+        assert_eq!((life.2, told.fate), (7, Fate::Failed));
+        assert_eq!(told.why, "it was told to end, and may end yet");
+        assert_eq!(unsure((session, Some("refused".to_owned()))).1.why, "refused");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::repository::Repository;
 use super::{Common, StatusArguments};
 use crate::output::{Format, Out, plain_table};
+use crate::pool::check_there;
 use anyhow::bail;
 use rota_client::{Client, v1};
 use rota_content::Hash;
@@ -17,6 +18,10 @@ use tokio::time::{Instant, sleep};
 
 /// Between two looks while something is waited for.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// The state of a node that does not answer.
+pub const UNKNOWN: &str = "unknown";
+/// The state of a node that is LOST.
+const LOST: &str = "lost";
 /// Nodes that are asked at once.
 const ASKED_AT_ONCE_MAX: usize = 16;
 
@@ -36,7 +41,7 @@ pub struct Shown {
     pub node: String,
     pub pool: String,
     /// `nothing`, `refreshing`, `current`, `failed`; `behind` where it is current with another commit than it should
-    /// have; `unknown` when it does not answer.
+    /// have; `unknown` when it does not answer; `lost` when its node is LOST.
     pub state: String,
     pub repository: String,
     pub commit: String,
@@ -67,9 +72,16 @@ struct All<'a> {
 }
 
 impl Shown {
-    /// Whether it has what it should have.
+    /// Whether anything is known of what it has.
+    fn is_known(&self) -> bool {
+        self.state != UNKNOWN && self.state != LOST
+    }
+
+    /// Whether it has what it should have. Of a node that is lost nothing is expected.
     pub fn is_there(&self) -> bool {
-        self.target.is_empty() || (self.state == "current" && self.commit == self.target)
+        self.target.is_empty()
+            || self.state == LOST
+            || (self.state == "current" && self.commit == self.target)
     }
 
     /// Whether sessions of a class are left alone: it says so, or the node does not have it any more, so that nobody knows.
@@ -87,7 +99,7 @@ impl Shown {
 
 fn shown(node: &v1::NodeStats, told: Result<v1::ContentStatusResponse, String>) -> Shown {
     let told = told.unwrap_or_else(|failure| v1::ContentStatusResponse {
-        state: "unknown".to_owned(),
+        state: UNKNOWN.to_owned(),
         failure,
         ..Default::default()
     });
@@ -121,7 +133,7 @@ fn shown(node: &v1::NodeStats, told: Result<v1::ContentStatusResponse, String>) 
 pub async fn status(client: &Client, it: &StatusArguments, out: &mut Out) -> anyhow::Result<()> {
     let began = Instant::now();
     let (pool, sessions, timeout) = (it.pool.as_ref(), it.sessions, it.timeout);
-    let asked = Asked { pool, node: None, sessions, timeout };
+    let asked = Asked { pool, node: None, sessions, lost: true, timeout };
     let nodes = loop {
         let nodes = all(client, &asked).await?;
         match it.wait.filter(|_| !nodes.iter().all(Shown::is_there)) {
@@ -145,22 +157,7 @@ fn show(nodes: &[Shown], it: &StatusArguments, out: &mut Out) -> anyhow::Result<
         ["NODE", "POOL", "STATE", "CONTENT", "COMMIT", "TARGET", "FILES", "NEWEST", "OLDER", "WHY"];
     let mut table = plain_table(columns);
     for it in nodes {
-        let files = match it.of_files {
-            0 => it.files.to_string(),
-            of => format!("{}/{of}", it.came_files),
-        };
-        table.add_row([
-            it.node.clone(),
-            it.pool.clone(),
-            it.state.clone(),
-            it.repository.clone(),
-            it.commit.clone(),
-            it.target.clone(),
-            files,
-            it.sessions_current.to_string(),
-            it.sessions_older.to_string(),
-            it.failure.clone(),
-        ]);
+        table.add_row(row(it));
     }
     out.table(&table)?;
     if it.sessions {
@@ -177,6 +174,27 @@ fn show(nodes: &[Shown], it: &StatusArguments, out: &mut Out) -> anyhow::Result<
     Ok(())
 }
 
+/// The columns of a node. What is not known is a dash.
+fn row(it: &Shown) -> [String; 10] {
+    let files = match it.of_files {
+        0 => it.files.to_string(),
+        of => format!("{}/{of}", it.came_files),
+    };
+    let known = |text: String| if it.is_known() { text } else { "-".to_owned() };
+    [
+        it.node.clone(),
+        it.pool.clone(),
+        it.state.clone(),
+        known(it.repository.clone()),
+        known(it.commit.clone()),
+        it.target.clone(),
+        known(files),
+        known(it.sessions_current.to_string()),
+        known(it.sessions_older.to_string()),
+        it.failure.clone(),
+    ]
+}
+
 /// What is asked of which nodes.
 pub struct Asked<'a> {
     /// Only those of this pool.
@@ -185,21 +203,33 @@ pub struct Asked<'a> {
     pub node: Option<&'a str>,
     /// Also to name sessions of older versions.
     pub sessions: bool,
+    /// Nodes that are LOST as well.
+    pub lost: bool,
     /// How long each may take to answer.
     pub timeout: Duration,
 }
 
-/// The nodes, sorted by name.
+fn is_lost(node: &v1::NodeStats) -> bool {
+    node.state == "LOST"
+}
+
+/// The nodes, sorted by name. A pool that is not there is refused.
 pub async fn all(client: &Client, it: &Asked<'_>) -> anyhow::Result<Vec<Shown>> {
     let known = client.inspect(it.timeout).await?.nodes;
     let is_asked = |node: &v1::NodeStats| {
-        let is_gone = ["LOST", "REMOVED"].contains(&&*node.state);
+        let is_gone = node.state == "REMOVED" || (is_lost(node) && !it.lost);
         let is_meant = it.node.is_none_or(|name| node.id == name);
         !is_gone && is_meant && it.pool.is_none_or(|pool| node.pool == pool.as_str())
     };
     let places = Arc::new(Semaphore::new(ASKED_AT_ONCE_MAX));
     let mut asked = JoinSet::new();
+    let mut nodes = BTreeMap::new();
     for node in known.into_iter().filter(is_asked) {
+        if is_lost(&node) {
+            let told = v1::ContentStatusResponse { state: LOST.to_owned(), ..Default::default() };
+            nodes.insert(node.id.clone(), shown(&node, Ok(told)));
+            continue;
+        }
         let (client, places, wait, sessions) =
             (client.clone(), places.clone(), it.timeout, it.sessions);
         asked.spawn(async move {
@@ -209,11 +239,13 @@ pub async fn all(client: &Client, it: &Asked<'_>) -> anyhow::Result<Vec<Shown>> 
             (shown.node.clone(), shown)
         });
     }
-    let mut nodes = BTreeMap::new();
     while let Some(told) = asked.join_next().await {
         nodes.extend(told);
     }
     let mut nodes: Vec<Shown> = nodes.into_values().collect();
+    if let (Some(pool), true, None) = (it.pool, nodes.is_empty(), it.node) {
+        check_there(client, pool, it.timeout).await?;
+    }
     set_targets(client, it, &mut nodes).await?;
     Ok(nodes)
 }
@@ -232,4 +264,32 @@ async fn set_targets(client: &Client, it: &Asked<'_>, nodes: &mut [Shown]) -> an
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_node_that_is_lost_or_silent_a_dash_stands_for_what_nobody_knows() {
+        let node = v1::NodeStats { id: "n1".to_owned(), ..Default::default() };
+        let lost = v1::ContentStatusResponse { state: LOST.to_owned(), ..Default::default() };
+        let mut lost = shown(&node, Ok(lost));
+        lost.set_target(&Hash::parse("0a1b2c3d4e5f").unwrap());
+        let cells = row(&lost);
+        assert_eq!(cells[..6], ["n1", "", "lost", "-", "-", "0a1b2c3d4e5f"]);
+        assert_eq!(cells[6..], ["-", "-", "-", ""]);
+        assert!(lost.is_there(), "nothing is expected of it");
+        let silent = shown(&node, Err("no answer".to_owned()));
+        assert_eq!(
+            (&row(&silent)[2..5], &*row(&silent)[9]),
+            (&["unknown", "-", "-"].map(str::to_owned)[..], "no answer")
+        );
+        let known = v1::ContentStatusResponse {
+            state: "current".to_owned(),
+            files: 3,
+            ..Default::default()
+        };
+        assert_eq!(row(&shown(&node, Ok(known)))[6..9], ["3", "0", "0"]);
+    }
 }

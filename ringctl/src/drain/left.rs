@@ -1,12 +1,16 @@
 //! What the managers say of a node that is drained.
 
 use crate::inspect::{Answers, newest_view, serves, stats_of};
-use rota_client::v1;
+use rota_client::{Client, v1};
+use std::time::Duration;
+
+/// How long managers may take to tell whether a class has sessions on a node.
+const LIST_WAIT: Duration = Duration::from_secs(2);
 
 /// What all of them together say.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Look {
-    /// So many sessions are left there; and the classes whose sessions are only waited for.
+    /// So many sessions are left there; and the classes of the node whose sessions are only waited for.
     Left(u64, Vec<String>),
     /// None is, and none comes: every owner knows that it is drained, or gone. Its state.
     Empty(String),
@@ -35,6 +39,30 @@ pub fn waits_for(node: &v1::NodeStats) -> Vec<String> {
     let spared = |it: &v1::ClassFacts| node.spares == "never" && it.disturb == "never";
     let classes = node.class_facts.iter().filter(|(_, it)| spared(it));
     classes.map(|(name, _)| name.clone()).collect()
+}
+
+/// Those of the classes of which a session has not ended on a node. All, where nobody can tell.
+pub async fn there(client: &Client, node: &str, classes: Vec<String>) -> Vec<String> {
+    let mut there = Vec::new();
+    for class in classes {
+        let sessions = client.list_first(of_class(node, &class), 1, LIST_WAIT).await;
+        if sessions.is_ok_and(|it| it.sessions.is_empty()) {
+            continue;
+        }
+        there.push(class);
+    }
+    there
+}
+
+fn of_class(node: &str, class: &str) -> v1::ListRequest {
+    use v1::SessionState::{Closing, Pending, Ready, Starting};
+    let states = [Pending, Starting, Ready, Closing].map(Into::into).into();
+    v1::ListRequest {
+        filter: Some(v1::Filter { states, ..v1::Filter::default() }),
+        // A name in quotes, with the escapes of the filter language.
+        r#where: format!("node = {node:?} and class = {class:?}"),
+        ..v1::ListRequest::default()
+    }
 }
 
 /// Joins the answers: each owner says what it has on the node, and whether it places more there.
@@ -103,6 +131,12 @@ mod tests {
         let view = Some(view);
         let answer = v1::InspectResponse { number, view, parts, nodes, ..Default::default() };
         (number, Ok(answer))
+    }
+
+    #[test]
+    fn names_are_quoted_for_the_filter_language() {
+        let request = of_class("n 1", "a\"b\\c");
+        assert_eq!(request.r#where, r#"node = "n 1" and class = "a\"b\\c""#);
     }
 
     fn facts(class: &str) -> v1::ClassFacts {

@@ -217,7 +217,7 @@ pub async fn run(it: &DrainArguments, endpoints: &str, out: &mut Out) -> anyhow:
             }
             Ok(Look::Left(count, waits_for)) => {
                 (done.sessions, done.empty) = (Some(count), Some(false));
-                done.waits_for = waits_for;
+                done.waits_for = left::there(&client, &done.node, waits_for).await;
             }
             Ok(Look::TakenBack(state)) => done.state = state,
             Ok(Look::Unsure(_)) | Err(_) => {}
@@ -306,7 +306,8 @@ async fn follow(
             Some(Look::Unsure(why)) => why.clone(),
             Some(Look::Left(count, waits_for)) => {
                 shown.count(*count);
-                let spared = spared(waits_for, node);
+                let waits_for = left::there(client, node, waits_for.clone()).await;
+                let spared = spared(&waits_for, node);
                 format!("node {node} has {} left{spared}", counted(*count, "session"))
             }
         };

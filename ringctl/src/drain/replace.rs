@@ -110,6 +110,7 @@ async fn follow(client: &Client, node: &str, until: Instant, out: &Out) -> anyho
             Some(Progress::Drains(None, _)) => format!("node {node} is DRAINING"),
             Some(Progress::Drains(Some(count), waits_for)) => {
                 shown.count(count);
+                let waits_for = left::there(client, node, waits_for).await;
                 let (count, spared) = (counted(count, "session"), spared(&waits_for, node));
                 format!("node {node} is DRAINING, and has {count} left{spared}")
             }

@@ -15,24 +15,38 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Between two attempts to reach a manager that is silent.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// Of the first run of a number.
+const FIRST_INCARNATION: u64 = 1;
 /// Pages that wait to be shown.
 const AHEAD: usize = 16;
 
-/// The managers of the ring, by number, where each answers.
-async fn managers(client: &Client, wait: Duration) -> Result<BTreeMap<u32, String>, CallError> {
+/// A manager of the ring.
+#[derive(Clone)]
+struct Manager {
+    /// Where it answers.
+    address: String,
+    /// An earlier run had its number: what that one knew is gone.
+    is_anew: bool,
+}
+
+/// The managers of the ring, by number.
+async fn managers(client: &Client, wait: Duration) -> Result<BTreeMap<u32, Manager>, CallError> {
     let view = client.inspect(wait).await?.view.unwrap_or_default();
     let there = view.managers.into_iter().filter(|it| !it.grpc.is_empty());
     let there = there.filter(|it| it.status != ManagerStatus::Left.as_str());
-    Ok(there.map(|it| (it.number, it.grpc)).collect())
+    let manager = |it: v1::ManagerEntry| {
+        (it.number, Manager { address: it.grpc, is_anew: it.incarnation > FIRST_INCARNATION })
+    };
+    Ok(there.map(manager).collect())
 }
 
 /// What all managers keep. One that does not answer in time is remarked.
 pub async fn all(client: &Client, ask: &Ask) -> anyhow::Result<Vec<Shown>> {
     let mut asked = JoinSet::new();
-    for (number, address) in managers(client, ask.wait).await? {
+    for (number, manager) in managers(client, ask.wait).await? {
         let (client, request, wait) = (client.clone(), ask.request.clone(), ask.wait);
         asked.spawn(async move {
-            let told = timeout(wait, kept(&client, number, &address, request)).await;
+            let told = timeout(wait, kept(&client, number, &manager, request)).await;
             (number, told)
         });
     }
@@ -67,19 +81,22 @@ fn is_wrong(error: &CallError) -> bool {
 async fn kept(
     client: &Client,
     number: u32,
-    address: &str,
+    Manager { address, is_anew }: &Manager,
     request: v1::EventsRequest,
 ) -> Result<Vec<Shown>, CallError> {
     let mut stream = client.events_at(address, request).await?;
     let (mut events, mut is_whole) = (Vec::new(), false);
     while let Some(page) = stream.next().await? {
         if page.missed {
-            events.push(Shown::missed(number, page.events.first()));
+            events.push(Shown::dropped(number, page.events.first(), page.dropped));
+        }
+        if page.caught_up && *is_anew {
+            events.push(Shown::forgotten(number, page.since));
         }
         is_whole |= page.caught_up;
         events.extend(page.events.into_iter().map(Shown::of));
     }
-    let endpoint = address.to_owned();
+    let endpoint = address.clone();
     if is_whole { Ok(events) } else { Err(CallError::Incomplete { missing: "end", endpoint }) }
 }
 
@@ -132,16 +149,16 @@ impl Following {
     }
 
     /// One reader for each manager.
-    fn read(&mut self, managers: BTreeMap<u32, String>) {
+    fn read(&mut self, managers: BTreeMap<u32, Manager>) {
         while self.tasks.try_join_next().is_some() {}
         self.readers.retain(|number, (address, reader)| {
-            let stays = managers.get(number) == Some(address);
+            let stays = managers.get(number).is_some_and(|it| it.address == *address);
             if !stays {
                 reader.abort();
             }
             stays
         });
-        for (number, address) in managers {
+        for (number, Manager { address, .. }) in managers {
             if self.readers.contains_key(&number) {
                 continue;
             }
@@ -250,7 +267,7 @@ async fn read_once(
             Err(error) => return Some(ended(error)),
         };
         *is_silent = false;
-        let v1::EventsResponse { events, missed, caught_up, position } = page;
+        let v1::EventsResponse { events, missed, caught_up, position, .. } = page;
         // Of what was not told yet, all is wanted.
         (request.after, request.last) = (position, 0);
         let remark = missed.then(|| Shown::missed(number, events.first()));

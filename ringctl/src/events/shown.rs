@@ -5,13 +5,10 @@ use crate::session::time;
 use comfy_table::Table;
 use rota_client::v1;
 use rota_model::Stamp;
+use rota_proto::events::RemarkKind;
 use serde::Serialize;
 use std::collections::{BTreeSet, VecDeque};
 use std::time::{SystemTime, UNIX_EPOCH};
-
-/// Kinds of what this program remarks itself.
-const SILENT: &str = "manager_silent";
-const MISSED: &str = "events_missed";
 
 /// What every manager tells.
 const NODE_LOST: &str = "node_lost";
@@ -26,7 +23,7 @@ type Name = (u64, String, String, String, String);
 pub struct All {
     /// Oldest first.
     pub events: Vec<Shown>,
-    /// Which managers are silent, or do not keep what came before.
+    /// Which managers are silent, do not keep what came before, or were started anew.
     pub remarks: Vec<Shown>,
 }
 
@@ -40,7 +37,7 @@ pub struct Seen {
 impl Seen {
     /// Whether an event comes for the first time.
     pub fn is_new(&mut self, event: &Shown) -> bool {
-        if event.id.is_empty() && event.kind != NODE_LOST {
+        if event.version == 0 && event.kind != NODE_LOST {
             return true;
         }
         let is_new = self.names.insert(event.name());
@@ -113,7 +110,7 @@ impl Shown {
         }
     }
 
-    fn remark(manager: u32, kind: &str, text: String) -> Self {
+    fn remark(manager: u32, kind: RemarkKind, text: String) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let now = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
         let it = v1::Event {
@@ -122,24 +119,43 @@ impl Shown {
             text,
             ..Default::default()
         };
-        Self { kind: kind.to_owned(), ..Self::of(it) }
+        Self { kind: kind.as_str().to_owned(), ..Self::of(it) }
     }
 
     /// A manager does not answer: its events are missing.
     pub fn silent(manager: u32, why: &str) -> Self {
-        Self::remark(manager, SILENT, format!("its events are missing: {why}"))
+        Self::remark(manager, RemarkKind::Silent, format!("its events are missing: {why}"))
     }
 
     /// A manager does not keep what came before that event.
     pub fn missed(manager: u32, before: Option<&v1::Event>) -> Self {
         let text = "events before this are not kept, or the manager was started anew";
-        let remark = Self::remark(manager, MISSED, text.to_owned());
+        let remark = Self::remark(manager, RemarkKind::Missed, text.to_owned());
         Self { at: before.map_or(remark.at, |it| it.at), ..remark }
+    }
+
+    /// A manager keeps only its newest events, and so many are gone.
+    pub fn dropped(manager: u32, before: Option<&v1::Event>, dropped: u64) -> Self {
+        let it = Self::missed(manager, before);
+        let text =
+            format!("events before this are not kept: it dropped {dropped} since it started");
+        Self { text, ..it }
+    }
+
+    /// A manager was started anew at that time, and remembers nothing from before.
+    pub fn forgotten(manager: u32, since: u64) -> Self {
+        let text = format!("it remembers since {}, when it was started anew", time(since));
+        Self { at: since, ..Self::remark(manager, RemarkKind::Forgotten, text) }
     }
 
     /// Whether this program says it, and no manager.
     pub fn is_remark(&self) -> bool {
-        self.kind == SILENT || self.kind == MISSED
+        RemarkKind::parse(&self.kind).is_some()
+    }
+
+    /// Whether it is a remark that a manager was started anew.
+    pub fn is_forgotten(&self) -> bool {
+        self.kind == RemarkKind::Forgotten.as_str()
     }
 
     /// In which order events are shown.
@@ -243,7 +259,9 @@ mod tests {
             seen.is_new(&Shown::of(lost(7, 1, "5"))) && !seen.is_new(&Shown::of(lost(9, 2, "5")))
         );
         assert!(seen.is_new(&Shown::of(lost(9, 1, "6"))));
-        let of_ring = v1::Event { id: String::new(), ..event(7, 1, 11) };
+        let published = v1::Event { id: String::new(), ..event(7, 1, 11) };
+        assert!(seen.is_new(&Shown::of(published.clone())) && !seen.is_new(&Shown::of(published)));
+        let of_ring = v1::Event { id: String::new(), version: 0, ..event(7, 1, 11) };
         assert!(seen.is_new(&Shown::of(of_ring.clone())) && seen.is_new(&Shown::of(of_ring)));
         for at in 0..SEEN_MAX as u64 {
             seen.is_new(&Shown::of(event(100 + at, 1, 1)));
@@ -259,6 +277,16 @@ mod tests {
         let it =
             v1::Event { kind: "serving".to_owned(), partition: Some(600), ..Default::default() };
         assert!(Shown::of(it).line().ends_with("0      serving           partition 600\n"));
+    }
+
+    #[test]
+    fn a_manager_that_was_started_anew_is_named_with_since_when_it_remembers() {
+        let line = Shown::forgotten(300, 261_128_093_001_250).line();
+        let text = "2026-11-28T09:30:01.250Z  300    events_forgotten  it remembers since 2026-11-28T09:30:01.250Z, when \
+                    it was started anew\n";
+        assert_eq!(line, text);
+        let dropped = Shown::dropped(300, Some(&event(7, 300, 1)), 12);
+        assert!(dropped.is_remark() && dropped.at == 7 && dropped.text.contains("dropped 12 "));
     }
 
     #[test]

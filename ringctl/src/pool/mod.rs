@@ -11,9 +11,10 @@ use crate::output::{Format, Out};
 use crate::secret::AdminKey;
 use clap::{Args, Subcommand};
 use flags::SettingFlags;
-use rota_client::Pools;
+use rota_client::docstore::codes;
 use rota_client::pools::PoolState;
-use rota_model::PoolName;
+use rota_client::{CallError, Client, Pools};
+use rota_model::{PoolName, Refusal, RefusalKind, Retry};
 use show::{Deleted, Shown, ShownAll};
 use std::time::Duration;
 
@@ -91,6 +92,27 @@ pub fn pools(key: &AdminKey, endpoint: &str, format: Format) -> anyhow::Result<P
     let key = key.get()?;
     let pools = connect::client(endpoint, format)?.pools().with_admin_key(&key);
     Ok(pools.map_err(|error| UsageMistake(error.to_string()))?)
+}
+
+/// Refuses the name of a pool that is not there: it is not described, and no node is or was of it.
+pub async fn check_there(client: &Client, name: &PoolName, wait: Duration) -> anyhow::Result<()> {
+    let Err(error) = client.pools().get(name, wait).await else { return Ok(()) };
+    if error.reason() != codes::DOCUMENT.as_str() {
+        return Err(error.into());
+    }
+    // A node that is lost is of its pool all the same.
+    let nodes = client.inspect(wait).await?.nodes;
+    if nodes.iter().any(|it| it.pool == name.as_str()) { Ok(()) } else { Err(not_there(name)) }
+}
+
+fn not_there(name: &PoolName) -> anyhow::Error {
+    let text = format!(
+        "there is no pool {name}: it is not described, and no node says that it is of it; `ringctl pool list` shows \
+         those that are there"
+    );
+    let refusal = Box::new(Refusal::new(RefusalKind::NotFound, Retry::WhenChanged, text));
+    // No manager said it so.
+    CallError::Refused { refusal, endpoint: String::new(), attempts: 0 }.into()
 }
 
 /// Runs a command on pools.

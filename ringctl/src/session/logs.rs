@@ -113,7 +113,14 @@ pub async fn run(client: &Client, it: &LogsArguments, out: &mut Out) -> anyhow::
             _ = stop.wished() => return Ok(()),
         };
         match printed {
-            Some(printed) => show.printed(&printed, out)?,
+            Some(printed) => {
+                if let (Printed::Begins(begin), Format::Table) = (&printed, out.format())
+                    && begin.kept_by_ring
+                {
+                    tell_kept(client, it, begin).await;
+                }
+                show.printed(&printed, out)?;
+            }
             None => break,
         }
     }
@@ -122,6 +129,16 @@ pub async fn run(client: &Client, it: &LogsArguments, out: &mut Out) -> anyhow::
         ended(client, it, &logs, &show, out).await?;
     }
     Ok(())
+}
+
+/// Says that the output comes from the ring, and how its node is.
+async fn tell_kept(client: &Client, it: &LogsArguments, begin: &Begin) {
+    let Begin { node, life, .. } = begin;
+    let awaited = Awaited { namespace: &it.namespace, id: &it.id, life: *life, node };
+    let how = whom(client, &awaited).await.unwrap_or_else(|| format!("node {node} is gone"));
+    eprintln!(
+        "-- {how}, and does not tell it: this is the end of what life {life} printed there, as the ring keeps it"
+    );
 }
 
 /// Waits for the answer. Whoever waits is told when it takes longer than that.
@@ -322,11 +339,6 @@ impl Show {
                     let Begin { node, life, running, kept_by_ring, .. } = begin;
                     let (life, running, kept_by_ring) = (*life, *running, *kept_by_ring);
                     out.json(&Note::Begin { node, life, running, kept_by_ring })?;
-                } else if begin.kept_by_ring {
-                    let Begin { node, life, .. } = begin;
-                    eprintln!(
-                        "-- node {node} does not tell it: this is the end of what life {life} printed there, as the ring keeps it"
-                    );
                 }
                 // What went before the oldest that is kept is not what somebody asked for who wants the last lines.
                 let missing = [

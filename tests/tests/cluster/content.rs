@@ -243,6 +243,9 @@ async fn what_cannot_be_published_changes_nothing_and_two_at_once_are_told_apart
         (&["content", "diff", "abcd"], "keeps no commit abcd"),
         (&["content", "follow", "none"], "there is no content none"),
         (&["content", "publish", path, "--repository", "a/b"], "letters, digits"),
+        (&["content", "follow", "main", "--pool", "typo"], "there is no pool typo"),
+        (&["content", "status", "--pool", "typo"], "reason: NOT_FOUND"),
+        (&["content", "rollout", "--pool", "typo"], "there is no pool typo"),
     ] {
         let why = refused(&cluster, line).await;
         assert!(why.contains(part), "{why}");

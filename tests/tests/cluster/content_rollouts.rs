@@ -1,7 +1,10 @@
 //! Sessions that run with older versions of content: closed node by node, where their class lets them be.
 
-use rota_tests::sessions::{opened, read};
+use rota_client::v1::{Reason, SessionState};
+use rota_tests::processes::process;
+use rota_tests::sessions::{becomes, opened, read};
 use rota_tests::{Cluster, PATIENCE, TestFolder, classes_of, eventually};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
@@ -84,6 +87,8 @@ async fn a_rollout_closes_sessions_of_older_versions_and_leaves_those_that_nobod
     assert_eq!((with_fate(&told, "closed"), counts(&told)), (soft.clone(), (3, 1, 0)), "{told}");
     assert_eq!(with_fate(&told, "left"), BTreeSet::from(["hard-1"]), "{told}");
     for id in soft {
+        let ended = read(&client, id).await.expect("it was opened");
+        assert_eq!(ended.reason(), Reason::ClosedByOperator, "{id}");
         assert_eq!(stands(&cluster, id).await.0, CLOSED, "{id}");
     }
     for id in ["hard-1", "soft-new"] {
@@ -133,4 +138,80 @@ async fn a_rollout_waits_for_a_session_that_is_left_and_closes_no_later_life_of_
     let ran = cluster.ringctl(&["content", "rollout", "--force"]).await;
     assert!(ran.code == 2 && ran.stderr.contains("--restart"), "{}", ran.stderr);
     cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_with_the_very_files_of_a_rollback_is_none_of_an_older_version() {
+    let folder = TestFolder::new();
+    let classes = classes_of(&folder, &[]);
+    let cluster = Cluster::start(&folder, &["--classes", &classes]).await;
+    let (client, root) = (cluster.client(), folder.path().join("content"));
+    let first = published(&cluster, &root, "one").await;
+    opened(&client, "then", "soft").await;
+    published(&cluster, &root, "two").await;
+    opened(&client, "between", "soft").await;
+    let back = ["content", "rollback", first.as_str().expect("a hash")];
+    let back = run(&cluster, &back).await["commit"].clone();
+    let status = run(&cluster, &["content", "status", "--wait=60s", "--sessions"]).await;
+    let node = &status["nodes"][0];
+    assert_eq!((&node["commit"], &node["sessions_current"]), (&back, &json!(1)), "{status}");
+    assert_eq!((&node["sessions_older"], &node["older"][0]["id"]), (&json!(1), &json!("between")));
+    let told = run(&cluster, &["content", "rollout", "--restart"]).await;
+    assert_eq!(with_fate(&told, "closed"), BTreeSet::from(["between"]), "{told}");
+    assert_eq!(stands(&cluster, "then").await.0, READY);
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_lost_stays_in_the_status_and_nobody_waits_for_it() {
+    let folder = TestFolder::new();
+    let classes = classes_of(&folder, &[]);
+    let cluster = Cluster::start(&folder, &["--nodes", "2", "--classes", &classes]).await;
+    published(&cluster, &folder.path().join("content"), "one").await;
+    let node = cluster.document.nodes[0].clone();
+    process(node.pid).expect("the agent runs").signal(Signal::KILL);
+    let line = ["content", "status", "--timeout", "1s"];
+    let status = eventually("it is shown as lost", PATIENCE, async || {
+        let status = run(&cluster, &line).await;
+        let of_node = status["nodes"].as_array().into_iter().flatten();
+        let of_node = of_node.filter(|it| it["node"] == *node.id).map(|it| it["state"].clone());
+        if of_node.eq([json!("lost")]) { Ok(status) } else { Err(status.to_string()) }
+    })
+    .await;
+    assert_eq!(status["nodes"].as_array().map(Vec::len), Some(2), "{status}");
+    let ran = cluster.ringctl(&[&line[..], &["--wait=60s"]].concat()).await.expect_success();
+    let row = ran.stdout.lines().find(|it| it.starts_with(&node.id)).expect("its row");
+    assert!(row.contains("lost") && row.contains(" - "), "{row}");
+    cluster.end().await;
+}
+
+/// A class whose program takes its time to end.
+const SLOW: &str = r#"
+name = "slow"
+kind = "program"
+argv = ["sh", "-c", "trap '' TERM; echo up; sleep 1000 & while :; do wait; done"]
+ready = { line = "up" }
+grace = "8s"
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rollout_that_fails_midway_shows_what_it_did_and_then_why() {
+    let folder = TestFolder::new();
+    let classes = classes_of(&folder, &[]);
+    let cluster = Cluster::start(&folder, &["--classes", &classes]).await;
+    let (client, root) = (cluster.client(), folder.path().join("content"));
+    fs::create_dir_all(&root).expect("the folder can be made");
+    fs::write(root.join("slow.toml"), SLOW).expect("it can be written");
+    published(&cluster, &root, "one").await;
+    opened(&client, "slow-1", "slow").await;
+    published(&cluster, &root, "two").await;
+    let line = ["content", "rollout", "--restart", "--timeout", "3s"];
+    let (ran, ()) = tokio::join!(cluster.ringctl(&line), async {
+        becomes(&client, "slow-1", SessionState::Closing).await;
+        cluster.kill_managers(&[0, 1, 2]).await;
+    });
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.stdout.contains("slow-1") && ran.stdout.contains("failed"), "{ran:?}");
+    assert!(ran.stderr.contains("error: "), "{ran:?}");
+    cluster.crash(|_| true).await;
 }

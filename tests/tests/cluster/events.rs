@@ -43,11 +43,88 @@ async fn what_happened_to_a_session_is_told_by_its_owner_whomever_one_asks() {
     let last = cluster.ringctl(&["session", "events", "room", "--last", "1"]).await;
     let last = last.expect_success().stdout;
     assert!(last.contains("session_closed") && !last.contains("session_closing"), "{last}");
-    let nothing = cluster.ringctl(&["session", "events", "nobody"]).await.expect_success();
-    assert!(nothing.stderr.contains("no manager keeps such an event"), "{nothing:?}");
+    let closed = ["session", "events", "room", "--kind", "session_closed", "--since", "1h"];
+    let closed = cluster.ringctl(&[&closed[..], &["-o", "json"]].concat()).await.json();
+    assert_eq!(kinds(&closed), ["session_closed"], "{closed}");
+    let lost = cluster.ringctl(&["session", "events", "room", "--kind", "session_lost"]).await;
+    let lost = lost.expect_success();
+    assert!(lost.stderr.contains("no manager keeps such an event"), "{lost:?}");
+    let nobody = cluster.ringctl(&["session", "events", "nobody", "-o", "json"]).await;
+    assert_eq!((nobody.code, nobody.stdout.as_str()), (1, ""), "{nobody:?}");
+    assert!(nobody.stderr.contains(r#""reason":"NOT_FOUND""#), "{nobody:?}");
     let wrong = cluster.ringctl(&["events", "--kind", "opened"]).await;
     assert_eq!(wrong.code, 2, "{wrong:?}");
     assert!(wrong.stderr.contains("session_opened"), "{wrong:?}");
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_manager_that_was_started_anew_is_named_with_since_when_it_remembers() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    let session = opened(&cluster.client(), "room", "builtin").await;
+    let fresh = cluster.ringctl(&["events", "-o", "json"]).await.json();
+    assert_eq!(fresh["remarks"].as_array().map(Vec::len), Some(0), "{fresh}");
+    let managers = &cluster.document.managers;
+    let owner = managers.iter().position(|it| it.number == session.owner).expect("its owner");
+    let again = cluster.restart_manager(&folder, owner).await;
+    let told = eventually("it tells its events again", PATIENCE, async || {
+        let told = of_session(&cluster, "room").await;
+        let kinds = told["remarks"].as_array().into_iter().flatten().map(|it| &it["kind"]);
+        if kinds.eq(["events_forgotten"]) { Ok(told) } else { Err(told.to_string()) }
+    })
+    .await;
+    assert_eq!(told["remarks"][0]["manager"], session.owner, "{told}");
+    assert!(told["remarks"][0]["at"].as_u64() > Some(session.life), "{told}");
+    let ran = cluster.ringctl(&["events"]).await.expect_success();
+    assert!(ran.stderr.contains("it remembers since 2"), "{ran:?}");
+    assert!(!ran.stdout.contains("events_forgotten"), "{ran:?}");
+    let short = cluster.ringctl(&["events", "--since", "1ms", "-o", "json"]).await.json();
+    assert_eq!(short["remarks"].as_array().map(Vec::len), Some(0), "{short}");
+    cluster.end_with(vec![again]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_done_to_nodes_and_to_content_is_told_with_the_node() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    let node = cluster.document.nodes[0].id.clone();
+    for order in ["cordon", "uncordon"] {
+        cluster.ringctl(&["node", order, &node]).await.expect_success();
+    }
+    let line = ["events", "--kind", "node_registered,node_ordered", "-o", "json"];
+    let of_nodes = cluster.ringctl(&line).await.json();
+    assert_eq!(kinds(&of_nodes), ["node_registered", "node_ordered", "node_ordered"]);
+    let events = of_nodes["events"].as_array().expect("a list");
+    assert!(events.iter().all(|it| it["node"] == *node), "{of_nodes}");
+    let root = folder.path().join("content");
+    std::fs::create_dir_all(&root).expect("the folder can be made");
+    let mut commits = Vec::new();
+    for text in ["one", "two"] {
+        std::fs::write(root.join("readme"), text).expect("it can be written");
+        let line = ["content", "publish", root.to_str().expect("the path is text"), "-o", "json"];
+        let commit = cluster.ringctl(&line).await.json()["commit"].clone();
+        commits.push(commit.as_str().expect("a hash").to_owned());
+    }
+    for line in [
+        &["content", "rollback", &commits[0]][..],
+        &["content", "follow", "main"],
+        &["content", "unfollow"],
+        &["content", "remove", "main", "--yes"],
+    ] {
+        cluster.ringctl(line).await.expect_success();
+    }
+    let told = ["published", "published", "rolled_back", "followed", "unfollowed", "removed"];
+    let told = told.map(|it| format!("content_{it}"));
+    let line = ["events", "--kind", &told[1..].join(","), "-o", "json"];
+    let of_content = eventually("all of it is told", PATIENCE, async || {
+        let all = cluster.ringctl(&line).await.json();
+        if kinds(&all) == told { Ok(all) } else { Err(all.to_string()) }
+    })
+    .await;
+    let first = &of_content["events"][0];
+    assert!(first["version"].is_u64(), "{first}");
+    assert!(first["text"].as_str().is_some_and(|it| it.contains(&commits[0])), "{first}");
     cluster.end().await;
 }
 
@@ -109,7 +186,10 @@ async fn who_comes_back_over_http_with_the_last_position_misses_nothing() {
         }
     })
     .await;
-    assert_eq!(page["missed"], false, "{page}");
+    assert_eq!((&page["missed"], &page["dropped"]), (&false.into(), &0.into()), "{page}");
+    assert!(page["since"].as_u64() < page["events"][0]["at"].as_u64(), "{page}");
+    let all = of_session(&cluster, "room").await;
+    assert_eq!(page["events"][0]["version"], all["events"][1]["version"], "{page} {all}");
     let position = page["events"][0]["position"].as_str().expect("a position").to_owned();
     client.close(close("room"), CALL).await.expect("an answer");
     let headers = [("Last-Event-ID", position.as_str())];

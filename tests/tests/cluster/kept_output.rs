@@ -99,11 +99,21 @@ async fn the_end_of_what_a_program_printed_is_read_when_its_node_is_dead() {
     let lines: Vec<Value> =
         ran.stdout.lines().map(|it| serde_json::from_str(it).expect("JSON")).collect();
     assert_eq!(lines[0]["kept_by_ring"], true, "{lines:?}");
-    assert_eq!((&lines[0]["node"], &lines[0]["life"]), (&node.id.into(), &first.into()));
+    assert_eq!((&lines[0]["node"], &lines[0]["life"]), (&node.id.clone().into(), &first.into()));
     let texts: Vec<&str> = lines.iter().filter_map(|it| it["text"].as_str()).collect();
     assert_eq!(texts, ["1000", "up", "oops"]);
     let quiet = cluster.ringctl(&["session", "logs", "quiet", "--patience", "2s"]).await;
     assert_eq!((quiet.code, quiet.stdout.as_str()), (1, ""), "{quiet:?}");
+    let lost = format!("node {} is LOST", node.id);
+    eventually("the node is told as lost", PATIENCE, async || {
+        let told = cluster.ringctl(&["session", "logs", "talk", "--node", &node.id]).await;
+        let quiet = cluster.ringctl(&["session", "logs", "quiet", "--patience", "2s"]).await;
+        let nothing = format!("{lost}, and the ring keeps nothing");
+        let is_told = told.stderr.contains(&lost) && told.stdout.ends_with("\n1000\nup\n");
+        let is_it = is_told && quiet.stderr.contains(&nothing) && quiet.code == 1;
+        if is_it { Ok(()) } else { Err(format!("{told:?} {quiet:?}")) }
+    })
+    .await;
     assert!(lives_kept(&cluster, "quiet").await.is_empty());
     let forgotten = cluster.ringctl(&["session", "logs", "talk", "--forget", "-o", "json"]).await;
     assert_eq!(forgotten.json()["lives"], 2);

@@ -100,7 +100,8 @@ disturb = "never"
 #[tokio::test(flavor = "multi_thread")]
 async fn a_drain_waits_for_sessions_that_are_never_disturbed_and_force_closes_them() {
     let folder = TestFolder::new();
-    let classes = shipped_classes_and(&folder, &[("match", MATCH)]);
+    let idle = MATCH.replace("\"match\"", "\"idle\"");
+    let classes = shipped_classes_and(&folder, &[("match", MATCH), ("idle", &idle)]);
     let cluster = Cluster::start(&folder, &["--classes", &classes]).await;
     let client = cluster.client();
     opened(&client, "final", "match").await;

@@ -1,16 +1,26 @@
-//! What commits tell of sessions: the difference that a write of a document makes.
+//! What commits tell of sessions and content: the difference that a write of a document makes.
 
 use crate::contents::lives::managed_in;
+use crate::ports::slots::CONFIGURATION;
+use rota_content::{CONTENT_CLASS, Commit, FOLLOWS_CLASS, Follows, Head};
+use rota_docstore::{Document, Singleton};
 use rota_lifecycle::{LifeItem, Managed};
 use rota_messages::documents::life_session;
-use rota_messages::events::{SessionEvent, SessionEventKind};
+use rota_messages::events::{
+    ContentEvent, ContentEventKind, Event, SessionEvent, SessionEventKind,
+};
 use rota_messages::{Doc, DocKey};
 use rota_model::items::{LIFE_CLASS, SESSION_CLASS};
 use rota_model::{SessionKey, SessionRecord, SessionState, Stamp};
 
 /// Whether writes of a document may tell something.
 pub(crate) fn tells(key: &DocKey) -> bool {
-    matches!(key.name.class(), SESSION_CLASS | LIFE_CLASS)
+    matches!(key.name.class(), SESSION_CLASS | LIFE_CLASS) || is_content(key)
+}
+
+/// Whether a document is one of content: other namespaces may have classes of the same names.
+fn is_content(key: &DocKey) -> bool {
+    key.name.space() == CONFIGURATION && matches!(key.name.class(), CONTENT_CLASS | FOLLOWS_CLASS)
 }
 
 /// What is told of a write when it is committed.
@@ -19,10 +29,71 @@ pub(crate) fn told(
     before: Option<&Doc>,
     after: Option<&Doc>,
     now: Stamp,
-) -> Vec<SessionEvent> {
+) -> Vec<Event> {
     let Some(after) = after else { return Vec::new() };
     // Versions may run ahead of the clock after a take-over.
     let when = When { at: after.version().min(now), version: after.version() };
+    if is_content(key) {
+        let before = before.map(|it| &**it.document());
+        let told = of_content(key, before, after.document());
+        let event = told.map(|(kind, text)| {
+            Event::Content(ContentEvent { at: when.at, version: when.version, kind, text })
+        });
+        return event.into_iter().collect();
+    }
+    of_session(key, before, after, when).into_iter().map(Event::Session).collect()
+}
+
+/// What a write of a repository, or of what a pool follows, comes to. What cannot be read tells nothing.
+fn of_content(
+    key: &DocKey,
+    before: Option<&Document>,
+    after: &Document,
+) -> Option<(ContentEventKind, String)> {
+    let name = key.name.docid();
+    if key.name.class() == FOLLOWS_CLASS {
+        let (earlier, follows) = (before.and_then(one::<Follows>), one::<Follows>(after));
+        let Some(follows) = follows.as_ref() else {
+            earlier?;
+            let text = format!("nodes of pool {name} follow nothing");
+            return Some((ContentEventKind::Unfollowed, text));
+        };
+        let commit = follows.commit.as_ref();
+        let commit = commit.map_or("its newest commit".to_owned(), |it| format!("commit {it}"));
+        let share = match follows.canary_percent {
+            0 => String::new(),
+            share => format!(", and {share} % of them the newest"),
+        };
+        let text = format!("nodes of pool {name} follow {}: {commit}{share}", follows.repository);
+        return (earlier.as_ref() != Some(follows)).then_some((ContentEventKind::Followed, text));
+    }
+    let earlier = before.and_then(one::<Head>);
+    let Some(head) = one::<Head>(after) else {
+        earlier?;
+        return Some((ContentEventKind::Removed, format!("{name} is gone, with all its commits")));
+    };
+    if earlier.is_some_and(|it| it.latest == head.latest) {
+        return None;
+    }
+    let commit = after.keyed::<Commit>(head.latest.as_str()).ok().flatten()?;
+    let Commit { hash, files, changed, author, message, .. } = &commit;
+    let message = message.lines().next().unwrap_or_default();
+    let (kind, how) = match &commit.restores {
+        Some(earlier) => (ContentEventKind::RolledBack, format!(" with the files of {earlier}")),
+        None => (ContentEventKind::Published, String::new()),
+    };
+    let said = [author.as_str(), message].map(str::trim).into_iter().filter(|it| !it.is_empty());
+    let said: String = said.map(|it| format!("; {it}")).collect();
+    Some((kind, format!("{name} is at {hash}{how}: {files} files, {changed} differ{said}")))
+}
+
+/// A singleton of a document that is there.
+fn one<T: Singleton>(document: &Document) -> Option<T> {
+    let is_there = !document.is_deleted();
+    is_there.then(|| document.one::<T>().ok().flatten()).flatten()
+}
+
+fn of_session(key: &DocKey, before: Option<&Doc>, after: &Doc, when: When) -> Vec<SessionEvent> {
     if let Some(record) = after.session() {
         let before = before.and_then(Doc::session);
         return of_record(before.map(|it| &**it), record, when).into_iter().collect();

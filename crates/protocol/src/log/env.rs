@@ -330,7 +330,19 @@ impl Env {
         text: impl Into<String>,
     ) {
         let text = text.into();
-        self.effects.push(Effect::Note(Note { transition, part, text, end: None }));
+        self.effects.push(Effect::Note(Note { transition, part, node: None, text, end: None }));
+    }
+
+    /// Notes a step that is about a node.
+    pub fn note_node(
+        &mut self,
+        transition: Transition,
+        part: Option<ManagerNumber>,
+        node: &NodeId,
+        text: String,
+    ) {
+        let node = Some(node.clone());
+        self.effects.push(Effect::Note(Note { transition, part, node, text, end: None }));
     }
 
     /// Notes the end of a life that was in state `from`.
@@ -344,8 +356,8 @@ impl Env {
         let SessionRecord { spec, state, reason, .. } = ended;
         let (class, state, reason) = (spec.class.clone(), *state, *reason);
         let end = Some(Box::new(SessionEnd { class, from, state, reason }));
-        let (part, text) = (Some(part), String::new());
-        self.effects.push(Effect::Note(Note { transition, part, text, end }));
+        let (part, node, text) = (Some(part), None, String::new());
+        self.effects.push(Effect::Note(Note { transition, part, node, text, end }));
     }
 
     /// When the owner of a partition takes what ran there on a boot for over: at once when that is proved, and else

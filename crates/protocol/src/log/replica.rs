@@ -16,7 +16,7 @@ use crate::contents::session_counts::is_under_way;
 use crate::settings::sizes::Sizes;
 use rota_docstore::Usage;
 use rota_messages::documents::Brief;
-use rota_messages::events::SessionEvent;
+use rota_messages::events::Event;
 use rota_messages::{Doc, DocKey, Entry, Write};
 use rota_model::{BootId, Epoch, LogPos, NodeId, Seq, SessionRecord, Stamp};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -166,8 +166,8 @@ impl Replica {
         self.latest.clear();
     }
 
-    /// What happens to sessions when everything through `at` is committed, at that time.
-    pub fn events_through(&self, at: LogPos, now: Stamp) -> Vec<SessionEvent> {
+    /// What happens when everything through `at` is committed, at that time.
+    pub fn events_through(&self, at: LogPos, now: Stamp) -> Vec<Event> {
         let entries = self.tail.entries.iter().take_while(|entry| entry.at <= at);
         let mut written: BTreeMap<&DocKey, Option<&Arc<Doc>>> = BTreeMap::new();
         let mut events = Vec::new();

@@ -73,7 +73,7 @@ impl Manager {
                 && old.is_none_or(|it| it.state != reg.state)
             {
                 let text = format!("node {node} boot {}", reg.boot);
-                self.env.note_text(Transition::NodeLost, None, text);
+                self.env.note_node(Transition::NodeLost, None, node, text);
             }
             if old.is_none_or(|it| it.boot != reg.boot) {
                 self.env.nodes.on_boot(node, self.env.now.mono_ms);

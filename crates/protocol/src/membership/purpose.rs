@@ -4,7 +4,7 @@ use crate::membership::waiting::{Waiting, WaitingNode};
 use crate::ports::note::Transition;
 use rota_messages::Ordered;
 use rota_model::node_msg::Register;
-use rota_model::{ManagerNumber, MemberId};
+use rota_model::{ManagerNumber, MemberId, NodeId};
 use rota_ring::NodeReg;
 
 /// What a compare-and-set is for.
@@ -31,7 +31,7 @@ pub(crate) enum Purpose {
     /// A node that has been gone for long is forgotten.
     Forget,
     /// A node that its pool needs no more is drained; and why.
-    EndNode(String),
+    EndNode(NodeId, String),
 }
 
 impl Purpose {
@@ -46,7 +46,7 @@ impl Purpose {
             | Purpose::Register { .. }
             | Purpose::Verdict
             | Purpose::Forget
-            | Purpose::EndNode(_) => false,
+            | Purpose::EndNode(..) => false,
         }
     }
 }

@@ -46,7 +46,7 @@ impl Manager {
             // The verdict may stand already.
             self.env.store.refresh = true;
             let text = format!("node {other} is refused: {refusal}");
-            self.env.note_text(Transition::NodeUnproven, None, text);
+            self.env.note_node(Transition::NodeUnproven, None, &other, text);
             return self.env.refuse_register(call, refusal);
         }
         // A node must learn of at least one manager to renew with: this one.
@@ -148,7 +148,7 @@ impl Manager {
 
     /// Drains the next node that its pool needs no more.
     fn end_nodes(&mut self) {
-        if self.changes.asked.values().any(|it| matches!(it, Purpose::EndNode(_))) {
+        if self.changes.asked.values().any(|it| matches!(it, Purpose::EndNode(..))) {
             return;
         }
         let env = &mut self.env;
@@ -156,8 +156,8 @@ impl Manager {
             let led = part.led(env)?;
             led.residents.pools.next_end(&led.at)
         });
-        if let Some((change, why)) = next {
-            self.ask_view(Purpose::EndNode(why), change);
+        if let Some((change, node, why)) = next {
+            self.ask_view(Purpose::EndNode(node, why), change);
         }
     }
 

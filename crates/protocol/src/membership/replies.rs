@@ -66,7 +66,7 @@ impl Env {
     /// The registry is as it was ordered.
     pub(crate) fn on_node_order_written(&mut self, waiting: &WaitingNode, reg: NodeReg) {
         let text = format!("node {} is {} since an operator's order", reg.node, reg.state);
-        self.note_text(Transition::NodeOrdered, None, text);
+        self.note_node(Transition::NodeOrdered, None, &reg.node, text);
         self.answer_node_order(waiting.call, Ok(NodeOrdered { reg, changed: true }));
     }
 }

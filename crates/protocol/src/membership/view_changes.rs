@@ -57,7 +57,7 @@ impl Manager {
                     | Purpose::Release(..)
                     | Purpose::Verdict
                     | Purpose::Forget
-                    | Purpose::EndNode(_) => {}
+                    | Purpose::EndNode(..) => {}
                 }
             }
         }
@@ -105,15 +105,18 @@ impl Manager {
             Purpose::Order(waiting, answer) => self.env.on_order_written(&waiting, answer),
             Purpose::NodeOrder(waiting, reg) => self.env.on_node_order_written(&waiting, *reg),
             Purpose::Register { call, register, .. } => {
-                self.env.note_text(
+                self.env.note_node(
                     Transition::NodeRegistered,
                     None,
+                    &register.node,
                     format!("node {} boot {}", register.node, register.boot),
                 );
                 self.adopt(state);
                 return self.env.reply_registered(call, state);
             }
-            Purpose::EndNode(why) => self.env.note_text(Transition::NodeEnds, None, why),
+            Purpose::EndNode(node, why) => {
+                self.env.note_node(Transition::NodeEnds, None, &node, why);
+            }
             Purpose::Verdict | Purpose::Forget => {}
         }
         self.adopt(state);
@@ -141,7 +144,7 @@ impl Manager {
             | Purpose::Release(..)
             | Purpose::Verdict
             | Purpose::Forget
-            | Purpose::EndNode(_) => {}
+            | Purpose::EndNode(..) => {}
         }
     }
 

@@ -127,7 +127,7 @@ impl Pools {
         if let Some(why) = failure {
             let text = format!("what is left of node {node} was not ended: {why}");
             self.write_end_failure(led, pool, text.clone());
-            led.env.note_text(Transition::NodeNotCleared, Some(led.log.number), text);
+            led.env.note_node(Transition::NodeNotCleared, Some(led.log.number), node, text);
         }
     }
 }

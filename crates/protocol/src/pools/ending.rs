@@ -61,7 +61,7 @@ pub(crate) fn was_ordered(pool: &PoolName, node: &NodeId, orders: &Orders) -> bo
 
 impl Pools {
     /// What is to be written of a node that its pool needs no more, if there is one.
-    pub fn next_end(&mut self, led: &At<'_>) -> Option<(Change, String)> {
+    pub fn next_end(&mut self, led: &At<'_>) -> Option<(Change, NodeId, String)> {
         let now = led.env.now.mono_ms;
         if now < self.look_ms || !led.may_begin() {
             return None;
@@ -95,9 +95,11 @@ impl Pools {
             | NodeOrder::Replace(_) => "is replaced by another one, which has come",
         };
         let text = format!("node {node} of pool {} {why}: it is drained and ends", reg.pool);
+        let id = reg.node.clone();
         let node = Some(NodeChange::to(to));
-        self.spare_since.remove(&reg.node);
-        Some((Change { expect_epoch: Some(led.env.epoch()), view: None, node }, text))
+        self.spare_since.remove(&id);
+        let change = Change { expect_epoch: Some(led.env.epoch()), view: None, node };
+        Some((change, id, text))
     }
 
     /// The node that is ended because it was spare for long enough.

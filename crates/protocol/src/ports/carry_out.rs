@@ -5,7 +5,7 @@ use crate::ports::note::Note;
 use crate::ports::task_work::TaskJob;
 use crate::ports::work::Job;
 use rota_docstore::Digest;
-use rota_messages::events::SessionEvent;
+use rota_messages::events::Event;
 use rota_messages::{DiskWrite, Envelope};
 use rota_model::node_msg::ToNode;
 use rota_model::{ManagerNumber, NewNodes, NodeId, PoolName, ProvisionerName};
@@ -69,7 +69,7 @@ pub trait EffectHandler {
     }
 
     /// [`Effect::Events`]: where nobody is told.
-    fn events(&mut self, events: Vec<SessionEvent>) {
+    fn events(&mut self, events: Vec<Event>) {
         let _ = events;
     }
 

@@ -19,7 +19,7 @@ use crate::ports::note::Note;
 use crate::ports::task_work::{TaskJob, TaskOutcome};
 use crate::ports::work::{Job, Worked};
 use rota_docstore::Digest;
-use rota_messages::events::SessionEvent;
+use rota_messages::events::Event;
 use rota_messages::{DiskWrite, Envelope, NodeOrdered, Op, OpResult, Order, Ordered};
 use rota_model::node_msg::{FromNode, Register, Registered, Renew, Renewed, ToNode};
 use rota_model::{ManagerNumber, MemberId, NewNodes, NodeId, PoolName, ProvisionerName, Refusal};
@@ -293,7 +293,7 @@ pub enum Effect {
         job: Box<Job>,
     },
     /// What was committed in a partition of this manager, for operators. Needs nothing done.
-    Events(Vec<SessionEvent>),
+    Events(Vec<Event>),
     /// Something worth counting or telling. Needs nothing done.
     Note(Note),
 }

@@ -1,6 +1,6 @@
 //! Steps of the protocol that are worth counting or telling.
 
-use rota_model::{ClassName, ManagerNumber, Reason, SessionState};
+use rota_model::{ClassName, ManagerNumber, NodeId, Reason, SessionState};
 
 /// Something worth counting or telling.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -9,6 +9,8 @@ pub struct Note {
     pub transition: Transition,
     /// The partition, where there is one.
     pub part: Option<ManagerNumber>,
+    /// The node, where it is about one.
+    pub node: Option<NodeId>,
     /// A sentence for people; may be empty.
     pub text: String,
     /// The end of a life that was written, where the step is one.

@@ -65,6 +65,10 @@ impl Sessions {
             }
             SessionState::Pending | SessionState::Starting | SessionState::Ready => {
                 record.grace_ms = op.grace_ms;
+                record.reason = Some(match op.by_operator {
+                    true => Reason::ClosedByOperator,
+                    false => Reason::ClosedByClient,
+                });
                 self.start_closing(led, &key, record, &op.request);
                 self.join_work(led, origin, &op.key);
             }
@@ -121,7 +125,6 @@ impl Sessions {
     ) {
         record.state = SessionState::Closing;
         record.detail.clear();
-        record.reason = Some(Reason::ClosedByClient);
         self.note_ending(led, &record, Ending::Overtaken);
         led.env.note(Transition::CloseStarted, Some(led.log.number));
         let session = record.key.clone();

@@ -4,7 +4,7 @@ use super::Table;
 use rota_docstore::Digest;
 use rota_model::node_msg::ToNode;
 use rota_model::{ManagerNumber, NewNodes, NodeId, PoolName, ProvisionerName};
-use rota_protocol::events::SessionEvent;
+use rota_protocol::events::Event;
 use rota_protocol::operate::Job;
 use rota_protocol::{CasOutcome, DiskWrite, EffectHandler, Envelope, Input, Note, Reply, TaskJob};
 use rota_ring::Change;
@@ -120,8 +120,13 @@ impl EffectHandler for At<'_> {
         self.table.given_up.push(task);
     }
 
-    fn events(&mut self, events: Vec<SessionEvent>) {
-        self.table.events.extend(events.into_iter().map(|it| (self.n, it)));
+    fn events(&mut self, events: Vec<Event>) {
+        for event in events {
+            match event {
+                Event::Session(it) => self.table.events.push((self.n, it)),
+                Event::Content(it) => self.table.content_events.push(it),
+            }
+        }
     }
 
     fn note(&mut self, note: Note) {

@@ -20,7 +20,7 @@ pub use results::{closed, got, opened, refused};
 use rota_docstore::{Checker, Digest, Operations, Schema};
 use rota_model::node_msg::{Alive, Register, Registered, Renewed, ReportEvent, ReportItem, ToNode};
 use rota_model::*;
-use rota_protocol::events::SessionEvent;
+use rota_protocol::events::{ContentEvent, SessionEvent};
 use rota_protocol::operate::Job;
 use rota_protocol::{
     Answer, Disk, DiskWrite, DocumentsConfig, EffectHandler, Envelope, Input, Manager,
@@ -54,6 +54,8 @@ pub struct Table {
     pub said: Vec<(Transition, String)>,
     /// What was told of sessions, and by whom.
     pub events: Vec<(u32, SessionEvent)>,
+    /// What was told of content.
+    pub content_events: Vec<ContentEvent>,
     /// The newest answer to a registration.
     registered: Option<Result<Registered, Refusal>>,
     /// The newest answer to a renewal.
@@ -257,6 +259,7 @@ impl Table {
             notes: Vec::new(),
             said: Vec::new(),
             events: Vec::new(),
+            content_events: Vec::new(),
             registered: None,
             renewed: None,
             ordered_as: None,

@@ -45,6 +45,7 @@ fn of_one(record: &SessionRecord) -> Verdict {
         | (Reason::StartTimeout | Reason::NoCapacity, _) => failed,
         (
             Reason::ClosedByClient
+            | Reason::ClosedByOperator
             | Reason::IdleTimeout
             | Reason::MaxLifetime
             | Reason::NodeLost
