@@ -105,6 +105,13 @@ impl Catalog {
         self.tell().await;
     }
 
+    /// Offers no class of content.
+    pub async fn offer_no_content(&self) {
+        let _telling = self.telling.lock().await;
+        self.locked().content = Source::default();
+        self.tell().await;
+    }
+
     /// The folder of the version of content that is in use.
     pub fn content_root(&self) -> Option<PathBuf> {
         self.locked().content.root.clone()

@@ -2,8 +2,9 @@
 //!
 //! A full disk ends every manager that has its log there, and the node itself cannot write its lease. So a
 //! node takes no session while less than its reserve is free, and keepers drop what programs print. What a
-//! program writes into its folder is bounded by nobody.
+//! program writes into its folder is bounded by nobody. A download of content that would leave less is not begun.
 
+use anyhow::ensure;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -14,6 +15,20 @@ const LOOK_MS: u64 = 250;
 pub fn free_bytes(folder: &Path) -> io::Result<u64> {
     let disk = rustix::fs::statvfs(folder)?;
     Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
+}
+
+/// Whether a folder may take so many bytes more.
+///
+/// # Errors
+/// Less than the reserve would be free then.
+pub fn may_take(folder: &Path, bytes: u64, reserve: u64) -> anyhow::Result<()> {
+    let free = free_bytes(folder)?;
+    let at = folder.display();
+    ensure!(
+        bytes == 0 || free >= bytes.saturating_add(reserve),
+        "{bytes} bytes are to come, the disk of {at} has {free} bytes free, and --disk-reserve-bytes is {reserve}"
+    );
+    Ok(())
 }
 
 /// A disk, and what is to stay free of it.
@@ -74,5 +89,17 @@ mod tests {
         assert_eq!(disk.look(5 + LOOK_MS), None);
         let nowhere = folder.path().join("nowhere");
         assert_eq!(DiskReserve::new(nowhere, u64::MAX).look(0), None);
+    }
+
+    #[test]
+    fn a_download_is_refused_while_it_would_leave_less_than_the_reserve() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path();
+        may_take(at, 1, 0).unwrap();
+        may_take(at, 0, u64::MAX).unwrap();
+        let why = may_take(at, 7, u64::MAX).unwrap_err().to_string();
+        let named = [&*at.display().to_string(), "7 bytes", "--disk-reserve-bytes is 1844"];
+        assert!(named.iter().all(|it| why.contains(it)), "{why}");
+        assert!(may_take(&at.join("nowhere"), 1, 0).is_err());
     }
 }

@@ -413,6 +413,7 @@ fn following(
         listing: observer.listing.clone(),
         status: observer.content.clone(),
         every,
+        disk_reserve_bytes: settings.disk_reserve_bytes,
     }))
 }
 

@@ -183,6 +183,7 @@ pub fn tree_bytes(tree: &Tree) -> Vec<u8> {
             })
             .collect(),
         files: tree.files().iter().map(file).collect(),
+        rules: tree.rules().to_owned(),
     };
     wire.encode_to_vec()
 }
@@ -242,5 +243,6 @@ pub fn tree_of(bytes: &[u8]) -> Result<Tree, WireError> {
             file: File { sha256, bytes, executable, body: body.0, offset },
         });
     }
-    named("ContentTree", Tree::new(files, filesets, bodies.into_iter().collect()))
+    let tree = Tree::new(files, filesets, bodies.into_iter().collect());
+    Ok(named("ContentTree", tree)?.with_rules(wire.rules))
 }

@@ -51,6 +51,7 @@ pub struct Draft {
     filesets: BTreeMap<FilesetName, Fileset>,
     bodies: BTreeMap<Digest, u64>,
     packs: Vec<Pack>,
+    rules: String,
 }
 
 impl Draft {
@@ -85,7 +86,8 @@ impl Draft {
         }
         let bodies = place(&mut files, earlier);
         let packs = packs(&files);
-        Ok(Self { files, filesets: rules.filesets().clone(), bodies, packs })
+        let (filesets, rules) = (rules.filesets().clone(), rules.text().to_owned());
+        Ok(Self { files, filesets, bodies, packs, rules })
     }
 
     /// The bodies that are to be made.
@@ -162,7 +164,7 @@ impl Draft {
         });
         let files: Vec<TreeFile> = files.collect();
         let filesets = filesets(self.filesets, &files, parent, commit);
-        Tree::new(files, filesets, self.bodies)
+        Ok(Tree::new(files, filesets, self.bodies)?.with_rules(self.rules))
     }
 }
 
@@ -178,7 +180,8 @@ pub fn restored(earlier: &Tree, parent: &Tree, commit: &Hash) -> Result<Tree, Fi
     };
     let files: Vec<TreeFile> = earlier.files().iter().map(again).collect();
     let filesets = filesets(earlier.filesets().clone(), &files, Some(parent), commit);
-    Tree::new(files, filesets, earlier.bodies().clone())
+    let tree = Tree::new(files, filesets, earlier.bodies().clone())?;
+    Ok(tree.with_rules(earlier.rules().to_owned()))
 }
 
 /// Gives places to files that earlier commits have, and gives the bodies of these: their own place, else that of an

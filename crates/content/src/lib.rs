@@ -12,7 +12,7 @@
 //! * [`Tree`], [`Draft`]: all files of a commit, and how the next commit is made of the one before it.
 //! * [`Access`], [`feed()`]: what a node may see, and the records that it is told.
 //! * [`Follows`]: which commit the nodes of a pool get.
-//! * [`refresh`]: how a node brings its records and files up to date, in eight steps.
+//! * [`refresh`], [`steps`]: how a node brings its records and files up to date, in eight steps and their order.
 //!
 //! **Invariant:** `$latest` of a node names a commit only when every record of it is stored.
 
@@ -27,6 +27,7 @@ mod path;
 mod record;
 pub mod refresh;
 mod rules;
+pub mod steps;
 mod tree;
 
 pub use access::{Access, Viewer};

@@ -8,7 +8,7 @@
 //!  4 Intake ─ the feed                8 obsolete, tidied ─ the cache, then records, then commits
 //! ```
 //!
-//! Beyond its source, a record says that a refresh has not ended. So leftovers of one that a crash cut off are found.
+//! [`crate::steps`] takes them in their order. Beyond its source, a record says that a refresh has not ended. So leftovers of one that a crash cut off are found.
 //! One that was cut off before the latest commit was stored begins anew with everything. After that, the later steps
 //! are taken although the feed has nothing new.
 
@@ -64,7 +64,11 @@ pub enum TakeError<E> {
     Wrong(FieldError),
     /// The feed ended before it named the latest commit.
     Cut,
+    /// The feed did not say what the node may see.
+    NoAccess,
 }
+
+impl<E: fmt::Debug + fmt::Display> std::error::Error for TakeError<E> {}
 
 impl<E> From<E> for TakeError<E> {
     fn from(it: E) -> Self {
@@ -78,6 +82,7 @@ impl<E: fmt::Display> fmt::Display for TakeError<E> {
             Self::Db(error) => write!(f, "the file database: {error}"),
             Self::Wrong(error) => write!(f, "the feed: {error}"),
             Self::Cut => f.write_str("the feed was cut: it ended before the latest commit"),
+            Self::NoAccess => f.write_str("the feed did not say what this node may see"),
         }
     }
 }
@@ -91,6 +96,13 @@ impl CacheName {
     pub fn of(file: &File) -> Self {
         let mark = if file.executable { ".x" } else { "" };
         Self(SmolStr::new(format!("{}{mark}", file.sha256)))
+    }
+
+    /// From its text; `None` where that is none.
+    pub fn parse(text: &str) -> Option<Self> {
+        let digest = text.strip_suffix(".x").unwrap_or(text);
+        let is_digit = |it: u8| it.is_ascii_digit() || (b'a'..=b'f').contains(&it);
+        (digest.len() == 64 && digest.bytes().all(is_digit)).then(|| Self(SmolStr::new(text)))
     }
 
     /// Its text, which is fit for the name of a file.
@@ -268,6 +280,18 @@ fn left_over(name: &CacheName) -> Change {
     let hash = Hash::parse("0").expect("a digit is a hash");
     let path = format!("{OBSOLETE}{}", name.as_str());
     Change::Put(Record::control(&path, Category::Obsolete, hash, Detail::None))
+}
+
+/// Before the first refresh of a database that has no record: what the cache has all the same, as of an earlier
+/// database that was lost. Step 7 downloads nothing of it again, and step 8 removes what no record names then.
+///
+/// # Errors
+/// The database cannot be written.
+pub fn adopt<D: FileDb>(db: &mut D, cached: Vec<CacheName>) -> Result<(), D::Error> {
+    if cached.is_empty() {
+        return Ok(());
+    }
+    db.change(cached.iter().map(left_over).collect())
 }
 
 /// Step 5: what the node may see becomes its fingerprint. False when changes told that this differs from what the

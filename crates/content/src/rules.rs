@@ -67,13 +67,16 @@ impl Rule {
 pub struct Rules {
     rules: Vec<Rule>,
     filesets: BTreeMap<FilesetName, Fileset>,
+    /// As it was written.
+    text: String,
 }
 
 impl Default for Rules {
     /// One fileset with all files, which every node downloads.
     fn default() -> Self {
         let name = FilesetName::default_name();
-        Self { rules: Vec::new(), filesets: BTreeMap::from([(name, Fileset::for_everybody())]) }
+        let filesets = BTreeMap::from([(name, Fileset::for_everybody())]);
+        Self { rules: Vec::new(), filesets, text: String::new() }
     }
 }
 
@@ -87,12 +90,13 @@ impl Rules {
         if text.len() > RULES_BYTES_MAX {
             return Err(whole(format!("has {} bytes; the limit is {RULES_BYTES_MAX}", text.len())));
         }
+        let written = text.to_owned();
         let text: Text = toml::from_str(text).map_err(|it| whole(it.to_string()))?;
         if text.fileset.len() > FILESETS_MAX {
             let count = text.fileset.len();
             return Err(whole(format!("has {count} filesets; the limit is {FILESETS_MAX}")));
         }
-        let (mut rules, mut mistakes) = (Self::default(), Vec::new());
+        let (mut rules, mut mistakes) = (Self { text: written, ..Self::default() }, Vec::new());
         let mut named = BTreeSet::new();
         for (at, fileset) in text.fileset.into_iter().enumerate() {
             let place = format!("fileset[{at}]");
@@ -134,6 +138,11 @@ impl Rules {
                 Err(FieldError::new(RULES_FILE, problem))
             }
         }
+    }
+
+    /// The text of the file; empty where there is none.
+    pub fn text(&self) -> &str {
+        &self.text
     }
 
     /// The filesets by name, with what is said of each.
@@ -234,6 +243,9 @@ mod tests {
         assert!(!media.eager && media.pools.len() == 1 && media.labels.len() == 1);
         assert!(!rules.filesets()[&FilesetName::default_name()].eager);
         assert!(Rules::default().filesets()[&FilesetName::default_name()].eager);
+        assert!(
+            rules.text().contains("category = \"media\"") && Rules::default().text().is_empty()
+        );
     }
 
     #[test]

@@ -49,6 +49,8 @@ pub struct Tree {
     filesets: BTreeMap<FilesetName, Fileset>,
     /// Which bodies hold the files, and how large these are.
     bodies: BTreeMap<Digest, u64>,
+    /// The text of the rules that it was made with.
+    rules: String,
 }
 
 /// What differs between two trees at one path.
@@ -95,7 +97,13 @@ impl Tree {
                 return wrong(format!("has no fileset {} for {:?}", it.fileset, it.path));
             }
         }
-        Ok(Self { files, filesets, bodies })
+        Ok(Self { files, filesets, bodies, rules: String::new() })
+    }
+
+    /// Made with rules of this text.
+    #[must_use]
+    pub fn with_rules(self, rules: String) -> Self {
+        Self { rules, ..self }
     }
 
     /// The files alone, in the order of their paths, to be compared with those of another.
@@ -111,6 +119,11 @@ impl Tree {
     /// By name.
     pub fn filesets(&self) -> &BTreeMap<FilesetName, Fileset> {
         &self.filesets
+    }
+
+    /// The text of `content.toml`, as it was published; empty: there was none.
+    pub fn rules(&self) -> &str {
+        &self.rules
     }
 
     /// The bodies that hold the files, with their sizes.

@@ -4,18 +4,19 @@
 
 use proptest::prelude::*;
 use rota_content::refresh::{
-    CacheName, Change, Needed, begin, delete_stale, fetched, mark_stale, needed, obsolete,
-    settle_access, tidied,
+    CacheName, Change, Intake, Needed, TakeError, adopt, begin, eager_files,
 };
-use rota_content::refresh::{Intake, TakeError, under_way};
+use rota_content::steps::{self, Ended, Host, NotUsed, Version};
 use rota_content::{
-    Access, Category, Detail, Draft, FileDb, FilePath, Hash, MemoryDb, Record, Rules, Scanned,
-    Status, Tree, Viewer, feed,
+    Access, Category, Detail, Draft, File, FileDb, FilePath, Hash, MemoryDb, Record, Rules,
+    Scanned, Status, Tree, Viewer, feed,
 };
 use rota_docstore::Digest;
 use rota_model::{Labels, PoolName};
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeSet;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 
 const RULES: &str = r#"
     fileset = [
@@ -79,12 +80,26 @@ fn viewer(pool: &str) -> Viewer {
 #[derive(Debug)]
 struct Cut;
 
-/// A node's database and cache, which bear so many more effects.
+impl From<TakeError<Cut>> for Cut {
+    fn from(error: TakeError<Cut>) -> Self {
+        match error {
+            TakeError::Db(cut) => cut,
+            wrong @ (TakeError::Wrong(_) | TakeError::Cut | TakeError::NoAccess) => {
+                panic!("{wrong:?}")
+            }
+        }
+    }
+}
+
+/// A node's database, cache and version in use, which bear so many more effects.
 #[derive(Clone, Default)]
 struct Node {
     db: MemoryDb,
     cache: BTreeSet<String>,
+    version: Option<Version>,
     left: usize,
+    /// Files that came.
+    came: usize,
 }
 
 impl Node {
@@ -113,54 +128,100 @@ impl FileDb for Node {
     }
 }
 
-fn cut(error: TakeError<Cut>) -> Cut {
-    match error {
-        TakeError::Db(cut) => cut,
-        wrong @ (TakeError::Wrong(_) | TakeError::Cut) => panic!("{wrong:?}"),
+/// A node in a refresh to a commit, of which each effect may be the last one.
+struct Refreshing<'a> {
+    node: &'a mut Node,
+    origin: &'a Origin,
+    to: usize,
+    who: &'a Viewer,
+    /// What is left of the feed, in pages; the last one comes first.
+    pages: Vec<Vec<Record>>,
+}
+
+impl Host for Refreshing<'_> {
+    type Error = Cut;
+    type Db = Node;
+
+    async fn with<T: Send + 'static>(
+        &mut self,
+        work: impl FnOnce(&mut Node) -> Result<T, Cut> + Send + 'static,
+    ) -> Result<T, Cut> {
+        work(self.node)
+    }
+
+    async fn ask(&mut self, since: Option<&Hash>) -> Result<Option<bool>, Cut> {
+        let (is_full, records) = self.origin.feed(self.to, since, self.who);
+        self.pages = records.chunks(3).rev().map(<[Record]>::to_vec).collect();
+        Ok(Some(is_full))
+    }
+
+    async fn records(&mut self) -> Result<Option<Vec<Record>>, Cut> {
+        Ok(self.pages.pop())
+    }
+
+    fn uses(&self, version: &Version) -> bool {
+        self.node.version.as_ref() == Some(version)
+    }
+
+    fn has(&self) -> impl Fn(&CacheName, &File) -> bool + Send + 'static {
+        let cache = self.node.cache.clone();
+        move |name, _| cache.contains(name.as_str())
+    }
+
+    async fn prepare(&mut self, _: &[Needed]) -> Result<(), Cut> {
+        Ok(())
+    }
+
+    async fn download(&mut self, fileset: &Needed) -> Result<(), Cut> {
+        for (_, file) in &fileset.files {
+            self.node.effect()?;
+            self.node.came += 1;
+            self.node.cache.insert(CacheName::of(file).as_str().to_owned());
+        }
+        Ok(())
+    }
+
+    async fn use_version(&mut self, version: &Version) -> Result<(), NotUsed<Cut>> {
+        for (path, file) in eager_files(self.node).unwrap() {
+            assert!(self.node.cache.contains(CacheName::of(&file).as_str()), "{path} is missing");
+        }
+        let done = self.node.effect();
+        done.map_err(|why| NotUsed { lacks_a_file: false, why })?;
+        self.node.version = Some(version.clone());
+        Ok(())
+    }
+
+    async fn remove(&mut self, cached: &BTreeSet<CacheName>) -> Result<(), Cut> {
+        for name in cached {
+            self.node.effect()?;
+            self.node.cache.remove(name.as_str());
+        }
+        Ok(())
+    }
+}
+
+/// What nothing waits for is there at the first look.
+fn at_once<T>(work: impl Future<Output = T>) -> T {
+    match pin!(work).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(done) => done,
+        Poll::Pending => panic!("it waits"),
     }
 }
 
 /// One refresh, and the one that must follow it at once.
 fn refresh(node: &mut Node, origin: &Origin, to: usize, who: &Viewer) -> Result<(), Cut> {
     for _ in 0..2 {
-        let since = begin(node)?;
-        let (is_full, records) = origin.feed(to, since.as_ref(), who);
-        if is_full {
-            mark_stale(node)?;
+        let mut host = Refreshing { node, origin, to, who, pages: Vec::new() };
+        match at_once(steps::refresh(&mut host))? {
+            Ended::Current(version) => {
+                assert_eq!(node.version, Some(version));
+                return Ok(());
+            }
+            Ended::Again => {}
+            Ended::NoFeed => panic!("there is a feed"),
         }
-        let mut intake = Intake::new(since.as_ref().filter(|_| !is_full));
-        for page in records.chunks(3) {
-            intake.take(node, page.to_vec()).map_err(cut)?;
-        }
-        let taken = intake.end(node).map_err(cut)?;
-        if !settle_access(node, &taken)? {
-            continue;
-        }
-        if !taken.changed && under_way(node)?.is_none() {
-            return Ok(());
-        }
-        delete_stale(node, &taken)?;
-        let cache = node.cache.clone();
-        let filesets = needed(node, &mut |name, _| cache.contains(name.as_str()))?;
-        for fileset in filesets {
-            download(node, &fileset)?;
-        }
-        let gone = obsolete(node)?;
-        for name in &gone.cached {
-            node.effect()?;
-            node.cache.remove(name.as_str());
-        }
-        return tidied(node, gone);
     }
     panic!("a full refresh settles what the node may see");
-}
-
-fn download(node: &mut Node, fileset: &Needed) -> Result<(), Cut> {
-    for (_, file) in &fileset.files {
-        node.effect()?;
-        node.cache.insert(CacheName::of(file).as_str().to_owned());
-    }
-    fetched(node, fileset)
 }
 
 /// What a node must have of a commit.
@@ -328,4 +389,32 @@ fn a_feed_that_is_cut_names_no_latest_commit_and_is_taken_again() {
     assert_eq!(begin(&node).unwrap(), None, "what is stored is of two commits");
     refresh(&mut node, &origin, 1, &who).unwrap();
     assert_eq!(check(&node, &origin, 1, &who), Ok(()));
+}
+
+#[test]
+fn a_node_that_lost_its_database_downloads_nothing_that_it_has_and_keeps_nothing_else() {
+    let origin = Origin::of(&[vec![("a", 0), ("e/a", 2), ("e/b", 5)], vec![("a", 0), ("e/b", 5)]]);
+    let who = viewer("large");
+    let mut start = Node { left: usize::MAX, ..Node::default() };
+    refresh(&mut start, &origin, 0, &who).unwrap();
+    for left in 0.. {
+        let mut node = Node { db: MemoryDb::default(), came: 0, left, ..start.clone() };
+        let is_whole = lost(&mut node).and_then(|()| refresh(&mut node, &origin, 1, &who)).is_ok();
+        node.left = usize::MAX;
+        lost(&mut node).unwrap();
+        refresh(&mut node, &origin, 1, &who).unwrap();
+        assert_eq!((check(&node, &origin, 1, &who), node.came), (Ok(()), 0), "after {left}");
+        if is_whole {
+            break;
+        }
+    }
+}
+
+/// What a node does when it opens its database.
+fn lost(node: &mut Node) -> Result<(), Cut> {
+    let mut records = 0;
+    node.db.each_under("", &mut |_| records += 1).unwrap();
+    let names = node.cache.iter().filter_map(|it| CacheName::parse(it));
+    let names = names.collect();
+    if records == 0 { adopt(node, names) } else { Ok(()) }
 }

@@ -7,9 +7,11 @@ use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderMap, Uri, header};
 use axum::response::IntoResponse as _;
+use rota_model::parse_label;
 use rota_proto::v1;
 use rota_proto::v1::content_server::Content as _;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -98,11 +100,30 @@ fn lines(told: Result<v1::ContentUpdatesResponse, Status>) -> Bytes {
     text.into()
 }
 
+/// Who looks: the nodes of a pool, with these labels.
+fn viewer(call: &mut Call) -> Option<v1::ContentViewer> {
+    let (pool, text) = (call.given("pool"), call.given("labels"));
+    let mut labels = BTreeMap::new();
+    for label in text.iter().flat_map(|it| it.split(',')) {
+        match parse_label(label) {
+            Ok((name, value)) if labels.contains_key(name.as_str()) => {
+                call.wrong("labels", format!("gives {name} twice, the second time as {value}"));
+            }
+            Ok((name, value)) => drop(labels.insert(name.to_string(), value.to_string())),
+            Err(wrong) => call.wrong("labels", wrong.problem),
+        }
+    }
+    if text.is_some() && pool.is_none() {
+        call.wrong("labels", "is given without `pool`: nodes with labels are of a pool");
+    }
+    pool.map(|pool| v1::ContentViewer { pool, labels, ..Default::default() })
+}
+
 /// Tells everything that is active, or what changed since a commit.
 pub async fn updates(State(tree): State<Arc<Tree>>, uri: Uri, headers: HeaderMap) -> Answer {
     let mut call = Call::new(&uri, &headers)?;
     let repository = segments(&uri)?.into_iter().nth(1).unwrap_or_default();
-    let viewer = call.given("pool").map(|pool| v1::ContentViewer { pool, ..Default::default() });
+    let viewer = viewer(&mut call);
     let request = v1::ContentUpdatesRequest {
         repository,
         since: call.given("since").unwrap_or_default(),

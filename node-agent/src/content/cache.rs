@@ -1,23 +1,25 @@
 //! Files of content by their digests. A file is there only when it is whole.
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use rota_content::File as Wanted;
 use rota_content::refresh::CacheName;
 use rota_docstore::Digest;
 use sha2::{Digest as _, Sha256};
-use std::fs::{self, File, Permissions};
-use std::io::Write;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Others read files and pass through folders: programs of sessions have users of their own.
 const FOLDER_MODE: u32 = 0o755;
 const FILE_MODE: u32 = 0o444;
 const PROGRAM_MODE: u32 = 0o555;
-/// Below the cache, for what is not whole.
+/// Below the cache, for what is not whole. A later download goes on with it.
 const COMING: &str = "coming";
+/// Read at once of a file.
+const PIECE_BYTES: usize = 256 * 1024;
 
 /// Makes a folder that others may read, and those above it that are missing. Whatever the mask of new files says.
 pub fn make_folder(folder: &Path) -> anyhow::Result<()> {
@@ -38,8 +40,29 @@ pub fn make_folder(folder: &Path) -> anyhow::Result<()> {
 #[derive(Clone, Debug)]
 pub struct Cache {
     folder: PathBuf,
-    /// Of files that began to come: what an earlier download left under way writes into none of a later one.
-    begun: Arc<AtomicU64>,
+    written: Written,
+}
+
+/// The files that are being written. A lock because downloads write several at once.
+#[derive(Clone, Debug, Default)]
+struct Written(Arc<Mutex<BTreeSet<CacheName>>>);
+
+impl Written {
+    fn locked(&self) -> MutexGuard<'_, BTreeSet<CacheName>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A file is written by one download at a time.
+struct Writing {
+    all: Written,
+    name: CacheName,
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        self.all.locked().remove(&self.name);
+    }
 }
 
 /// A file that is coming.
@@ -50,23 +73,28 @@ pub struct Coming {
     hash: Sha256,
     bytes: u64,
     wanted: Wanted,
+    _writing: Writing,
 }
 
 impl Cache {
-    /// The cache in a folder. What was coming when an earlier agent ended is removed.
+    /// The cache in a folder.
     ///
     /// # Errors
     /// The folder cannot be used.
     pub fn open(folder: &Path) -> anyhow::Result<Self> {
-        let it = Self { folder: folder.to_owned(), begun: Arc::default() };
+        let it = Self { folder: folder.to_owned(), written: Written::default() };
         make_folder(folder)?;
-        let coming = folder.join(COMING);
-        if coming.exists() {
-            let gone = fs::remove_dir_all(&coming);
-            gone.with_context(|| format!("cannot remove {}", coming.display()))?;
-        }
-        make_folder(&coming)?;
+        make_folder(&it.coming())?;
         Ok(it)
+    }
+
+    fn coming(&self) -> PathBuf {
+        self.folder.join(COMING)
+    }
+
+    /// Its folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// Where a file is, or will be.
@@ -79,17 +107,82 @@ impl Cache {
         fs::metadata(self.path(name)).is_ok_and(|it| it.is_file() && it.len() == file.bytes)
     }
 
-    /// Begins to write a file.
+    /// How much has come of files that are not whole, by their names.
     ///
     /// # Errors
-    /// It cannot be made.
-    pub fn begin(&self, wanted: &Wanted) -> anyhow::Result<Coming> {
+    /// The folder cannot be read.
+    pub fn partial(&self) -> anyhow::Result<BTreeMap<CacheName, u64>> {
+        let mut found = BTreeMap::new();
+        for entry in fs::read_dir(self.coming())? {
+            let entry = entry?;
+            let name = entry.file_name().to_str().and_then(CacheName::parse);
+            if let Some(name) = name {
+                found.insert(name, entry.metadata()?.len());
+            }
+        }
+        Ok(found)
+    }
+
+    /// Removes what has come of all other files than these.
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub fn keep_partial(&self, wanted: &BTreeSet<CacheName>) -> anyhow::Result<()> {
+        for entry in fs::read_dir(self.coming())? {
+            let entry = entry?;
+            let name = entry.file_name().to_str().and_then(CacheName::parse);
+            if !name.is_some_and(|it| wanted.contains(&it)) {
+                remove_file(&entry.path())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins to write a file, or goes on behind the bytes that came earlier.
+    ///
+    /// # Errors
+    /// It cannot be made, or is being written, or fewer bytes came.
+    pub fn begin(&self, wanted: &Wanted, came: u64) -> anyhow::Result<Coming> {
         let name = CacheName::of(wanted);
-        let number = self.begun.fetch_add(1, Ordering::Relaxed);
-        let at = self.folder.join(COMING).join(format!("{number}-{}", name.as_str()));
-        let to = self.path(&name);
-        let file = File::create(&at).with_context(|| format!("cannot make {}", at.display()))?;
-        Ok(Coming { file, at, to, hash: Sha256::new(), bytes: 0, wanted: *wanted })
+        let (at, to) = (self.coming().join(name.as_str()), self.path(&name));
+        if !self.written.locked().insert(name.clone()) {
+            bail!("{} is still being written by an earlier download", at.display());
+        }
+        let writing = Writing { all: self.written.clone(), name };
+        let begun = open(&at, came).with_context(|| format!("cannot make {}", at.display()));
+        let (file, hash) = begun?;
+        Ok(Coming { file, at, to, hash, bytes: came, wanted: *wanted, _writing: writing })
+    }
+
+    /// The files that are there with the digests that their names say. All others are removed.
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub fn verified(&self) -> anyhow::Result<Vec<CacheName>> {
+        let mut names = Vec::new();
+        for folder in fs::read_dir(&self.folder)? {
+            let folder = folder?.path();
+            if folder == self.coming() || !folder.is_dir() {
+                continue;
+            }
+            for entry in fs::read_dir(folder)? {
+                let path = entry?.path();
+                match self.name_of(&path)? {
+                    Some(name) => names.push(name),
+                    None => remove_file(&path)?,
+                }
+            }
+        }
+        Ok(names)
+    }
+
+    /// The name of a file, if it is whole and in its place.
+    fn name_of(&self, path: &Path) -> anyhow::Result<Option<CacheName>> {
+        let name = path.file_name().and_then(|it| it.to_str()).and_then(CacheName::parse);
+        let Some(name) = name.filter(|it| self.path(it) == path) else { return Ok(None) };
+        let mut file = File::open(path).with_context(|| path.display().to_string())?;
+        let digest = Digest(hash_of(&mut file)?.0.finalize().into()).to_string();
+        Ok(name.as_str().starts_with(&digest).then_some(name))
     }
 
     /// Removes a file, if it is there.
@@ -97,13 +190,7 @@ impl Cache {
     /// # Errors
     /// It cannot be removed.
     pub fn remove(&self, name: &CacheName) -> anyhow::Result<()> {
-        let path = self.path(name);
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(error).with_context(|| format!("cannot remove {}", path.display()))
-            }
-            Ok(()) | Err(_) => Ok(()),
-        }
+        remove_file(&self.path(name))
     }
 
     /// Waits until everything that was written is on the disk.
@@ -116,7 +203,47 @@ impl Cache {
     }
 }
 
+fn remove_file(path: &Path) -> anyhow::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", path.display()))
+        }
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// Opens a file to go on behind so many bytes, and gives it with their hash.
+fn open(at: &Path, came: u64) -> anyhow::Result<(File, Sha256)> {
+    if came == 0 {
+        return Ok((File::create(at)?, Sha256::new()));
+    }
+    let mut file = OpenOptions::new().read(true).write(true).open(at)?;
+    file.set_len(came.min(file.metadata()?.len()))?;
+    let (hash, bytes) = hash_of(&mut file)?;
+    ensure!(bytes == came, "it has {bytes} bytes, not {came}");
+    file.seek(SeekFrom::Start(came))?;
+    Ok((file, hash))
+}
+
+/// The hash of what a file has, and how many bytes that is.
+fn hash_of(file: &mut File) -> anyhow::Result<(Sha256, u64)> {
+    let (mut hash, mut bytes, mut piece) = (Sha256::new(), 0, vec![0; PIECE_BYTES]);
+    loop {
+        let read = file.read(&mut piece)?;
+        if read == 0 {
+            return Ok((hash, bytes));
+        }
+        hash.update(&piece[..read]);
+        bytes += read as u64;
+    }
+}
+
 impl Coming {
+    /// How many bytes have come.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// The next bytes.
     ///
     /// # Errors
@@ -132,7 +259,7 @@ impl Coming {
     /// # Errors
     /// It is not, or the disk fails.
     pub fn end(self) -> anyhow::Result<()> {
-        let Self { file, at, to, hash, bytes, wanted } = self;
+        let Self { file, at, to, hash, bytes, wanted, _writing } = self;
         let came = Digest(hash.finalize().into());
         if came != wanted.sha256 || bytes != wanted.bytes {
             let _ = fs::remove_file(&at);
@@ -167,7 +294,7 @@ pub mod tests {
         for (executable, mode) in [(false, 0o444), (true, 0o555)] {
             let file = wanted("abc", executable);
             let name = CacheName::of(&file);
-            let mut coming = cache.begin(&file).unwrap();
+            let mut coming = cache.begin(&file, 0).unwrap();
             coming.write(b"a").unwrap();
             assert!(!cache.has(&name, &file));
             coming.write(b"bc").unwrap();
@@ -187,14 +314,57 @@ pub mod tests {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::open(folder.path()).unwrap();
         let file = wanted("abc", false);
-        let mut coming = cache.begin(&file).unwrap();
+        let mut coming = cache.begin(&file, 0).unwrap();
         coming.write(b"abd").unwrap();
         let error = coming.end().unwrap_err().to_string();
         assert!(error.contains(&file.sha256.to_string()), "{error}");
         assert!(!cache.has(&CacheName::of(&file), &file));
         assert_eq!(fs::read_dir(folder.path().join(COMING)).unwrap().count(), 0);
-        drop(cache.begin(&file).unwrap());
-        Cache::open(folder.path()).unwrap();
-        assert_eq!(fs::read_dir(folder.path().join(COMING)).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_came_of_a_file_is_gone_on_with_by_the_next_agent_or_removed_where_nobody_wants_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::open(folder.path()).unwrap();
+        let files = [wanted("abcdef", true), wanted("other", false)];
+        let names = files.map(|it| CacheName::of(&it));
+        for file in &files {
+            let mut coming = cache.begin(file, 0).unwrap();
+            coming.write(b"abc").unwrap();
+            let error = cache.begin(file, 0).err().unwrap().to_string();
+            assert!(error.contains("still being written"), "{error}");
+        }
+        fs::write(folder.path().join(COMING).join("0-of another form"), "x").unwrap();
+        let cache = Cache::open(folder.path()).unwrap();
+        assert_eq!(cache.partial().unwrap(), names.clone().map(|it| (it, 3)).into());
+        cache.keep_partial(&BTreeSet::from([names[0].clone()])).unwrap();
+        assert_eq!(fs::read_dir(folder.path().join(COMING)).unwrap().count(), 1);
+        let mut coming = cache.begin(&files[0], 3).unwrap();
+        coming.write(b"def").unwrap();
+        coming.end().unwrap();
+        assert_eq!(fs::read(cache.path(&names[0])).unwrap(), b"abcdef");
+        assert!(cache.begin(&files[1], 3).is_err(), "nothing came of it");
+    }
+
+    #[test]
+    fn files_without_the_digest_of_their_names_are_removed_where_all_are_verified() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::open(folder.path()).unwrap();
+        let files = [wanted("one", true), wanted("two", false)];
+        let names = files.map(|it| CacheName::of(&it));
+        for (file, text) in files.iter().zip(["one", "two"]) {
+            let mut coming = cache.begin(file, 0).unwrap();
+            coming.write(text.as_bytes()).unwrap();
+            coming.end().unwrap();
+        }
+        let odd = folder.path().join("aa");
+        make_folder(&odd).unwrap();
+        fs::write(odd.join("odd"), "odd").unwrap();
+        let path = cache.path(&names[1]);
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "TWO").unwrap();
+        assert_eq!(cache.verified().unwrap(), [names[0].clone()]);
+        assert!(cache.has(&names[0], &files[0]) && !cache.has(&names[1], &files[1]));
+        assert!(!odd.join("odd").exists());
     }
 }

@@ -1,7 +1,7 @@
 //! The file database of a repository, in a file of its own.
 
 use anyhow::Context;
-use redb::{Database, ReadableDatabase, TableDefinition};
+use redb::{Database, ReadableDatabase, ReadableTableMetadata, TableDefinition};
 use rota_content::refresh::Change;
 use rota_content::{FileDb, Record};
 use std::fs;
@@ -43,6 +43,16 @@ impl RecordDb {
         // Damage shows now, where it is mended.
         db.each_under("", &mut |_| {})?;
         Ok(db)
+    }
+}
+
+impl RecordDb {
+    /// Whether it has no record.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn is_empty(&self) -> anyhow::Result<bool> {
+        Ok(self.0.begin_read()?.open_table(RECORDS)?.is_empty()?)
     }
 }
 

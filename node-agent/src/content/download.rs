@@ -11,7 +11,7 @@ use rota_content::refresh::{CacheName, Needed};
 use rota_docstore::{Caller, Digest};
 use rota_model::{Namespace, RepositoryName};
 use smol_str::SmolStr;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -38,19 +38,24 @@ struct Span {
     length: u64,
     /// In the order of their places.
     files: Vec<(SmolStr, File)>,
+    /// Bytes of the first file that came earlier: the part begins behind them.
+    came: u64,
 }
 
-/// The parts of bodies that hold these files; of equal files one is enough. Empty files are in none.
-fn spans(mut files: Vec<(SmolStr, File)>) -> Vec<Span> {
+/// The parts of bodies that hold these files, but for what came earlier; of equal files one is enough. Empty files are
+/// in none.
+fn spans(mut files: Vec<(SmolStr, File)>, partial: &BTreeMap<CacheName, u64>) -> Vec<Span> {
     let mut met = BTreeSet::new();
     files.retain(|(_, it)| met.insert(CacheName::of(it)));
     files.sort_by_key(|(_, it)| (it.body, it.offset, it.bytes));
     let mut spans: Vec<Span> = Vec::new();
     for (path, file) in files.into_iter().filter(|(_, it)| it.bytes > 0) {
         let end = file.offset + file.bytes;
+        let came = came_of(&file, partial);
         match spans.last_mut() {
             Some(span)
-                if span.body == file.body
+                if came == 0
+                    && span.body == file.body
                     && file.offset >= span.offset + span.length
                     && file.offset - (span.offset + span.length) <= GAP_BYTES =>
             {
@@ -58,12 +63,28 @@ fn spans(mut files: Vec<(SmolStr, File)>) -> Vec<Span> {
                 span.files.push((path, file));
             }
             Some(_) | None => {
-                let (body, offset, length) = (file.body, file.offset, file.bytes);
-                spans.push(Span { body, offset, length, files: vec![(path, file)] });
+                let (body, offset, length) = (file.body, file.offset + came, file.bytes - came);
+                spans.push(Span { body, offset, length, files: vec![(path, file)], came });
             }
         }
     }
     spans
+}
+
+/// What came earlier of a file. One of which everything came without an end was cut off there, and comes again.
+fn came_of(file: &File, partial: &BTreeMap<CacheName, u64>) -> u64 {
+    partial.get(&CacheName::of(file)).copied().filter(|it| *it < file.bytes).unwrap_or(0)
+}
+
+/// Bytes that are to come for these files.
+///
+/// # Errors
+/// The cache cannot be read.
+pub fn bytes_to_come(cache: &Cache, filesets: &[Needed]) -> anyhow::Result<u64> {
+    let partial = cache.partial()?;
+    let files: BTreeMap<CacheName, &File> =
+        filesets.iter().flat_map(|it| &it.files).map(|(_, it)| (CacheName::of(it), it)).collect();
+    Ok(files.values().map(|it| it.bytes - came_of(it, &partial)).sum())
 }
 
 /// Puts the bytes of a span into its files.
@@ -72,12 +93,15 @@ struct Filler {
     files: VecDeque<(SmolStr, File)>,
     /// Where the next byte lies in the body.
     at: u64,
+    /// Bytes of the first file that came earlier.
+    came: u64,
     coming: Option<(SmolStr, File, Coming)>,
 }
 
 impl Filler {
     fn new(cache: Cache, span: &Span) -> Self {
-        Self { cache, files: span.files.clone().into(), at: span.offset, coming: None }
+        let (files, at, came) = (span.files.clone().into(), span.offset, span.came);
+        Self { cache, files, at, came, coming: None }
     }
 
     fn take(&mut self, mut bytes: Bytes) -> anyhow::Result<()> {
@@ -86,12 +110,14 @@ impl Filler {
                 Some(coming) => coming,
                 None => {
                     let Some((path, file)) = self.files.pop_front() else { return Ok(()) };
-                    let begun = self.cache.begin(&file)?;
+                    let came = std::mem::take(&mut self.came);
+                    let begun = self.cache.begin(&file, came).with_context(|| path.to_string())?;
                     (path, file, begun)
                 }
             };
             // What lies between two files.
-            let gap = usize::try_from(file.offset.saturating_sub(self.at)).unwrap_or(usize::MAX);
+            let next = file.offset + coming.bytes();
+            let gap = usize::try_from(next.saturating_sub(self.at)).unwrap_or(usize::MAX);
             let skipped = bytes.split_to(gap.min(bytes.len()));
             self.at += skipped.len() as u64;
             let left = (file.offset + file.bytes).saturating_sub(self.at);
@@ -176,11 +202,14 @@ pub async fn download(
     let empty: Vec<File> =
         fileset.files.iter().filter(|(_, it)| it.bytes == 0).map(|it| it.1).collect();
     let of = cache.clone();
-    let made =
-        tokio::task::spawn_blocking(move || empty.iter().try_for_each(|it| of.begin(it)?.end()));
-    made.await.context("writing files of content")??;
-    let spans = spans(fileset.files.clone());
+    let made = tokio::task::spawn_blocking(move || {
+        empty.iter().try_for_each(|it| of.begin(it, 0)?.end())?;
+        of.partial()
+    });
+    let partial = made.await.context("writing files of content")??;
+    let spans = spans(fileset.files.clone(), &partial);
     let (files, bytes) = (fileset.files.len() as u64, spans.iter().map(|it| it.length).sum());
+    let came_earlier: u64 = spans.iter().map(|it| it.came).sum();
     status.begins(files, bytes);
     let (mut waiting, mut under_way) = (spans.into_iter(), JoinSet::new());
     let mut told = Instant::now();
@@ -201,6 +230,7 @@ pub async fn download(
             );
         }
     }
+    tracing::info!(fileset = %fileset.name, files, bytes, came_earlier, "a fileset of content has come");
     let cache = cache.clone();
     tokio::task::spawn_blocking(move || cache.sync()).await.context("syncing files of content")?
 }
@@ -209,6 +239,7 @@ pub async fn download(
 mod tests {
     use super::super::cache::tests::wanted;
     use super::*;
+    use rota_content::{FilesetName, Hash};
 
     fn file(text: &str, body: u8, offset: u64) -> (SmolStr, File) {
         let file = File { body: Digest([body; 32]), offset, ..wanted(text, false) };
@@ -217,13 +248,16 @@ mod tests {
 
     #[test]
     fn neighbours_come_together_and_equal_files_once() {
-        let found = spans(vec![
-            file("cc", 1, 3),
-            file("aaa", 1, 0),
-            file("cc", 2, 7),
-            file("far", 1, GAP_BYTES * 3),
-            file("", 1, 0),
-        ]);
+        let found = spans(
+            vec![
+                file("cc", 1, 3),
+                file("aaa", 1, 0),
+                file("cc", 2, 7),
+                file("far", 1, GAP_BYTES * 3),
+                file("", 1, 0),
+            ],
+            &BTreeMap::new(),
+        );
         let shown: Vec<(u8, u64, u64, Vec<&str>)> = found
             .iter()
             .map(|it| {
@@ -241,7 +275,7 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let cache = Cache::open(folder.path()).unwrap();
             let files = vec![file("abc", 1, 1), file("de", 1, 6)];
-            let span = spans(files.clone()).remove(0);
+            let span = spans(files.clone(), &BTreeMap::new()).remove(0);
             assert_eq!((span.offset, span.length), (1, 7));
             let mut filler = Filler::new(cache.clone(), &span);
             for piece in b"abc--de".chunks(size) {
@@ -253,5 +287,28 @@ mod tests {
             short.take(Bytes::from_static(b"abc--d")).unwrap();
             assert!(short.end().unwrap_err().to_string().contains("de"));
         }
+    }
+
+    #[test]
+    fn what_came_earlier_of_a_file_does_not_come_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::open(folder.path()).unwrap();
+        let files = vec![file("abc", 1, 0), file("defgh", 1, 3), file("ij", 1, 8)];
+        cache.begin(&files[1].1, 0).unwrap().write(b"de").unwrap();
+        let partial = cache.partial().unwrap();
+        let found = spans(files.clone(), &partial);
+        let places: Vec<_> = found.iter().map(|it| (it.offset, it.length, it.came)).collect();
+        assert_eq!(places, [(0, 3, 0), (5, 5, 2)]);
+        let name = FilesetName::default_name();
+        let needed = Needed { name, commit: Hash::parse("aa").unwrap(), files: files.clone() };
+        assert_eq!(bytes_to_come(&cache, &[needed.clone(), needed]).unwrap(), 8);
+        for (span, bytes) in found.iter().zip([&b"abc"[..], b"fghij"]) {
+            let mut filler = Filler::new(cache.clone(), span);
+            filler.take(Bytes::from_static(bytes)).unwrap();
+            filler.end().unwrap();
+        }
+        assert!(files.iter().all(|(_, it)| cache.has(&CacheName::of(it), it)));
+        // What was cut off behind the last byte has no digest yet.
+        assert_eq!(came_of(&files[0].1, &BTreeMap::from([(CacheName::of(&files[0].1), 3)])), 0);
     }
 }

@@ -1,33 +1,31 @@
 //! Follows the repository of the node's pool: one refresh after the other, each in the eight steps of
-//! [`rota_content::refresh`].
+//! [`rota_content::steps`].
 
 use super::FOLDER;
-use super::cache::{Cache, make_folder};
-use super::db::RecordDb;
-use super::download::{CONFIGURATION, Source, download};
-use super::status::{ContentState, ContentStatus};
-use super::version::{Versions, commit_of_version, remove};
+use super::download::CONFIGURATION;
+use super::effects::{Asked, Effects, ask, name_of};
+use super::left::Left;
+use super::repository::Repository;
+use super::status::{ContentState, ContentStatus, Standing};
+use super::version::{commit_of_version, leave, remove};
 use crate::catalog::Catalog;
 use crate::observe::Listing;
 use anyhow::{Context, anyhow, bail};
-use rota_client::{CallError, Client, WatchOptions, v1};
-use rota_content::refresh::{
-    CacheName, Intake, Taken, begin, delete_stale, eager_files, fetched, mark_stale, needed,
-    obsolete, settle_access, tidied, under_way,
-};
-use rota_content::{ACCESS_PATH, CONTENT_CLASS, File, FileDb, Hash, Viewer, check_repository};
-use rota_model::{NodeId, Refusal, RefusalKind, RepositoryName};
-use rota_proto::content::Updates;
+use rota_client::{Client, WatchOptions, v1};
+use rota_content::refresh::eager_files;
+use rota_content::steps::{self, Ended, Version};
+use rota_content::{CONTENT_CLASS, File, Viewer};
+use rota_model::{NodeId, RepositoryName};
 use smol_str::SmolStr;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
 
 /// How long managers may be silent.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(30);
 /// The first pause after a failure; the next ones are twice as long each.
 const PAUSE: Duration = Duration::from_millis(500);
 /// How long a version stays that is not in use. A start that takes it is told of by then.
@@ -53,42 +51,8 @@ pub struct Following {
     pub status: ContentStatus,
     /// Between two refreshes.
     pub every: Duration,
-}
-
-/// The repository that is followed.
-struct Repository {
-    name: RepositoryName,
-    /// A lock because its work is done by threads that may block, one at a time.
-    db: Arc<Mutex<RecordDb>>,
-    cache: Cache,
-    versions: Versions,
-}
-
-impl Repository {
-    fn open(data: &Path, name: &RepositoryName) -> anyhow::Result<Self> {
-        check_repository(name)?;
-        let all = data.join(FOLDER);
-        make_folder(&all)?;
-        let folder = all.join(name.as_str());
-        make_folder(&folder)?;
-        let db = RecordDb::open(&folder.join("records.redb"))?;
-        let cache = Cache::open(&folder.join("cache"))?;
-        let versions = Versions::open(&folder)?;
-        Ok(Self { name: name.clone(), db: Arc::new(Mutex::new(db)), cache, versions })
-    }
-
-    /// Work on the database, on a thread that may block.
-    async fn with<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&mut RecordDb) -> anyhow::Result<T> + Send + 'static,
-    ) -> anyhow::Result<T> {
-        let db = self.db.clone();
-        let done = tokio::task::spawn_blocking(move || {
-            let mut db = db.lock().unwrap_or_else(PoisonError::into_inner);
-            work(&mut db)
-        });
-        done.await.context("work on the records of content")?
-    }
+    /// Bytes that downloads leave free of the disk.
+    pub disk_reserve_bytes: u64,
 }
 
 /// What came of one look at the managers.
@@ -113,6 +77,8 @@ pub struct Follower {
     told: String,
     /// Versions that are not in use, and since when. A start that is under way may have taken one and not shown it yet.
     unused: BTreeMap<String, Instant>,
+    /// Other repositories.
+    left: Left,
 }
 
 /// Hears of commits. Where managers have no place for a watch, the regular looks are enough; these find what pools
@@ -156,7 +122,8 @@ impl Follower {
             of.status.set(|it| (it.commit, it.root) = (commit, root));
         }
         let (client, told, unused) = ((known, client), String::new(), BTreeMap::new());
-        Ok(Self { of, managers, client, repository: None, told, unused })
+        let left = Left::default();
+        Ok(Self { of, managers, client, repository: None, told, unused, left })
     }
 
     /// Managers come and go while the node runs.
@@ -200,6 +167,12 @@ impl Follower {
                 }
             }
         }
+        if let Ok(Looked::Nothing) = &refreshed {
+            self.leave().await;
+        }
+        if refreshed.is_ok() {
+            self.remove_left();
+        }
         let (state, failure) = match refreshed {
             Ok(Looked::Nothing) => (ContentState::Nothing, String::new()),
             Ok(Looked::Current | Looked::Again) => (ContentState::Current, String::new()),
@@ -222,136 +195,70 @@ impl Follower {
         state != ContentState::Failed
     }
 
+    /// The pool follows nothing: no class of content is offered any more, also not by the next agent.
+    async fn leave(&mut self) {
+        self.repository = None;
+        let Some(root) = self.of.catalog.content_root() else { return };
+        if let Err(error) = leave(&root) {
+            tracing::warn!(%error, "the version of content stays in use for the next agent");
+        }
+        self.of.catalog.offer_no_content().await;
+        self.of.status.set(|it| *it = Standing::default());
+        tracing::info!(version = %root.display(), "the pool follows nothing: its content is offered no more");
+    }
+
+    fn remove_left(&mut self) {
+        let followed = self.repository.as_ref().map(|it| it.name.as_str());
+        let mut used = self.of.listing.roots();
+        used.extend(self.of.catalog.content_root());
+        let all = self.of.data.join(FOLDER);
+        if let Err(error) = self.left.remove(&all, followed, &used, UNUSED_FOR) {
+            tracing::warn!(%error, "content that is followed no more cannot be removed");
+        }
+    }
+
     /// Steps 1 to 8.
     async fn look(&mut self) -> anyhow::Result<Looked> {
-        let since = match &self.repository {
-            Some(repository) => repository.with(|db| begin(db)).await?,
-            None => None,
-        };
-        let viewer = Some((self.of.viewer.clone(), Some(self.of.node.clone())));
-        let asked = Updates { repository: None, since: since.clone(), viewer, category: None };
-        let mut feed = match self.client.1.content_updates(&asked, PATIENCE).await {
-            Ok(feed) => feed,
-            // Its pool follows something that is not there: that is a failure, which operators must see.
-            Err(CallError::Refused { refusal, .. })
-                if refusal.kind == RefusalKind::NotFound && names_pool(&refusal) =>
-            {
-                return Ok(Looked::Nothing);
-            }
-            Err(error) => return Err(error.into()),
-        };
-        let told = feed.begin().clone();
-        let name = RepositoryName::parse(&told.repository)?;
-        if self.repository.as_ref().is_none_or(|it| it.name != name) {
-            let (data, of) = (self.of.data.clone(), name.clone());
-            let opened = tokio::task::spawn_blocking(move || Repository::open(&data, &of));
-            let opened = opened.await.context("opening content")?;
-            self.repository = Some(opened.with_context(|| format!("content {name}"))?);
-            self.of.status.set(|it| it.repository = name.to_string());
-            return Ok(Looked::Again);
-        }
-        let Some(repository) = &self.repository else { bail!("no repository is open") };
-        if told.full {
-            repository.with(mark_stale).await?;
-        }
-        let since = since.filter(|_| !told.full);
-        let mut intake = Intake::new(since.as_ref());
-        while let Some(records) = feed.next().await? {
-            let take = move |db: &mut RecordDb| {
-                intake.take(db, records).map_err(|it| anyhow!("{it:#}"))?;
-                Ok(intake)
+        let client = self.client.1.clone();
+        let Some(repository) = &self.repository else {
+            return match ask(&self.of, &client, None).await? {
+                Asked::Nothing => Ok(Looked::Nothing),
+                Asked::Feed(name, _) => self.open(name).await,
             };
-            intake = repository.with(take).await?;
+        };
+        let mut effects = Effects { of: &self.of, client, repository, asked: Asked::Nothing };
+        let ended = steps::refresh(&mut effects).await?;
+        match (ended, effects.asked) {
+            (Ended::Current(version), _) => {
+                self.settled(&version).await?;
+                Ok(Looked::Current)
+            }
+            (Ended::Again, _) => Ok(Looked::Again),
+            (Ended::NoFeed, Asked::Nothing) => Ok(Looked::Nothing),
+            (Ended::NoFeed, Asked::Feed(name, _)) => self.open(name).await,
         }
-        let taken = repository.with(move |db| intake.end(db).map_err(|it| anyhow!("{it:#}")));
-        let taken = taken.await?;
-        let settle = move |db: &mut RecordDb| Ok((settle_access(db, &taken)?, taken));
-        let (is_settled, taken) = repository.with(settle).await?;
-        if !is_settled {
-            return Ok(Looked::Again);
-        }
-        self.finish(taken).await?;
-        Ok(Looked::Current)
     }
 
-    /// Steps 6 to 8, where anything is to be done.
-    async fn finish(&mut self, taken: Taken) -> anyhow::Result<()> {
+    /// From now on this repository is followed.
+    async fn open(&mut self, name: RepositoryName) -> anyhow::Result<Looked> {
+        let (data, of) = (self.of.data.clone(), name.clone());
+        let opened = tokio::task::spawn_blocking(move || Repository::open(&data, &of));
+        let opened = opened.await.context("opening content")?;
+        self.repository = Some(opened.with_context(|| format!("content {name}"))?);
+        self.of.status.set(|it| it.repository = name.to_string());
+        Ok(Looked::Again)
+    }
+
+    /// The node has a version.
+    async fn settled(&mut self, version: &Version) -> anyhow::Result<()> {
         let Some(repository) = &self.repository else { bail!("no repository is open") };
-        let latest = taken.latest.clone();
-        let read = |db: &mut RecordDb| Ok((under_way(db)?, db.get(ACCESS_PATH)?));
-        let (left_over, access) = repository.with(read).await?;
-        let access = access.context("the feed did not say what this node may see")?.commit;
-        let version = format!("{latest}-{access}");
-        let is_used = self.of.catalog.content_root() == Some(repository.versions.path(&version));
-        if taken.changed || left_over.is_some() || !is_used {
-            self.of.status.set(|it| it.state = ContentState::Refreshing);
-            repository.with(move |db| delete_stale(db, &taken)).await?;
-            let cache = repository.cache.clone();
-            let look = move |db: &mut RecordDb| needed(db, &mut |name, it| cache.has(name, it));
-            let source =
-                Source { client: self.client.1.clone(), repository: repository.name.clone() };
-            for fileset in repository.with(look).await? {
-                let loaded = download(&source, &repository.cache, &fileset, &self.of.status).await;
-                loaded.with_context(|| format!("fileset {}", fileset.name))?;
-                repository.with(move |db| fetched(db, &fileset)).await?;
-            }
-            let used = self.begin_version(&version, &latest, &access).await;
-            tidy(repository).await?;
-            if used.as_ref().is_err_and(lacks_a_file) {
-                // The cache lost what the records say is there: everything is looked through again.
-                repository.with(mark_stale).await?;
-            }
-            used?;
-        }
-        let standing = self.of.status.standing();
-        if (&*standing.commit, &*standing.access) != (latest.as_str(), access.as_str()) {
+        if !self.of.status.standing().is_of(version) {
             // An earlier agent made the version.
             let files = repository.with(|db| eager_files(db)).await?;
-            self.show(&latest, &access, files.len() as u64, bytes_of(&files));
+            let root = repository.versions.path(&name_of(version));
+            self.of.status.shows(version, root, (files.len() as u64, bytes_of(&files)));
         }
-        self.remove_unused(&version).await
-    }
-
-    fn show(&self, commit: &Hash, access: &Hash, files: u64, bytes: u64) {
-        let version = format!("{commit}-{access}");
-        let root = self.repository.as_ref().map(|it| it.versions.path(&version));
-        self.of.status.set(|it| {
-            it.root = root;
-            (it.commit, it.access) = (commit.to_string(), access.to_string());
-            (it.files, it.bytes) = (files, bytes);
-        });
-    }
-
-    /// Makes the version of a commit, and offers its classes. One with mistakes is not used.
-    async fn begin_version(
-        &self,
-        version: &str,
-        commit: &Hash,
-        access: &Hash,
-    ) -> anyhow::Result<()> {
-        let Some(repository) = &self.repository else { bail!("no repository is open") };
-        let files = repository.with(|db| eager_files(db)).await?;
-        let (count, bytes) = (files.len() as u64, bytes_of(&files));
-        let (versions, cache, name) =
-            (repository.versions.clone(), repository.cache.clone(), version.to_owned());
-        let catalog = self.of.catalog.clone();
-        let make = move || {
-            if !versions.has(&name) {
-                let files: Vec<_> =
-                    files.into_iter().map(|(path, it)| (path, CacheName::of(&it))).collect();
-                versions.build(&name, &files, &cache)?;
-            }
-            let offer = catalog.read(&versions.path(&name));
-            let offer = offer.map_err(|mistakes| anyhow!("{}", mistakes.join("; ")))?;
-            versions.use_version(&name)?;
-            anyhow::Ok(offer)
-        };
-        let offer = tokio::task::spawn_blocking(make).await.context("making a version")??;
-        self.of.catalog.offer_content(offer, repository.versions.path(version)).await;
-        let of = repository.name.as_str();
-        tracing::info!(repository = of, %commit, files = count, bytes, "content is up to date");
-        self.show(commit, access, count, bytes);
-        Ok(())
+        self.remove_unused(&name_of(version)).await
     }
 
     /// Removes versions that no session has, and that were not in use at the last refresh either.
@@ -394,28 +301,7 @@ impl Follower {
     }
 }
 
-/// Whether a refusal says that the pool follows nothing.
-fn names_pool(refusal: &Refusal) -> bool {
-    refusal.fields.iter().any(|it| it.field == "pool")
-}
-
-/// Whether a version could not be made since the cache has not what it should have.
-fn lacks_a_file(error: &anyhow::Error) -> bool {
-    let is_missing = |it: &std::io::Error| it.kind() == std::io::ErrorKind::NotFound;
-    error.chain().filter_map(|it| it.downcast_ref::<std::io::Error>()).any(is_missing)
-}
-
-fn bytes_of(files: &[(SmolStr, File)]) -> u64 {
+/// Bytes of files.
+pub fn bytes_of(files: &[(SmolStr, File)]) -> u64 {
     files.iter().map(|it| it.1.bytes).sum()
-}
-
-/// Step 8.
-async fn tidy(repository: &Repository) -> anyhow::Result<()> {
-    let cache = repository.cache.clone();
-    let tidy = move |db: &mut RecordDb| {
-        let gone = obsolete(db)?;
-        gone.cached.iter().try_for_each(|it| cache.remove(it))?;
-        tidied(db, gone)
-    };
-    repository.with(tidy).await
 }

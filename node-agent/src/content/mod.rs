@@ -7,12 +7,16 @@
 //!                               catalog ──▶ the agent: classes, each with its folder
 //! ```
 //!
-//! A session keeps the version that it began with: the folder stays until the last such session has ended.
+//! A session keeps the version that it began with: the folder stays until the last such session has ended. So does that
+//! of a repository that the node follows no more.
 
 mod cache;
 mod db;
 mod download;
+mod effects;
 mod follow;
+mod left;
+mod repository;
 mod status;
 mod version;
 

@@ -1,5 +1,6 @@
 //! How the content of this node stands, for operators.
 
+use rota_content::steps::Version;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -58,6 +59,13 @@ pub struct Standing {
     pub of: (u64, u64),
 }
 
+impl Standing {
+    /// Whether this version is told.
+    pub fn is_of(&self, version: &Version) -> bool {
+        (&*self.commit, &*self.access) == (version.commit.as_str(), version.access.as_str())
+    }
+}
+
 /// Shared by who follows and who tells operators.
 #[derive(Clone, Debug, Default)]
 pub struct ContentStatus(Arc<Mutex<Standing>>);
@@ -71,6 +79,15 @@ impl ContentStatus {
     /// Changes it.
     pub fn set(&self, change: impl FnOnce(&mut Standing)) {
         change(&mut self.locked());
+    }
+
+    /// A version is in use, in that folder, with so many files and bytes.
+    pub fn shows(&self, version: &Version, root: PathBuf, (files, bytes): (u64, u64)) {
+        self.set(|it| {
+            it.root = Some(root);
+            (it.commit, it.access) = (version.commit.to_string(), version.access.to_string());
+            (it.files, it.bytes) = (files, bytes);
+        });
     }
 
     /// A download begins.

@@ -191,6 +191,10 @@ pub fn remove(folder: &Path) -> anyhow::Result<()> {
 pub fn version_at_start(data: &Path) -> Option<PathBuf> {
     let mut newest: BTreeMap<std::time::SystemTime, PathBuf> = BTreeMap::new();
     for entry in fs::read_dir(data.join(FOLDER)).ok()?.flatten() {
+        // Such a folder is being removed.
+        if entry.file_name().as_encoded_bytes().starts_with(b".") {
+            continue;
+        }
         let link = entry.path().join(CURRENT);
         let Ok(since) = fs::symlink_metadata(&link).and_then(|it| it.modified()) else { continue };
         if let Ok(version) = link.canonicalize() {
@@ -198,6 +202,18 @@ pub fn version_at_start(data: &Path) -> Option<PathBuf> {
         }
     }
     newest.pop_last().map(|it| it.1)
+}
+
+/// A version, by its folder, is in use no more: the next agent does not begin with it.
+///
+/// # Errors
+/// The disk fails.
+pub fn leave(root: &Path) -> io::Result<()> {
+    let repository = root.parent().and_then(Path::parent);
+    match repository.map_or(Ok(()), |it| fs::remove_file(it.join(CURRENT))) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
 }
 
 /// The repository and the commit of a version, by its folder; `None` of any other folder.
@@ -237,7 +253,7 @@ mod tests {
         let mut files = Vec::new();
         for (path, text, executable) in [("a.toml", "1", false), ("a/bin/run", "2", true)] {
             let file = wanted(text, executable);
-            let mut coming = cache.begin(&file).unwrap();
+            let mut coming = cache.begin(&file, 0).unwrap();
             coming.write(text.as_bytes()).unwrap();
             coming.end().unwrap();
             files.push((SmolStr::new(path), CacheName::of(&file)));
@@ -258,12 +274,15 @@ mod tests {
         versions.put_away(&BTreeSet::from(["v1".to_owned()])).unwrap();
         assert_eq!(files_of_version(&same), None);
         assert_eq!(version_at_start(data.path()), Some(root.canonicalize().unwrap()));
+        leave(&root).unwrap();
+        leave(&root).unwrap();
+        assert_eq!((versions.current(), version_at_start(data.path())), (None, None));
         for (_, name) in &files {
             cache.remove(name).unwrap();
         }
         assert_eq!(fs::read_to_string(root.join("a/bin/run")).unwrap(), "2");
-        let mode = fs::metadata(root.join("a/bin/run")).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o555);
+        let mode = |path: &str| fs::metadata(root.join(path)).unwrap().permissions().mode() & 0o777;
+        assert_eq!(["a/bin/run", "a.toml"].map(mode), [0o555, 0o444]);
         assert!(versions.build("v2", &files, &cache).is_err(), "the cache has them no more");
         assert!(!versions.has("v2"));
         let versions = Versions::open(&folder).unwrap();

@@ -49,6 +49,8 @@ pub struct OfClass {
 #[derive(Default)]
 struct Inner {
     live: BTreeMap<(SessionKey, Token), Listed>,
+    /// The versions of content that machines began with.
+    pinned: BTreeMap<SessionKey, PathBuf>,
     /// CPU time of those that have ended.
     ended_cpu: BTreeMap<String, Duration>,
 }
@@ -89,9 +91,21 @@ impl Listing {
         inner.live.iter().map(|(name, listed)| (name.clone(), listed.clone())).collect()
     }
 
-    /// The folders of class files that programs began with.
+    /// A machine began with the classes of this folder.
+    pub fn pin(&self, key: SessionKey, root: PathBuf) {
+        self.locked().pinned.insert(key, root);
+    }
+
+    /// It has ended. Whether it was pinned.
+    pub fn unpin(&self, key: &SessionKey) -> bool {
+        self.locked().pinned.remove(key).is_some()
+    }
+
+    /// The folders of class files that sessions began with.
     pub fn roots(&self) -> BTreeSet<PathBuf> {
-        self.locked().live.values().filter_map(|it| it.root.clone()).collect()
+        let inner = self.locked();
+        let programs = inner.live.values().filter_map(|it| it.root.clone());
+        programs.chain(inner.pinned.values().cloned()).collect()
     }
 
     /// CPU time of programs that have ended.

@@ -9,6 +9,7 @@ mod in_use;
 mod keeper_link;
 mod last_words;
 mod orphans;
+mod pins;
 mod program;
 mod running;
 mod surroundings;
@@ -25,6 +26,7 @@ use crate::catalog::Classes;
 use crate::mailbox::{Event, Mailbox};
 use crate::observe::Listed;
 use folders::Folders;
+use pins::Pins;
 use program::ProgramSession;
 use rota_model::{
     ClassName, Exit, FieldError, LifeOptions, Reason, Refusal, RefusalKind, RequestId, Retry,
@@ -78,6 +80,7 @@ pub struct Runtime {
     /// Where machine sessions answer: the node's own address.
     address: String,
     machines: BTreeMap<SessionKey, Running>,
+    pins: Pins,
     /// Tasks of programs that are not over.
     programs: BTreeMap<(SessionKey, Token), Task>,
 }
@@ -103,6 +106,7 @@ impl Runtime {
         Self {
             classes: shared(classes),
             folders: Folders::found(&settings.sessions, folders_kept_max, spare),
+            pins: Pins::new(settings.sessions.with_file_name("machines"), settings.listing.clone()),
             settings: Arc::new(settings),
             mailbox,
             address,
@@ -136,7 +140,7 @@ impl Runtime {
         match &class.kind {
             ClassKind::Machine(machine) => {
                 let remark = class.remark_on(&order.spec.attributes);
-                self.start_machine(order, machine, remark, news);
+                self.start_machine(order, (machine, &root), remark, news);
             }
             ClassKind::Program(program) => {
                 let life = order.spec.life.as_deref();
@@ -203,7 +207,7 @@ impl Runtime {
     fn start_machine(
         &mut self,
         order: StartOrder,
-        class: &Arc<MachineClass>,
+        (class, root): (&Arc<MachineClass>, &Path),
         remark: String,
         news: &mut Vec<NodeInput>,
     ) {
@@ -217,6 +221,7 @@ impl Runtime {
         if machine.has_ended() {
             return news.push(final_state(key, token, &machine));
         }
+        self.pins.pin(&key, root);
         self.machines.insert(key, Running { token, life, machine });
     }
 
@@ -231,12 +236,20 @@ impl Runtime {
         let Some((state, changes)) = machine else {
             return self.adopt_program(AdoptOrder { key, token, life, slot, ready }, news);
         };
-        let class = self.classes.get(&spec.class).map(|it| &it.0.kind);
-        let machine = match class {
-            Some(ClassKind::Machine(class)) => Machine::resumed(class, &state, changes),
-            Some(ClassKind::Program(_)) | None => None,
+        let earlier = self.pins.earlier(&key, &spec.class);
+        let now = self.classes.get(&spec.class);
+        let class = match &earlier {
+            Some((root, class)) => Some((&class.kind, root.as_path())),
+            None => now.map(|(class, root)| (&class.kind, &**root)),
         };
-        if let Some(machine) = machine {
+        let machine = match class {
+            Some((ClassKind::Machine(class), root)) => {
+                Machine::resumed(class, &state, changes).map(|it| (it, root))
+            }
+            Some((ClassKind::Program(_), _)) | None => None,
+        };
+        if let Some((machine, root)) = machine {
+            self.pins.pin(&key, root);
             self.machines.insert(key, Running { token, life, machine });
             return;
         }
@@ -250,6 +263,7 @@ impl Runtime {
     pub fn stop(&mut self, key: SessionKey, token: Token, how: StopHow, news: &mut Vec<NodeInput>) {
         if self.machines.get(&key).is_some_and(|live| live.token == token) {
             self.machines.remove(&key);
+            self.pins.unpin(&key);
             return news.push(NodeInput::Stopped { key, token, exit: None, detail: String::new() });
         }
         if let Some(task) = self.programs.get_mut(&(key.clone(), token)) {
@@ -308,6 +322,7 @@ impl Runtime {
         if transition.is_final {
             news.push(final_state(key, token, machine));
             self.machines.remove(&event.key);
+            self.pins.unpin(&event.key);
         }
         Ok(transition)
     }

@@ -42,7 +42,7 @@ fn tree() -> impl Strategy<Value = Tree> {
     let bodies = prop::collection::btree_map(digest(), 2_000_000u64..3_000_000, 1..4);
     let file = (any::<prop::sample::Index>(), any::<prop::sample::Index>(), hash(), of_file());
     let files = prop::collection::btree_map("[a-z]{1,4}(/[a-z]{1,4}){0,2}", file, 0..20);
-    (filesets, bodies, files).prop_map(|(filesets, bodies, files)| {
+    (filesets, bodies, files, "[ -~]{0,20}").prop_map(|(filesets, bodies, files, rules)| {
         let names: Vec<&FilesetName> = filesets.keys().collect();
         let all: Vec<Digest> = bodies.keys().copied().collect();
         let mut list = Vec::with_capacity(files.len());
@@ -56,7 +56,7 @@ fn tree() -> impl Strategy<Value = Tree> {
             });
         }
         list.sort_by(|one, other| one.path.cmp(&other.path));
-        Tree::new(list, filesets.clone(), bodies).expect("it is whole")
+        Tree::new(list, filesets.clone(), bodies).expect("it is whole").with_rules(rules)
     })
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  publish: scan (a folder) ──▶ draft ──▶ bodies, the list of files ──▶ content.commit
-//!  list, log, diff, get, rollback: repository (its document, trees of its commits)
+//!  list, log, diff, get, rules, rollback: repository (its document, trees of its commits)
 //!  status, rollout: what each node has, and sessions that run with older versions
 //! ```
 
@@ -10,6 +10,7 @@ mod change;
 mod publish;
 mod repository;
 mod rollout;
+mod rules;
 mod scan;
 mod show;
 mod status;
@@ -46,17 +47,19 @@ pub enum ContentCommand {
     Rollback(RollbackArguments),
     /// Write one file of a commit to a file, or to stdout.
     Get(GetArguments),
+    /// Show the rules of a commit: its content.toml, or with -o json also its filesets.
+    Rules(RulesArguments),
     /// Say which repository the nodes of a pool follow, and which commit of it they get.
     #[command(after_help = FOLLOW_EXAMPLES)]
     Follow(FollowArguments),
-    /// Let the nodes of a pool follow nothing. They keep what they have.
+    /// Let the nodes of a pool follow nothing. They offer no class of content then, and sessions go on.
     Unfollow(UnfollowArguments),
     /// Show which commit each node has, and how many sessions run with older ones.
     Status(StatusArguments),
     /// Show how far nodes are; with --restart, close sessions that run with older versions, node by node.
     #[command(after_help = ROLLOUT_EXAMPLES)]
     Rollout(RolloutArguments),
-    /// Remove a repository with all its commits. Nodes keep what they have.
+    /// Remove a repository with all its commits. Nodes that follow it keep what they have.
     Remove(RemoveArguments),
 }
 
@@ -216,6 +219,19 @@ pub struct GetArguments {
     common: Common,
 }
 
+/// `content rules`.
+#[derive(Args, Debug)]
+pub struct RulesArguments {
+    /// The repository.
+    #[arg(default_value = REPOSITORY, value_parser = repository)]
+    repository: RepositoryName,
+    /// The commit. Default: the newest.
+    #[arg(long, value_parser = hash)]
+    commit: Option<Hash>,
+    #[command(flatten)]
+    common: Common,
+}
+
 /// `content follow`.
 #[derive(Args, Debug)]
 pub struct FollowArguments {
@@ -360,6 +376,9 @@ pub async fn run(command: &ContentCommand, endpoint: &str, out: &mut Out) -> any
         }
         ContentCommand::Get(it) => {
             Box::pin(connect::told_when_gone(show::get(&client, it, out))).await
+        }
+        ContentCommand::Rules(it) => {
+            Box::pin(connect::told(endpoint, rules::rules(&client, it, out))).await
         }
         ContentCommand::Follow(it) => {
             Box::pin(connect::told(endpoint, change::follow(&client, it, out))).await

@@ -95,7 +95,9 @@ pub async fn publish(client: &Client, it: &PublishArguments, out: &mut Out) -> a
     let none = Tree::default();
     let changes = changes_of(&tree, old.as_ref().unwrap_or(&none));
     let counted = counted_changes(&changes);
-    let has_same_filesets = old.as_ref().is_some_and(|it| it.filesets() == tree.filesets());
+    let has_same_rules = old
+        .as_ref()
+        .is_some_and(|it| it.filesets() == tree.filesets() && it.rules() == tree.rules());
     let mut published = Published {
         repository: it.repository.to_string(),
         commit: parent.map(|it| it.hash.to_string()),
@@ -108,7 +110,7 @@ pub async fn publish(client: &Client, it: &PublishArguments, out: &mut Out) -> a
         stored_bytes,
         dry_run: it.dry_run,
     };
-    let is_new = parent.is_none() || !changes.is_empty() || !has_same_filesets;
+    let is_new = parent.is_none() || !changes.is_empty() || !has_same_rules;
     if is_new && !it.dry_run {
         let commit = Commit {
             hash: hash.clone(),

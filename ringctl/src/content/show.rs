@@ -7,7 +7,7 @@ use crate::output::{Format, Out, STANDARD, plain_table, standard};
 use anyhow::{Context, bail};
 use rota_client::Client;
 use rota_client::docstore::Digest;
-use rota_content::{CONTENT_CLASS, Commit, Difference, Tree, TreeFile};
+use rota_content::{CONTENT_CLASS, Commit, Difference, RULES_FILE, Tree, TreeFile};
 use rota_model::RepositoryName;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
@@ -300,7 +300,10 @@ pub async fn get(client: &Client, it: &GetArguments, out: &mut Out) -> anyhow::R
     let commit = repository.commit(it.commit.as_ref())?;
     let tree = repository.tree(commit).await?;
     let found = tree.file(&it.path);
-    let found = found.with_context(|| format!("commit {} has no file {}", commit.hash, it.path))?;
+    let found = found.with_context(|| match &*it.path {
+        RULES_FILE => format!("{RULES_FILE} is no file of a commit: `content rules` shows it"),
+        path => format!("commit {} has no file {path}", commit.hash),
+    })?;
     if it.file == Path::new(STANDARD) {
         let mut to = standard(std::io::stdout().as_fd())?;
         copy(&repository, found, &mut to).await?;

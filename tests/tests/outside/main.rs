@@ -10,6 +10,8 @@ mod outside {
     mod answers;
     mod connections;
     mod content;
+    mod content_downloads;
+    mod content_views;
     mod copied_folders;
     mod ends;
     mod files;
