@@ -25,10 +25,6 @@ const ATTRIBUTES_BYTES_MAX: usize = 100_000;
 /// nodes meanwhile. With less, a node whose actions are short idles between questions.
 const PERMIT_WAIT: Duration = Duration::from_secs(5);
 
-/// What each process of an action may have of memory, in MiB, where its class says nothing. With less, runtimes that
-/// reserve addresses ahead do not start; with more, one action that runs wild takes a small machine along.
-const ACTION_MEMORY_MIB: u32 = 4_096;
-
 const MIB: u64 = 1024 * 1024;
 
 /// The code of an action for which the node has no room now.
@@ -148,10 +144,9 @@ impl Found {
 
     /// What each process of that action is bound by: never more than the session's program.
     fn bounds(&self, action: &Action, of_session: Bounds) -> Bounds {
-        let mib = self.memory_mib(action).unwrap_or(ACTION_MEMORY_MIB);
-        let own = u64::from(mib) * MIB;
-        let memory_bytes = of_session.memory_bytes.map_or(own, |it| it.min(own));
-        Bounds { memory_bytes: Some(memory_bytes), ..of_session }
+        let own = self.memory_mib(action).map(|mib| u64::from(mib) * MIB);
+        let memory_bytes = own.into_iter().chain(of_session.memory_bytes).min();
+        Bounds { memory_bytes, ..of_session }
     }
 }
 

@@ -20,7 +20,7 @@ pub enum Asked {
     /// Its pool follows nothing.
     Nothing,
     /// The feed of this repository.
-    Feed(RepositoryName, ContentFeed),
+    Feed(RepositoryName, Box<ContentFeed>),
 }
 
 /// Asks for what the pool of this node follows.
@@ -33,7 +33,7 @@ pub async fn ask(of: &Following, client: &Client, since: Option<&Hash>) -> anyho
     match client.content_updates(&asked, PATIENCE).await {
         Ok(feed) => {
             let name = RepositoryName::parse(&feed.begin().repository)?;
-            Ok(Asked::Feed(name, feed))
+            Ok(Asked::Feed(name, Box::new(feed)))
         }
         Err(CallError::Refused { refusal, .. })
             if refusal.kind == RefusalKind::NotFound && names_pool(&refusal) =>
