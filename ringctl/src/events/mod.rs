@@ -280,21 +280,23 @@ mod tests {
 
     #[test]
     fn what_a_manager_forgot_is_told_where_something_of_it_may_be_missing() {
-        let event = |at| Shown::of(v1::Event { at, ..Default::default() });
-        let ask = |last, since| {
+        let stamp = |it| Stamp::from_epoch_ms(1_800_000_000_000 + it);
+        let at = |it| stamp(it).as_u64();
+        let event = |it| Shown::of(v1::Event { at: at(it), ..Default::default() });
+        let chosen = |last, since: Option<u64>| {
             let request = v1::EventsRequest { last, ..Default::default() };
-            Ask { request, kinds: BTreeSet::new(), since, wait: Duration::ZERO }
-        };
-        let all = || vec![event(3), event(5), Shown::forgotten(1, 4), Shown::forgotten(2, 7)];
-        let chosen = |ask: Ask| {
-            let mut events = all();
+            let (kinds, since) = (BTreeSet::new(), since.map(stamp));
+            let ask = Ask { request, kinds, since, wait: Duration::ZERO };
+            let anew = [Shown::forgotten(1, at(4)), Shown::forgotten(2, at(7))];
+            let mut events = vec![event(3), event(5)];
+            events.extend(anew);
             ask.choose(&mut events);
             forgotten(&events)
         };
-        assert_eq!(chosen(ask(0, None)), [4, 7]);
-        assert_eq!(chosen(ask(9, None)), [4, 7], "fewer are kept than are asked for");
-        assert_eq!(chosen(ask(1, None)), [7], "the list is full, and older events are not in it");
-        assert_eq!(chosen(ask(0, Some(Stamp::parse(6).unwrap()))), [7]);
+        assert_eq!(chosen(0, None), [at(4), at(7)]);
+        assert_eq!(chosen(9, None), [at(4), at(7)], "fewer are kept than are asked for");
+        assert_eq!(chosen(1, None), [at(7)], "the list is full, and older events are not in it");
+        assert_eq!(chosen(0, Some(6)), [at(7)]);
     }
 
     fn wanted(kinds: &[&str]) -> Ask {
