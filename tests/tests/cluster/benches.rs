@@ -263,17 +263,46 @@ async fn bench_search_tells_the_time_of_a_first_page_for_which_no_more_is_read_t
 async fn bench_timers_tells_what_a_timer_takes_how_late_marks_are_and_what_a_keep_alive_costs() {
     let folder = TestFolder::new();
     let line = ["timers", "--sessions", "60", "--together", "40", "--duration", "500ms"];
+    let line = [&line[..], &["--actions", "40"]].concat();
     let document = own_cluster(&folder, &[&line[..], &["--keep-alives", "6000"]].concat()).await;
     for (field, value) in [("sessions", 60), ("timers", 120), ("marks_due_together", 40)] {
         assert_eq!(document[field], value, "{field} in {document}");
     }
     let figure = |it: &str| document[it].as_f64().unwrap_or_else(|| panic!("{it}: {document}"));
-    for field in ["late_p99_ms", "keep_alives_per_s", "serve_after_restart_ms", "opens_per_s"] {
+    for field in ["late_p99_ms", "keep_alives_per_s", "serve_after_restart_ms", "actions_per_s"] {
         assert!(figure(field) > 0.0, "{field} in {document}");
     }
     assert!(figure("late_p50_ms") <= figure("late_p99_ms"), "{document}");
     // Differences of a short run may be anything.
     assert!(figure("bytes_per_timer").is_finite() && figure("keep_alive_cpu_us").is_finite());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bench_content_tells_what_all_files_take_and_a_few_and_none() {
+    let folder = TestFolder::new();
+    let line = ["content", "--files", "40", "--mib", "1", "--changed", "2", "--managers", "1"];
+    let document = own_cluster(&folder, &line).await;
+    for (field, value) in [("files", 40), ("mib", 1)] {
+        assert_eq!(document[field], value, "{field} in {document}");
+    }
+    for field in ["publish_ms", "publish_changed_ms", "full_ms", "changed_ms", "unchanged_ms"] {
+        assert!(document[field].as_f64() > Some(0.0), "{field} in {document}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bench_burst_packing_and_adopt_tell_their_figures_and_lose_nothing() {
+    let folder = TestFolder::new();
+    let line = ["burst", "--sessions", "24", "--places", "4", "--managers", "2"];
+    let burst = own_cluster(&folder, &line).await;
+    assert_eq!((&burst["failed"], &burst["nodes_needed"]), (&0.into(), &6.into()), "{burst}");
+    assert!(burst["nodes_started"].as_u64() >= Some(6), "{burst}");
+    let packing = own_cluster(&folder, &["packing", "--sessions", "2000"]).await;
+    let ratio = packing["ratio_to_best_fit"].as_f64();
+    assert!(ratio > Some(0.9) && ratio < Some(1.1), "{packing}");
+    assert!(packing["refused"].as_u64() > Some(0), "{packing}");
+    let adopt = own_cluster(&folder, &["adopt", "--sessions", "5", "--managers", "1"]).await;
+    assert_eq!((&adopt["adopted"], &adopt["lost"]), (&5.into(), &0.into()), "{adopt}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

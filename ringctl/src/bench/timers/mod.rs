@@ -1,10 +1,13 @@
 //! Timers of life cycles: what they cost in memory, how late marks fire that are due at the same moment, how soon a
-//! manager serves again that has them, and what it costs to keep sessions alive.
+//! manager serves again that has them, what it costs to keep sessions alive, and how many actions run in a second.
 //!
 //! ```text
 //!   cluster 1: sessions without timers ──▶ memory
 //!   cluster 2: sessions with two timers each ──▶ memory ─▶ marks due together ─▶ KeepAlives ─▶ a manager starts again
+//!   cluster 3: programs with actions that are due together
 //! ```
+
+mod actions;
 
 use super::load::{as_f64, bar};
 use super::report::rounded;
@@ -83,6 +86,9 @@ pub struct TimersArguments {
     /// How long they are sent, and how long the ring is watched at rest before.
     #[arg(long, default_value = "10s", value_parser = length_of_time)]
     duration: Duration,
+    /// Actions that are due at the same moment: programs that end at once, of up to twenty to a session.
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    actions: u32,
     /// Managers of the cluster.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     managers: u32,
@@ -115,12 +121,15 @@ struct Figures {
     rest_cpu_ms_per_s: f64,
     /// From the start of a manager that was killed until it serves its partition again and all copies are in sync.
     serve_after_restart_ms: f64,
+    /// Actions of life cycles that ended well in a second, of programs that end at once.
+    actions_per_s: f64,
 }
 
 /// `bench timers`.
 pub async fn run(it: &TimersArguments, out: &mut Out) -> anyhow::Result<()> {
     let classes = tempfile::tempdir().context("no folder for a class")?;
     fs::write(classes.path().join("timed.toml"), CLASS_TEXT)?;
+    actions::write_class(classes.path())?;
     let figures = measure(it, classes.path()).await?;
     if out.format() == Format::Json {
         return Ok(out.json(&figures)?);
@@ -146,7 +155,9 @@ async fn measure(it: &TimersArguments, classes: &Path) -> anyhow::Result<Figures
     };
     let plain = ground.with_cluster(&settings, plain).await?;
     let timed = async |cluster: &mut Cluster| with_timers(it, plain, cluster).await;
-    ground.with_cluster(&settings, timed).await
+    let figures = ground.with_cluster(&settings, timed).await?;
+    let actions_per_s = actions::rate(&mut ground, &settings, it.actions).await?;
+    Ok(Figures { actions_per_s, ..figures })
 }
 
 async fn with_timers(
@@ -182,12 +193,18 @@ async fn with_timers(
         keep_alive_cpu_us: kept.cpu_us,
         rest_cpu_ms_per_s: kept.rest_ms_per_s,
         serve_after_restart_ms,
+        actions_per_s: 0.0,
     })
 }
 
 /// An item that fires at that time.
 fn item(life_cycle: &str, at: Stamp) -> String {
-    format!("{life_cycle} note@{:015}", at.as_u64())
+    item_of(life_cycle, "note", at)
+}
+
+/// The same of an event with a name.
+fn item_of(life_cycle: &str, event: &str, at: Stamp) -> String {
+    format!("{life_cycle} {event}@{:015}", at.as_u64())
 }
 
 /// How much more memory each timer takes, where so many bytes were added without timers and with them.
