@@ -126,6 +126,11 @@ impl Tree {
         &self.rules
     }
 
+    /// Whether it has the rules of another, and the same filesets with the same commits.
+    pub fn has_rules_of(&self, other: &Self) -> bool {
+        self.filesets == other.filesets && self.rules == other.rules
+    }
+
     /// The bodies that hold the files, with their sizes.
     pub fn bodies(&self) -> &BTreeMap<Digest, u64> {
         &self.bodies

@@ -115,7 +115,7 @@ mod tests {
         let used = BTreeSet::from([all.join("main-2/versions/v")]);
         let earlier = all.join(".gone-earlier");
         let going = left.put_away(&all, Some("other"), &used, after).unwrap();
-        assert_eq!(going, std::slice::from_ref(&earlier), "a start may be under way");
+        assert_eq!(going, [earlier], "a start may be under way");
         tokio::time::advance(after).await;
         left.remove(&all, Some("other"), &used, after).unwrap();
         left.removal.take().unwrap().await.unwrap();

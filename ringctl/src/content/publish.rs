@@ -95,7 +95,7 @@ pub async fn publish(client: &Client, it: &PublishArguments, out: &mut Out) -> a
     let none = Tree::default();
     let changes = changes_of(&tree, old.as_ref().unwrap_or(&none));
     let counted = counted_changes(&changes);
-    let has_same_rules = old.as_ref().is_some_and(|it| has_same_rules(it, &tree));
+    let has_same_rules = old.as_ref().is_some_and(|it| it.has_rules_of(&tree));
     let mut published = Published {
         repository: it.repository.to_string(),
         commit: parent.map(|it| it.hash.to_string()),
@@ -128,10 +128,6 @@ pub async fn publish(client: &Client, it: &PublishArguments, out: &mut Out) -> a
         published.commit = Some(hash.to_string());
     }
     tell(&published, is_new, &changes, out)
-}
-
-fn has_same_rules(one: &Tree, two: &Tree) -> bool {
-    (one.filesets(), one.rules()) == (two.filesets(), two.rules())
 }
 
 /// Stores the list of files, and makes the commit. Gives its number.
