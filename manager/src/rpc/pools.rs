@@ -174,17 +174,12 @@ impl PoolsService {
         Ok(state(shared, name, found, load.unwrap_or_default(), deadline).await)
     }
 
-    /// Refused while nodes of a pool are there, or were ordered and may come, or what is left of one is still to be ended:
-    /// the description says by which provisioner.
+    /// Refused while nodes of a pool are there, or were ordered and may come.
     async fn check_unused(&self, name: &PoolName, deadline: Instant) -> Result<(), Failure> {
         let there = loads(&self.shared).await?.remove(name).unwrap_or_default().nodes;
-        let orders = orders(&self.shared, name, usage_until(deadline)).await?;
-        let message = match (there, orders.ordered.len()) {
-            (0, 0) if orders.end_failure.is_empty() => return Ok(()),
-            (0, 0) => format!(
-                "what is left of a node of pool {name} could not be ended yet: {}; it is tried again",
-                orders.end_failure
-            ),
+        let ordered = orders(&self.shared, name, usage_until(deadline)).await?.ordered.len();
+        let message = match (there, ordered) {
+            (0, 0) => return Ok(()),
             (0, ordered) => format!(
                 "nodes of pool {name} were ordered and may come: {ordered}; without a provisioner no more are \
                  ordered"

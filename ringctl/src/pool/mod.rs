@@ -94,8 +94,12 @@ pub fn pools(key: &AdminKey, endpoint: &str, format: Format) -> anyhow::Result<P
     Ok(pools.map_err(|error| UsageMistake(error.to_string()))?)
 }
 
-/// Refuses the name of a pool that is not there: it is not described, and no node is or was of it.
+/// Refuses the name of a pool that is not there: it is not described, and no node is or was of it. The default pool is
+/// always there, also before its first node.
 pub async fn check_there(client: &Client, name: &PoolName, wait: Duration) -> anyhow::Result<()> {
+    if *name == PoolName::default_pool() {
+        return Ok(());
+    }
     let Err(error) = client.pools().get(name, wait).await else { return Ok(()) };
     if error.reason() != codes::DOCUMENT.as_str() {
         return Err(error.into());

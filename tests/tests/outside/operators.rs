@@ -177,7 +177,7 @@ async fn a_node_that_is_gone_leaves_the_gauges_and_is_forgotten_and_one_that_is_
     })
     .await;
     assert_eq!(cluster.ringctl(&forget).await.json()["changed"], false, "it may be repeated");
-    let unknown = cluster.ringctl(&["uncordon", "n1", "-o", "json"]).await.error();
+    let unknown = cluster.ringctl(&["node", "uncordon", "n1", "-o", "json"]).await.error();
     assert_eq!(unknown["reason"], "UNKNOWN_NODE", "{unknown}");
     let again = Launched::again(&folder, "n1", &agent.line).await;
     eventually("a new boot is a node again", PATIENCE, async || {

@@ -49,14 +49,15 @@ fn prefix(pool: &PoolName, decision: u64) -> String {
 pub(crate) fn expected(led: &At<'_>, pools: &Pools, pool: &PoolName) -> (Option<Arc<Doc>>, Orders) {
     let (doc, orders) = ordered(led, pool);
     let (now, reg) = (led.env.now.wall_ms, &led.env.nodes.reg);
-    let done_ms = match led.env.fleet.orders.values().any(|it| it == pool) {
+    let is_at_work = led.env.fleet.orders.values().any(|it| it == pool);
+    let done_ms = match is_at_work {
         true => now,
         false => pools.provisioned_ms.get(pool).copied().unwrap_or(0),
     };
     let provision_ms = led.env.config.timing.provision_ms;
     let late_ms = done_ms.saturating_add(provision_ms).saturating_sub(orders.lapses_wall_ms);
     // No order lapses so late: the clock was put back. Who waits does not wait for as long as that.
-    let is_from_later = orders.lapses_wall_ms > now.saturating_add(2 * provision_ms);
+    let is_from_later = !is_at_work && orders.lapses_wall_ms > now.saturating_add(2 * provision_ms);
     let as_of_ms = if is_from_later { orders.lapses_wall_ms } else { now.saturating_sub(late_ms) };
     let orders = orders.as_of(as_of_ms, |it| reg.contains_key(it));
     (doc, orders)
