@@ -31,10 +31,16 @@ const LEAD_MS: u64 = 1_000;
 /// Puts the class into a folder of classes.
 pub fn write_class(classes: &Path) -> anyhow::Result<()> {
     fs::write(classes.join(format!("{CLASS}.toml")), CLASS_TEXT)?;
-    let actions = classes.join(CLASS).join("actions");
+    let class = classes.join(CLASS);
+    let actions = class.join("actions");
+    let action = actions.join(LIFE_CYCLE);
     fs::create_dir_all(&actions)?;
-    fs::write(actions.join(LIFE_CYCLE), ACTION)?;
-    Ok(fs::set_permissions(actions.join(LIFE_CYCLE), Permissions::from_mode(0o755))?)
+    fs::write(&action, ACTION)?;
+    // It runs as a user of its own, who can read nothing that is ours alone.
+    for path in [classes, &class, &actions, &action] {
+        fs::set_permissions(path, Permissions::from_mode(0o755))?;
+    }
+    Ok(())
 }
 
 /// How many of them ended well in a second, from when all of them were due.
