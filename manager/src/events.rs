@@ -56,17 +56,17 @@ struct Kept {
     seq: u64,
     sessions: Sort,
     /// Of the ring, and of content.
-    ring: Sort,
+    others: Sort,
 }
 
 impl Kept {
     /// The sorts that may have what is asked for.
     fn sorts(&self, ask: &EventsAsk) -> impl Iterator<Item = &Sort> {
-        let is_of_ring = |it: &String| SessionEventKind::parse(it).is_none();
-        let ring =
-            ask.session.is_none() && (ask.kinds.is_empty() || ask.kinds.iter().any(is_of_ring));
-        let sessions = ask.kinds.is_empty() || !ask.kinds.iter().all(is_of_ring);
-        [(sessions, &self.sessions), (ring, &self.ring)]
+        let is_other = |it: &String| SessionEventKind::parse(it).is_none();
+        let others =
+            ask.session.is_none() && (ask.kinds.is_empty() || ask.kinds.iter().any(is_other));
+        let sessions = ask.kinds.is_empty() || !ask.kinds.iter().all(is_other);
+        [(sessions, &self.sessions), (others, &self.others)]
             .into_iter()
             .filter(|it| it.0)
             .map(|it| it.1)
@@ -141,7 +141,7 @@ impl EventLog {
             kept.seq += 1;
             let is_of_session = matches!(event, Event::Session(_));
             let (seq, event) = (kept.seq, self.named(kept.seq, of_commit(event, self.manager)));
-            let sort = if is_of_session { &mut kept.sessions } else { &mut kept.ring };
+            let sort = if is_of_session { &mut kept.sessions } else { &mut kept.others };
             sort.push(seq, event);
         }
         self.newest.send_replace(kept.seq);
@@ -162,7 +162,7 @@ impl EventLog {
             ..v1::Event::default()
         };
         let (seq, event) = (kept.seq, self.named(kept.seq, event));
-        kept.ring.push(seq, event);
+        kept.others.push(seq, event);
         self.newest.send_replace(kept.seq);
     }
 
@@ -206,7 +206,7 @@ impl EventLog {
             Some(_) | None => kept.seq.max(after),
         };
         let events = wanted.into_iter().map(|it| it.1).collect();
-        let dropped = kept.sessions.dropped + kept.ring.dropped;
+        let dropped = kept.sessions.dropped + kept.others.dropped;
         Page { events, missed: after < kept.gone(ask), upto, is_last, dropped }
     }
 

@@ -22,6 +22,7 @@ mod content;
 mod data_folder;
 mod discovery;
 mod disk_reserve;
+mod files;
 mod guardian;
 mod journal;
 mod keeper;

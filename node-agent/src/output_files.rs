@@ -7,6 +7,7 @@
 //! A keeper writes them ([`crate::keeper`]); readers come and go. When the newest file is full it becomes the older
 //! one. `stdout.log.at` says which file begins where, by their inodes, so a reader sees both names change in any order.
 
+use crate::files::remove_if_there;
 use rustix::fs::OFlags;
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -254,13 +255,6 @@ fn fits(old: Option<&Found>, newest: Option<&Found>, table: &Table) -> bool {
         let base = newest_base(it, behind, table);
         behind.is_none_or(|behind| behind <= base) && base.checked_add(it.length).is_some()
     })
-}
-
-fn remove_if_there(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => removed,
-    }
 }
 
 /// What stands there, if it is a file: what is there is the keeper's, or else nobody's that is read here.

@@ -204,8 +204,7 @@ impl ProgramsService {
         };
         // Where nobody knows which life is the newest, a node that is silent may have a newer one than the ring.
         let is_final = error.code() == Code::NotFound;
-        let is_gone = ask.node.as_ref().is_some_and(|it| self.state_if_gone(it).is_some());
-        if error.code() == Code::InvalidArgument || (life.is_none() && !is_final && !is_gone) {
+        if error.code() == Code::InvalidArgument || (life.is_none() && !is_final) {
             return Err(error);
         }
         // The time that a node took is over for the ring, too: it gets some of its own.

@@ -1,5 +1,6 @@
 //! Files of content by their digests. A file is there only when it is whole.
 
+use crate::files::remove_if_there;
 use anyhow::{Context, bail, ensure};
 use rota_content::File as Wanted;
 use rota_content::refresh::CacheName;
@@ -204,12 +205,7 @@ impl Cache {
 }
 
 fn remove_file(path: &Path) -> anyhow::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("cannot remove {}", path.display()))
-        }
-        Ok(()) | Err(_) => Ok(()),
-    }
+    remove_if_there(path).with_context(|| format!("cannot remove {}", path.display()))
 }
 
 /// Opens a file to go on behind so many bytes, and gives it with their hash.

@@ -2,8 +2,10 @@
 
 use super::FOLDER;
 use super::cache::{Cache, make_folder};
+use crate::files::remove_if_there;
 use anyhow::Context;
 use rota_content::refresh::CacheName;
+use rota_docstore::Digest;
 use sha2::{Digest as _, Sha256};
 use smol_str::SmolStr;
 use std::collections::{BTreeMap, BTreeSet};
@@ -103,7 +105,7 @@ impl Versions {
     /// The disk fails.
     pub fn use_version(&self, name: &str) -> anyhow::Result<()> {
         let fresh = self.folder.join("current.new");
-        remove_file(&fresh)?;
+        remove_if_there(&fresh)?;
         symlink(Path::new(VERSIONS).join(name), &fresh)?;
         fs::rename(&fresh, self.folder.join(CURRENT)).context("cannot change the version in use")
     }
@@ -120,7 +122,7 @@ impl Versions {
                 let to = self.all().join(format!("{COMING}gone-{name}"));
                 remove(&to)?;
                 fs::rename(self.path(&name), &to)?;
-                remove_file(&self.folder.join(DIGESTS).join(&name))?;
+                remove_if_there(&self.folder.join(DIGESTS).join(&name))?;
                 going.push(to);
             }
         }
@@ -163,14 +165,7 @@ fn digest(files: &[(SmolStr, CacheName)]) -> String {
         hash.update(text.len().to_be_bytes());
         hash.update(text);
     }
-    hash.finalize().iter().map(|it| format!("{it:02x}")).collect()
-}
-
-fn remove_file(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        Ok(()) | Err(_) => Ok(()),
-    }
+    Digest(hash.finalize().into()).to_string()
 }
 
 /// Removes a folder, if it is there.
@@ -210,10 +205,7 @@ pub fn version_at_start(data: &Path) -> Option<PathBuf> {
 /// The disk fails.
 pub fn leave(root: &Path) -> io::Result<()> {
     let repository = root.parent().and_then(Path::parent);
-    match repository.map_or(Ok(()), |it| fs::remove_file(it.join(CURRENT))) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        Ok(()) | Err(_) => Ok(()),
-    }
+    repository.map_or(Ok(()), |it| remove_if_there(&it.join(CURRENT)))
 }
 
 /// The repository and the commit of a version, by its folder; `None` of any other folder.

@@ -6,6 +6,7 @@
 //! Programs have it in their terms. A machine of a class of `--classes` has no link.
 
 use crate::content::content_of_version;
+use crate::files::remove_if_there;
 use crate::observe::Listing;
 use crate::settings::read_classes;
 use rota_model::{ClassName, SessionKey};
@@ -39,7 +40,7 @@ impl Pins {
     /// A machine runs, of a class in this folder.
     pub fn pin(&self, key: &SessionKey, root: &Path) {
         let link = self.link(key);
-        let removed = removed(&link);
+        let removed = remove_if_there(&link);
         if content_of_version(root).is_none() {
             return;
         }
@@ -52,7 +53,7 @@ impl Pins {
     /// It has ended.
     pub fn unpin(&self, key: &SessionKey) {
         if self.listing.unpin(key)
-            && let Err(error) = removed(&self.link(key))
+            && let Err(error) = remove_if_there(&self.link(key))
         {
             tracing::warn!(session = %key, %error, "a link to its version stays");
         }
@@ -71,13 +72,6 @@ impl Pins {
         }
         let class = self.read.get(&root)?.get(class)?.clone();
         Some((root, class))
-    }
-}
-
-fn removed(link: &Path) -> io::Result<()> {
-    match fs::remove_file(link) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        Ok(()) | Err(_) => Ok(()),
     }
 }
 
