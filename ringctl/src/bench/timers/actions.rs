@@ -3,17 +3,15 @@
 use super::super::load::as_f64;
 use super::super::report::rounded;
 use super::super::target::{CALL_WAIT, client, open_request, prefix};
-use super::{LOOK_EVERY, PATIENCE, each, item_of};
+use super::{all_fired, each, item_of};
 use crate::dev::{Cluster, Ground, Settings};
 use crate::task::at::now;
-use anyhow::{Context, bail};
+use anyhow::Context;
 use rota_client::docstore::Stamp;
-use rota_client::{Client, v1};
+use rota_client::v1;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::time::{Duration, Instant};
-use tokio::time::sleep;
 
 const CLASS: &str = "acting";
 const LIFE_CYCLE: &str = "act";
@@ -63,40 +61,15 @@ async fn run(cluster: &Cluster, count: u32) -> anyhow::Result<f64> {
         async move { client.update(request, CALL_WAIT).await.map(drop) }
     })
     .await?;
-    let last = last_fired(&client, &ids).await?;
+    let times = all_fired(&client, &ids, last_fired).await?;
+    let last = times.into_iter().max().context("there are no actions")?;
     let ms = last.ms_since(due).unwrap_or_default().max(1);
     let all = u64::try_from(ids.len())? * u64::from(EACH);
     Ok(rounded(as_f64(all) * 1_000.0 / as_f64(ms), 1))
 }
 
-/// When the last one of all was done.
-async fn last_fired(client: &Client, ids: &[String]) -> anyhow::Result<Stamp> {
-    let (mut waiting, mut last, began) = (ids.to_vec(), Stamp::MIN, Instant::now());
-    while !waiting.is_empty() {
-        let lives = each("reading", client, &waiting, |client, id| {
-            let request = v1::GetLifeRequest { id: id.clone(), ..Default::default() };
-            async move { Ok((id, client.life(request, CALL_WAIT).await?)) }
-        });
-        let lives = lives.await?;
-        waiting.clear();
-        for (id, life) in lives {
-            match all_fired(&life)? {
-                Some(at) => last = last.max(at),
-                None => waiting.push(id),
-            }
-        }
-        if began.elapsed() > PATIENCE {
-            bail!("the actions of {} sessions have not ended", waiting.len());
-        }
-        if !waiting.is_empty() {
-            sleep(LOOK_EVERY.max(Duration::from_millis(50))).await;
-        }
-    }
-    Ok(last)
-}
-
 /// When the last action of a session was done, if all are.
-fn all_fired(life: &v1::Life) -> anyhow::Result<Option<Stamp>> {
+fn last_fired(life: &v1::Life) -> anyhow::Result<Option<Stamp>> {
     let of_cycle = |it: &&v1::LifeItem| it.life_cycle == LIFE_CYCLE;
     let fired: Vec<u64> =
         life.items.iter().chain(&life.history).filter(of_cycle).map(|it| it.fired_at).collect();
@@ -118,9 +91,9 @@ mod tests {
         };
         let at = 261_128_000_000_050;
         let life = |items, history| v1::Life { items, history, ..Default::default() };
-        assert_eq!(all_fired(&life(vec![item(0)], vec![item(at)])).unwrap(), None);
-        let done = all_fired(&life(vec![item(at - 1)], vec![item(at)])).unwrap();
+        assert_eq!(last_fired(&life(vec![item(0)], vec![item(at)])).unwrap(), None);
+        let done = last_fired(&life(vec![item(at - 1)], vec![item(at)])).unwrap();
         assert_eq!(done, Some(Stamp::parse(at).unwrap()));
-        assert!(all_fired(&life(vec![], vec![])).is_err());
+        assert!(last_fired(&life(vec![], vec![])).is_err());
     }
 }

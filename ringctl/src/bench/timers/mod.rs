@@ -293,8 +293,20 @@ async fn late(client: &Client, ids: &[String], per_s: f64) -> anyhow::Result<His
     // Nothing else is asked of the managers while they fire.
     let ahead = due.plus_ms(1_000).ms_since(now()).unwrap_or_default();
     sleep(Duration::from_millis(ahead)).await;
-    let (mut late, mut waiting) = (Histogram::new_with_bounds(1, LATE_MS_MAX, 3)?, ids.to_vec());
-    let began = Instant::now();
+    let mut late = Histogram::new_with_bounds(1, LATE_MS_MAX, 3)?;
+    for at in all_fired(client, ids, fired).await? {
+        late.saturating_record(at.ms_since(due).unwrap_or_default().max(1));
+    }
+    Ok(late)
+}
+
+/// Reads sessions until of each `fired` tells when that was. Gives these times.
+async fn all_fired(
+    client: &Client,
+    ids: &[String],
+    fired: impl Fn(&v1::Life) -> anyhow::Result<Option<Stamp>>,
+) -> anyhow::Result<Vec<Stamp>> {
+    let (mut times, mut waiting, began) = (Vec::new(), ids.to_vec(), Instant::now());
     while !waiting.is_empty() {
         let lives = each("reading", client, &waiting, |client, id| {
             let request = v1::GetLifeRequest { id: id.clone(), ..Default::default() };
@@ -304,18 +316,18 @@ async fn late(client: &Client, ids: &[String], per_s: f64) -> anyhow::Result<His
         waiting.clear();
         for (id, life) in lives {
             match fired(&life)? {
-                Some(at) => late.saturating_record(at.ms_since(due).unwrap_or_default().max(1)),
+                Some(at) => times.push(at),
                 None => waiting.push(id),
             }
         }
         if began.elapsed() > PATIENCE {
-            bail!("{} of {count} marks have not fired", waiting.len());
+            bail!("the events of {} of {} sessions have not fired", waiting.len(), ids.len());
         }
         if !waiting.is_empty() {
             sleep(LOOK_EVERY).await;
         }
     }
-    Ok(late)
+    Ok(times)
 }
 
 /// When the mark fired that is due together with others.
