@@ -9,7 +9,6 @@ use rota_model::{
     LIFE_CYCLES_MAX, LIFE_MS_MAX, LifeFacts, LifeOptions, Lifetime, RESTARTS_MAX, Restarts,
     START_TIMEOUT_MS_MAX, Stamp,
 };
-use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -76,7 +75,8 @@ pub(crate) fn lifetime_from(session: &v1::Session) -> Result<Option<Arc<Lifetime
         restart_at: named("Session.restart_at", restart_at.transpose())?,
         ended_as: None,
         opened_with: None,
-        marks: BTreeSet::new(),
+        restart: None,
+        life_cycles: Vec::new(),
     };
     Ok((!lifetime.is_default()).then(|| Arc::new(lifetime)))
 }

@@ -166,11 +166,15 @@ fn item_to_wire(item: &LifeItem, held: &Held, life: &Life) -> v1::LifeItem {
 }
 
 fn past_to_wire(it: &Past) -> v1::LifeItem {
+    let failed = it.failed.as_ref();
     v1::LifeItem {
         text: it.item.to_string(),
         life_cycle: it.item.life_cycle().to_string(),
         fired_at: it.fired.map_or(0, |it| it.at.as_u64()),
         skipped: it.fired.is_some_and(|it| it.skipped),
+        failures: failed.map_or(0, |it| it.attempts),
+        code: failed.map_or_else(String::new, |it| it.code.to_string()),
+        report: failed.map_or_else(String::new, |it| it.report.clone()),
         moved_at: it.moved.as_u64(),
         ..v1::LifeItem::default()
     }

@@ -76,6 +76,12 @@ impl Managed {
         self.items().filter_map(|(item, held)| self.due_at(item, held)).min()
     }
 
+    /// From when on [`Managed::due`] tells more than it does now, as things stand. `None`: it never will.
+    pub fn next_after(&self, now: Stamp) -> Option<Stamp> {
+        let ahead = self.items().filter_map(|(item, held)| self.due_at(item, held));
+        ahead.filter(|at| *at > now).min()
+    }
+
     /// The item of a life cycle with that last word, if it can still fire.
     fn unfired(&mut self, life_cycle: &str, word: &str) -> Option<&mut Held> {
         let mut items = self.items.iter_mut().filter(|(item, held)| {

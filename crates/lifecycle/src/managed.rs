@@ -91,6 +91,9 @@ pub struct Past {
     /// Its last word fired.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fired: Option<Fired>,
+    /// The action of its last word failed, and nothing came of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<Box<Failure>>,
     /// When it moved here.
     pub moved: Stamp,
     /// The chain of lives that it belonged to.
@@ -217,7 +220,8 @@ impl Managed {
     pub(crate) fn move_where(&mut self, now: Stamp, moves: impl Fn(&LifeItem, &Held) -> bool) {
         let (origin, history) = (self.origin, &mut self.history);
         for (item, held) in self.items.extract_if(.., |(item, held)| moves(item, held)) {
-            history.push(Past { item, fired: held.fired, moved: now, origin });
+            let Held { fired, failed, .. } = held;
+            history.push(Past { item, fired, failed, moved: now, origin });
         }
         let too_many = history.len().saturating_sub(HISTORY_MAX);
         history.drain(..too_many);

@@ -5,6 +5,7 @@ use crate::refusal::FieldError;
 use crate::stamp::Stamp;
 use crate::state::Reason;
 use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Longest idle time and longest life, in milliseconds: a year.
@@ -197,9 +198,21 @@ impl LifeFacts {
             idle_ms: asked.idle_ms.or(self.idle_ms),
             max_life_ms: asked.max_life_ms.or(self.max_life_ms),
             is_managed: !asked.managed_state.is_empty(),
-            marks: self.marks(),
+            restart: self.restart(asked),
+            life_cycles: self
+                .life_cycles
+                .iter()
+                .map(|(name, it)| (name.into(), it.clone()))
+                .collect(),
             ..Lifetime::default()
         }
+    }
+
+    /// When a life is started again, at most so often as its open asked for.
+    fn restart(&self, asked: &LifeOptions) -> Option<Restarts> {
+        let rule = self.restarts?;
+        let times = asked.restarts.unwrap_or(rule.times).min(rule.times);
+        (times > 0).then_some(Restarts { times, ..rule })
     }
 
     /// The life cycles whose events are only marked.
@@ -237,9 +250,13 @@ pub struct Lifetime {
     /// Of the attributes that its open asked for, once a change made others of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub opened_with: Option<AttributesDigest>,
-    /// The life cycles whose events are only marked, by the text of its class that its node had when it began.
-    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
-    pub marks: BTreeSet<String>,
+    /// When it is started again after a bad end: as the text of its class said that its node had when it began, and at
+    /// most so often in a row as its open asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restart: Option<Restarts>,
+    /// Who handles its life cycles, by that text. A list: a map of a few would take ten times the memory.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub life_cycles: Vec<(SmolStr, Handler)>,
 }
 
 fn is_zero(number: &u32) -> bool {
@@ -250,6 +267,11 @@ impl Lifetime {
     /// Whether nothing is said.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// Who handles a life cycle.
+    pub fn handler(&self, life_cycle: &str) -> Option<&Handler> {
+        self.life_cycles.iter().find(|(name, _)| name == life_cycle).map(|(_, handler)| handler)
     }
 }
 

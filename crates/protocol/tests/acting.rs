@@ -296,3 +296,73 @@ fn a_life_goes_by_the_text_of_its_class_that_it_began_with() {
     assert_eq!(action.life_cycle, "note");
     assert_eq!(history(&managed(&mut table, "b")), ["bill"]);
 }
+
+#[test]
+fn a_mark_fires_at_its_time_while_an_action_of_its_session_is_under_way() {
+    let mut table = laid_for_lives();
+    table.keeps_actions = true;
+    let items = [format!("bill a@{}", at(&table, 0)), format!("note b@{}", at(&table, 2_000))];
+    opened(table.call(300, with_life("a", "r1", &items)));
+    let (owner, call, _) = next_action(&mut table, 1_000);
+    table.pass(2_000);
+    assert_eq!(history(&managed(&mut table, "a")), ["note"], "its action still runs");
+    ends(&mut table, (owner, call), done(""));
+    assert_eq!(history(&managed(&mut table, "a")), ["note", "bill"]);
+    assert_eq!(table.count(Transition::ActionBegan), 1);
+}
+
+#[test]
+fn life_cycles_of_a_session_that_ends_before_anybody_looks_are_history_all_the_same() {
+    let mut table = laid_for_lives();
+    let open_and_close = |table: &mut Table, event: &str| {
+        let items = [format!("note {event}@{}", at(table, 3_600_000))];
+        let opens = table.ask(300, with_life("a", &format!("o{event}"), &items));
+        let closes = table.ask(300, close("a", &format!("c{event}")));
+        opened(table.wait_for(opens, 2_000));
+        closed(table.wait_for(closes, 2_000));
+    };
+    open_and_close(&mut table, "first");
+    table.pass(300);
+    open_and_close(&mut table, "next");
+    table.pass(300);
+    let managed = managed(&mut table, "a");
+    let events = managed.history().iter().map(|it| it.item.last().event());
+    assert_eq!(events.collect::<Vec<_>>(), ["first", "next"]);
+    assert!(managed.has_ended());
+}
+
+#[test]
+fn a_life_keeps_its_actions_and_its_restarts_when_its_node_offers_its_class_no_more() {
+    let mut table = Table::laid();
+    table.start_all();
+    let rule = Restarts { times: 9, delay_ms: 500, delay_max_ms: 500, steady_ms: 60_000 };
+    let life_cycles = [("bill".to_owned(), action(0))].into();
+    let life = LifeFacts { life_cycles, restarts: Some(rule), ..LifeFacts::default() };
+    let facts = ClassFacts { life: Box::new(life), ..ClassFacts::default() };
+    table.register_with_facts("n1", 100, table.places, facts);
+    table.pass(1_500);
+    table.keeps_actions = true;
+    let (_, first) = opened(table.call(300, open("a", "r1")));
+    table.register_with_facts("n1", 100, table.places, ClassFacts::default());
+    table.pass(300);
+    let unknown = asks(&mut table, "a", adding("a", "ship then?x"));
+    assert!(unknown.is_err(), "its own text has no such life cycle");
+    let bill = format!("bill a@{}", at(&table, 0));
+    life_of(asks(&mut table, "a", adding("a", &bill)));
+    let (owner, call, action) = next_action(&mut table, 2_000);
+    assert_eq!(action.timeout_ms, 5_000);
+    ends(&mut table, (owner, call), failed("EXIT-3"));
+    let parked = shown(&mut table, "a").retrying;
+    assert_eq!(parked.iter().map(|it| it.state.as_str()).collect::<Vec<_>>(), ["PARKED"]);
+    let record = got(table.call(owner, get("a"))).record;
+    table.live.remove(&record.key);
+    let why = (Reason::Exited, Some(Exit::Code(3)));
+    let event = ReportEvent::Ended { reason: why.0, exit: why.1, detail: String::new() };
+    let placement = record.placement.clone().expect("it runs");
+    let told = table.ask(owner, report("a", &placement, event));
+    table.wait_for(told, 5_000).expect("it is taken");
+    table.pass(1_500);
+    let next = got(table.call(owner, get("a"))).record;
+    assert_eq!(next.state, SessionState::Ready, "{next:?}");
+    assert!(next.life > first.record.life, "it was started again");
+}

@@ -210,10 +210,11 @@ impl ShownLife {
     }
 
     fn history_table(&self, mark: &str, now: Stamp) -> Table {
-        let mut table = plain_table(["FINISHED", "WORDS", "FIRED", "MOVED"]);
+        let mut table = plain_table(["FINISHED", "WORDS", "FIRED", "MOVED", "FAILED"]);
         for it in &self.history {
             let moved = it.moved_at.map_or_else(|| "-".to_owned(), |at| moment(at, now));
-            table.add_row([it.life_cycle.clone(), it.words(mark), it.fires(now), moved]);
+            let (words, fires, failed) = (it.words(mark), it.fires(now), it.failure(now));
+            table.add_row([it.life_cycle.clone(), words, fires, moved, failed]);
         }
         table
     }
@@ -315,7 +316,8 @@ mod tests {
             ..item("old", "gone@T")
         };
         let left = |words: &str| v1::LifeItem { moved_at: at(1_000), ..item("late", words) };
-        let history = vec![past, left("never@T"), left("on")];
+        let never = v1::LifeItem { failures: 3, code: "EXIT-3".to_owned(), ..left("never@T") };
+        let history = vec![past, never, left("on")];
         let last_fired = [("key".to_owned(), at(0))].into();
         v1::Life { items, history, next_at: at(92_000), last_fired, ..Default::default() }
     }
@@ -338,6 +340,7 @@ mod tests {
         assert!(history.contains("1s ago (2026-11-28T00:00:01.000Z)"), "{history}");
         let rows: Vec<&str> = history.lines().collect();
         assert!(rows[2].contains("never@T  LEFT"), "{history}");
+        assert!(rows[2].contains("3 times, EXIT-3"), "{history}");
         assert!(rows[3].contains("*on") && !rows[3].contains("LEFT"), "{history}");
     }
 

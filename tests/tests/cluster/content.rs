@@ -194,6 +194,23 @@ async fn a_session_goes_by_the_life_cycles_of_its_own_version() {
         })
         .await;
     }
+    // Also when the node offers the class no more.
+    run(&cluster, &["content", "unfollow"]).await;
+    eventually("the class is not offered", PATIENCE, async || {
+        let status = run(&cluster, &["content", "status"]).await;
+        let is_left = status["nodes"][0]["state"] == "nothing";
+        is_left.then_some(()).ok_or(status.to_string())
+    })
+    .await;
+    run(&cluster, &["session", "update", "old", "--attr", "told=nothing"]).await;
+    run(&cluster, &["session", "update", "old", "--life", "tell y@+0s"]).await;
+    eventually("its action runs", PATIENCE, async || {
+        let told = read(&client, "old").await.expect("it lives").attributes["told"].clone();
+        (told == "one words of one").then_some(()).ok_or(told)
+    })
+    .await;
+    let new = ["session", "update", "old", "--life", "other y@+0s"];
+    assert!(refused(&cluster, &new).await.contains("neither has a program nor says mark_only"));
     cluster.end().await;
 }
 

@@ -349,8 +349,11 @@ fn life_cycles_that_wait_for_each_other_are_found() {
 #[test]
 fn the_end_of_the_session_moves_everything_and_nothing_is_added_any_more() {
     let mut managed = managed(&["key a@1", "w key?a"]);
+    assert!(managed.fail("key", &timed("a@1"), Failure::new(3, "X", "", at(1))));
     managed.end(at(2));
     assert!(managed.has_ended() && managed.items().len() == 0 && managed.history().len() == 2);
+    let why = managed.history().iter().map(|it| it.failed.as_ref().map_or(0, |it| it.attempts));
+    assert_eq!(why.collect::<Vec<_>>(), [3, 0], "why nothing came of it is known still");
     assert_eq!((due(&managed, 9), managed.next_at()), (vec![], None));
     assert!(!fire(&mut managed, "key a@1"));
     let told = add(&mut managed, &["key b@1"]).unwrap_err();

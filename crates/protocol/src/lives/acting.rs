@@ -6,7 +6,7 @@ use crate::log::at::At;
 use crate::log::env::NameOf;
 use crate::log::internal::OwnRequest;
 use crate::managed::retry::retry_write;
-use crate::managed::{facts, managed_of, write_of};
+use crate::managed::{handler, managed_of, write_of};
 use crate::nodes::calls::{CallFor, CallWhat};
 use crate::ports::note::Transition;
 use rota_lifecycle::{Failure, Managed, Patch};
@@ -26,7 +26,8 @@ const UPDATE_MS: u64 = 15_000;
 /// After a refusal a change is asked for again, in milliseconds.
 const AGAIN_MS: u64 = 500;
 
-/// How often an action is tried again, and how long it may take, where its class is not known any more.
+/// How often an action is tried again, and how long it may take, where the text of its class that it began with
+/// does not say.
 const UNKNOWN: (u32, u64) = (5, 30_000);
 
 /// The code of an action for which its node has no room now.
@@ -106,8 +107,7 @@ impl Lives {
         managed: &Managed,
         event: Event,
     ) {
-        let handler = facts(led.env, record).and_then(|it| it.life_cycles.get(&event.life_cycle));
-        let (retries, timeout_ms) = match handler {
+        let (retries, timeout_ms) = match handler(record, &event.life_cycle) {
             Some(Handler::Action { retries, timeout_ms, .. }) => (*retries, *timeout_ms),
             Some(Handler::Mark) | None => UNKNOWN,
         };

@@ -1,8 +1,8 @@
 //! A look at the life cycles of one session: they begin, fire, or end with it.
 
-use crate::contents::lives::{managed_in, session_of};
+use crate::contents::lives::{HISTORY_KEPT_MS, managed_in, session_of};
 use crate::lives::acting::Acts;
-use crate::lives::state::{ACTIONS_MAX, Lives, Wanted, about, purged_before};
+use crate::lives::state::{ACTIONS_MAX, Lives, Wanted, about, is_managed, purged_before};
 use crate::log::at::At;
 use crate::log::resident::RequestHandler;
 use crate::managed::retry::settled_retries;
@@ -64,15 +64,24 @@ impl Lives {
             Stands::Over => {
                 self.acting.remove(key);
                 self.answer_wanted(led, key, |_| true);
-                held.map_or_else(Vec::new, |it| self.end(led, key, it, now))
+                self.end(led, key, held, now)
             }
             Stands::Ready(record) => self.go_on(led, (key, since_ms), (held, &record), now),
         }
     }
 
-    /// The session has ended.
-    fn end(&self, led: &mut At<'_>, key: &DocKey, held: Managed, now: Stamp) -> Vec<Write> {
-        let mut managed = held.clone();
+    /// The session has ended. One that ended so soon that nobody looked has no document of its life cycles yet.
+    fn end(&self, led: &mut At<'_>, key: &DocKey, held: Option<Managed>, now: Stamp) -> Vec<Write> {
+        let session = session_of(key).and_then(|it| led.log.replica.docs.get(&it)?.session());
+        let unseen = session.filter(|it| is_managed(it));
+        if held.is_none() && unseen.is_none() {
+            return Vec::new();
+        }
+        let held = held.unwrap_or_else(|| Managed::new(Stamp::MIN));
+        let mut managed = match unseen {
+            Some(record) => begun(Some(held.clone()), record, now),
+            None => held.clone(),
+        };
         if !managed.has_ended() {
             led.env.note(Transition::LifeCyclesEnded, Some(led.log.number));
             managed.end(now);
@@ -139,6 +148,9 @@ impl Lives {
     ) {
         // What fired, was removed, or neither failed nor is due, has nothing left to do.
         let is_open = |it: &Event| managed.may_run(&it.life_cycle, &it.word, now);
+        // Marks wait for no action.
+        let ahead = managed.next_after(now).into_iter().chain(managed.purge_at(HISTORY_KEPT_MS));
+        self.arm(key, ahead.min());
         let chain = managed.origin();
         self.answer_wanted(led, key, |it| it.chain != chain || !is_open(&it.event));
         if let Some(acting) = self.acting.get(key) {
@@ -152,9 +164,7 @@ impl Lives {
             let Due { life_cycle, word, .. } = managed.due(now).into_iter().next()?;
             Some(Event { life_cycle: life_cycle.to_string(), word: word.to_string() })
         };
-        let Some(event) = wanted.or_else(due) else {
-            return self.arm(key, managed.next_at().filter(|it| *it > now));
-        };
+        let Some(event) = wanted.or_else(due) else { return };
         let Some(placement) = record.placement.clone() else { return };
         let now_ms = led.env.now.mono_ms;
         let waits =

@@ -208,7 +208,7 @@ impl RequestHandler for Lives {
 }
 
 /// Whether its open gave it life cycles.
-fn is_managed(record: &SessionRecord) -> bool {
+pub(super) fn is_managed(record: &SessionRecord) -> bool {
     record.lifetime.as_ref().is_some_and(|it| it.is_managed)
 }
 

@@ -4,12 +4,11 @@ pub(crate) mod retry;
 pub(crate) mod settle;
 
 use crate::contents::lives::{beside, managed_in};
-use crate::log::env::Env;
 use crate::log::replica::Replica;
 use crate::managed::retry::{PLACE_BYTES_MAX, takes_retries};
 use rota_lifecycle::{LifeItem, Managed};
 use rota_messages::{Doc, DocKey, Write};
-use rota_model::{FieldError, Handler, LifeFacts, SessionKey, SessionRecord, SessionSpec, Stamp};
+use rota_model::{FieldError, Handler, SessionKey, SessionRecord, SessionSpec, Stamp};
 use std::sync::Arc;
 
 /// The life cycles that an open gave.
@@ -55,29 +54,25 @@ pub(crate) fn write_of(replica: &Replica, key: &DocKey, managed: &Managed, floor
     Write { key: key.clone(), doc: Some(Arc::new(doc)) }
 }
 
-/// What the class of a session says of lives, by the text that its node has.
-pub(crate) fn facts<'a>(env: &'a Env, record: &'a SessionRecord) -> Option<&'a LifeFacts> {
-    let SessionSpec { pool, class, .. } = &record.spec;
-    let there =
-        record.placement.as_ref().and_then(|it| env.nodes.facts_there(&it.node, pool, class));
-    there.or_else(|| env.nodes.facts(pool, class)).map(|it| &*it.life)
+/// Who handles a life cycle. A life goes by the text of its class that it began with: a later text may name an action
+/// where this one marks, or mark where the life's own version has an action.
+pub(crate) fn handler<'a>(record: &'a SessionRecord, life_cycle: &str) -> Option<&'a Handler> {
+    record.lifetime.as_ref()?.handler(life_cycle)
 }
 
-/// Whether an event of a life cycle is only marked. A life goes by the text of its class that it began with: a later
-/// text may name an action where this one marks, or mark where the life's own version has an action.
+/// Whether an event of a life cycle is only marked.
 pub(crate) fn is_mark(record: &SessionRecord, life_cycle: &str) -> bool {
-    record.lifetime.as_ref().is_some_and(|it| it.marks.contains(life_cycle))
+    matches!(handler(record, life_cycle), Some(Handler::Mark))
 }
 
 /// Refuses items of life cycles that nobody handles, and those whose action no task could try again.
 pub(crate) fn check_handlers<'a>(
-    (session, facts): (&SessionKey, Option<&LifeFacts>),
+    (session, handler_of): (&SessionKey, &dyn Fn(&str) -> Option<&'a Handler>),
     items: impl IntoIterator<Item = &'a LifeItem>,
 ) -> Vec<FieldError> {
     let nobody = |item: &LifeItem| {
         let (life_cycle, event) = (item.life_cycle(), item.last().event());
-        let handler = facts.and_then(|it| it.life_cycles.get(life_cycle.as_str()));
-        let problem = match handler {
+        let problem = match handler_of(life_cycle.as_str()) {
             Some(_) if !item.last().can_fire() => return None,
             Some(Handler::Action { .. }) if !takes_retries(session) => {
                 return Some(unretried(item));

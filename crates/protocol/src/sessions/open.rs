@@ -281,7 +281,8 @@ fn refused_by_class(env: &Env, op: &OpenOp, chosen: &Chosen) -> Option<Refusal> 
     // A node says nothing of a class that says nothing.
     let nothing = LifeFacts::default();
     let mut mistakes = facts.unwrap_or(&nothing).refuses(asked);
-    mistakes.extend(check_handlers((&op.key, facts), &given(&op.spec)));
+    let handler_of = |life_cycle: &str| facts.and_then(|it| it.life_cycles.get(life_cycle));
+    mistakes.extend(check_handlers((&op.key, &handler_of), &given(&op.spec)));
     (!mistakes.is_empty()).then(|| Refusal::invalid(mistakes))
 }
 

@@ -135,18 +135,16 @@ fn restart(env: &Env, record: &SessionRecord, reason: Reason) -> Option<Lifetime
         reason,
         Reason::Exited | Reason::Internal | Reason::StartTimeout | Reason::Unhealthy
     );
-    let SessionSpec { pool, class, life, .. } = &record.spec;
-    let at = record.placement.as_ref().filter(|_| is_own && goes_on(record))?;
-    let rule = env.nodes.facts_there(&at.node, pool, class)?.life.restarts?;
-    let times = life.as_ref().and_then(|it| it.restarts).unwrap_or(rule.times).min(rule.times);
-    let lifetime = record.lifetime.as_deref().cloned().unwrap_or_default();
+    let ran = record.placement.is_some() && goes_on(record);
+    let lifetime = record.lifetime.as_deref().filter(|_| is_own && ran)?.clone();
+    let rule = lifetime.restart?;
     let now = Stamp::from_epoch_ms(env.now.wall_ms).max(record.version);
     let lived_ms = now.to_epoch_ms().saturating_sub(record.life.to_epoch_ms());
     let is_steady = record.state == SessionState::Ready && lived_ms >= rule.steady_ms;
     let restarts = if is_steady { 0 } else { lifetime.restarts };
     let restart_at = Some(now.plus_ms(rule.delay_after(restarts)));
     let ended_as = Some(reason);
-    (restarts < times).then_some(Lifetime { restarts, restart_at, ended_as, ..lifetime })
+    (restarts < rule.times).then_some(Lifetime { restarts, restart_at, ended_as, ..lifetime })
 }
 
 /// Whether sessions of this one's namespace are opened in its pool.

@@ -9,7 +9,7 @@ use crate::log::origin::Origin;
 use crate::log::resident::RequestHandler;
 use crate::managed::retry::{retry_key, settled_retries};
 use crate::managed::settle::settle;
-use crate::managed::{begun, check_handlers, facts, is_mark, managed_of, write_of};
+use crate::managed::{begun, check_handlers, handler, is_mark, managed_of, write_of};
 use crate::ports::note::Transition;
 use crate::sessions::keep_alive::refuses;
 use crate::sessions::read::{key_of, not_found, view_at_node, visible};
@@ -131,11 +131,9 @@ impl Sessions {
         let attributes = changed(&record.spec.attributes, op);
         let before = managed_of(&led.log.replica, key, record, now);
         let mut managed = before.clone();
-        let facts = facts(led.env, record);
         let check = |edit: &Edit| {
             let added = edit.add.iter().chain(edit.replace.iter().flatten());
-            let added = added.filter(|it| !is_mark(record, it.life_cycle().as_str()));
-            check_handlers((&op.key, facts), added)
+            check_handlers((&op.key, &|it| handler(record, it)), added)
         };
         let edited = edited(&mut managed, op, now, check);
         let attributes = match (attributes, edited) {
