@@ -151,23 +151,28 @@ async fn finish<H: Host>(host: &mut H, taken: Taken, version: &Version) -> Resul
     let has = host.has();
     let look = move |db: &mut H::Db| needed(db, &mut |name, file| has(name, file));
     let filesets = host.with(look).await?;
-    host.prepare(&filesets).await?;
+    if host.prepare(&filesets).await.is_err() {
+        // There may be room without what no record names any more.
+        tidy(host).await?;
+        host.prepare(&filesets).await?;
+    }
     for fileset in filesets {
         host.download(&fileset).await?;
         host.with(move |db| fetched(db, &fileset)).await?;
     }
     let used = host.use_version(version).await;
+    let is_tidy = tidy(host).await;
+    let Err(NotUsed { lacks_a_file, why }) = used else { return is_tidy };
+    if lacks_a_file && is_tidy.is_ok() {
+        // Everything is looked through again.
+        host.with(mark_stale).await?;
+    }
+    Err(why)
+}
+
+/// Step 8: files that no record names leave the cache, and then records of nothing the database.
+async fn tidy<H: Host>(host: &mut H) -> Result<(), H::Error> {
     let gone = host.with(|db| obsolete(db)).await?;
     host.remove(&gone.cached).await?;
-    host.with(move |db| tidied(db, gone)).await?;
-    match used {
-        Ok(()) => Ok(()),
-        Err(NotUsed { lacks_a_file, why }) => {
-            if lacks_a_file {
-                // Everything is looked through again.
-                host.with(mark_stale).await?;
-            }
-            Err(why)
-        }
-    }
+    host.with(move |db| tidied(db, gone)).await
 }

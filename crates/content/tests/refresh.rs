@@ -98,6 +98,8 @@ struct Node {
     cache: BTreeSet<String>,
     version: Option<Version>,
     left: usize,
+    /// How many files its disk holds; `None`: any number.
+    room: Option<usize>,
     /// Files that came.
     came: usize,
 }
@@ -168,8 +170,10 @@ impl Host for Refreshing<'_> {
         move |name, _| cache.contains(name.as_str())
     }
 
-    async fn prepare(&mut self, _: &[Needed]) -> Result<(), Cut> {
-        Ok(())
+    async fn prepare(&mut self, filesets: &[Needed]) -> Result<(), Cut> {
+        let coming: usize = filesets.iter().map(|it| it.files.len()).sum();
+        let fits = self.node.room.is_none_or(|it| self.node.cache.len() + coming <= it);
+        fits.then_some(()).ok_or(Cut)
     }
 
     async fn download(&mut self, fileset: &Needed) -> Result<(), Cut> {
@@ -361,6 +365,27 @@ fn a_node_that_is_cut_off_at_each_effect_of_each_kind_of_refresh_ends_as_one_tha
         }
     }
     assert!(cuts > 50, "{cuts} effects");
+}
+
+#[test]
+fn a_disk_that_is_full_of_what_no_record_names_is_tidied_up_for_what_comes() {
+    let commits: [Files; 3] = [
+        vec![("e/a", 0), ("e/b", 2), ("s/a", 4)],
+        vec![("e/a", 6), ("e/b", 8), ("s/a", 4)],
+        vec![("e/a", 10), ("e/b", 12), ("s/a", 14), ("s/b", 16)],
+    ];
+    let (origin, who) = (Origin::of(&commits), viewer("small"));
+    let mut node = Node { left: usize::MAX, room: Some(3), ..Node::default() };
+    for to in [0, 1] {
+        refresh(&mut node, &origin, to, &who).unwrap();
+        assert_eq!(check(&node, &origin, to, &who), Ok(()));
+    }
+    let earlier = node.version.clone();
+    refresh(&mut node, &origin, 2, &who).unwrap_err();
+    assert_eq!((&node.version, node.cache.len()), (&earlier, 0), "four are too many");
+    node.room = None;
+    refresh(&mut node, &origin, 2, &who).unwrap();
+    assert_eq!(check(&node, &origin, 2, &who), Ok(()));
 }
 
 #[test]

@@ -170,8 +170,12 @@ impl Follower {
         if let Ok(Looked::Nothing) = &refreshed {
             self.leave().await;
         }
-        if refreshed.is_ok() {
+        // Also where a refresh found no room: this makes some. As long as nobody answers, nothing is known to be left.
+        if refreshed.is_ok() || self.repository.is_some() {
             self.remove_left();
+        }
+        if let Err(error) = self.remove_unused().await {
+            tracing::warn!(%error, "versions of content that nobody uses cannot be removed");
         }
         let (state, failure) = match refreshed {
             Ok(Looked::Nothing) => (ContentState::Nothing, String::new()),
@@ -199,7 +203,7 @@ impl Follower {
     async fn leave(&mut self) {
         self.repository = None;
         let Some(root) = self.of.catalog.content_root() else { return };
-        if let Err(error) = leave(&root) {
+        if let Err(error) = leave(&self.of.data) {
             tracing::warn!(%error, "the version of content stays in use for the next agent");
         }
         self.of.catalog.offer_no_content().await;
@@ -258,15 +262,14 @@ impl Follower {
             let root = repository.versions.path(&name_of(version));
             self.of.status.shows(version, root, (files.len() as u64, bytes_of(&files)));
         }
-        self.remove_unused(&name_of(version)).await
+        Ok(())
     }
 
     /// Removes versions that no session has, and that were not in use at the last refresh either.
-    async fn remove_unused(&mut self, version: &str) -> anyhow::Result<()> {
-        let Some(repository) = &self.repository else { bail!("no repository is open") };
-        let mut used: BTreeSet<String> = BTreeSet::from([version.to_owned()]);
-        used.extend(repository.versions.current());
-        for root in self.of.listing.roots() {
+    async fn remove_unused(&mut self) -> anyhow::Result<()> {
+        let Some(repository) = &self.repository else { return Ok(()) };
+        let mut used = BTreeSet::from_iter(repository.versions.current());
+        for root in self.of.listing.roots().into_iter().chain(self.of.catalog.content_root()) {
             let name = root.file_name().and_then(|it| it.to_str()).map(str::to_owned);
             used.extend(name.filter(|it| repository.versions.path(it) == root));
         }

@@ -1,6 +1,6 @@
 //! Repositories that the node follows no more: their folders go once no session has one of their versions.
 
-use super::version::remove;
+use super::version::{folders, remove};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
@@ -71,22 +71,6 @@ impl Left {
         }
         Ok(going)
     }
-}
-
-/// The names of folders in a folder, which need not be there.
-fn folders(all: &Path) -> io::Result<Vec<String>> {
-    let entries = match fs::read_dir(all) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries?,
-    };
-    let mut names = Vec::new();
-    for entry in entries {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            names.extend(entry.file_name().to_str().map(str::to_owned));
-        }
-    }
-    Ok(names)
 }
 
 fn gone(folder: &Path) {

@@ -199,13 +199,32 @@ pub fn version_at_start(data: &Path) -> Option<PathBuf> {
     newest.pop_last().map(|it| it.1)
 }
 
-/// A version, by its folder, is in use no more: the next agent does not begin with it.
+/// No version of any repository is in use any more: the next agent begins with none.
 ///
 /// # Errors
 /// The disk fails.
-pub fn leave(root: &Path) -> io::Result<()> {
-    let repository = root.parent().and_then(Path::parent);
-    repository.map_or(Ok(()), |it| remove_if_there(&it.join(CURRENT)))
+pub fn leave(data: &Path) -> io::Result<()> {
+    let all = data.join(FOLDER);
+    folders(&all)?.iter().try_for_each(|it| remove_if_there(&all.join(it).join(CURRENT)))
+}
+
+/// The names of folders in a folder, which need not be there.
+///
+/// # Errors
+/// It cannot be read.
+pub fn folders(all: &Path) -> io::Result<Vec<String>> {
+    let entries = match fs::read_dir(all) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            names.extend(entry.file_name().to_str().map(str::to_owned));
+        }
+    }
+    Ok(names)
 }
 
 /// The repository and the commit of a version, by its folder; `None` of any other folder.
@@ -266,8 +285,11 @@ mod tests {
         versions.put_away(&BTreeSet::from(["v1".to_owned()])).unwrap();
         assert_eq!(files_of_version(&same), None);
         assert_eq!(version_at_start(data.path()), Some(root.canonicalize().unwrap()));
-        leave(&root).unwrap();
-        leave(&root).unwrap();
+        let other = Versions::open(&data.path().join(FOLDER).join("other")).unwrap();
+        other.build("v1", &files, &cache).unwrap();
+        other.use_version("v1").unwrap();
+        leave(data.path()).unwrap();
+        leave(data.path()).unwrap();
         assert_eq!((versions.current(), version_at_start(data.path())), (None, None));
         for (_, name) in &files {
             cache.remove(name).unwrap();

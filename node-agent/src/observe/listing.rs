@@ -46,11 +46,22 @@ pub struct OfClass {
     pub memory_bytes: u64,
 }
 
+/// A session, and the folder of class files with which it began.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rooted {
+    /// Its life.
+    pub life: Stamp,
+    /// Its class.
+    pub class: ClassName,
+    /// That folder.
+    pub root: PathBuf,
+}
+
 #[derive(Default)]
 struct Inner {
     live: BTreeMap<(SessionKey, Token), Listed>,
-    /// The versions of content that machines began with.
-    pinned: BTreeMap<SessionKey, PathBuf>,
+    /// Machines that began with a version of content.
+    pinned: BTreeMap<SessionKey, Rooted>,
     /// CPU time of those that have ended.
     ended_cpu: BTreeMap<String, Duration>,
 }
@@ -91,9 +102,9 @@ impl Listing {
         inner.live.iter().map(|(name, listed)| (name.clone(), listed.clone())).collect()
     }
 
-    /// A machine began with the classes of this folder.
-    pub fn pin(&self, key: SessionKey, root: PathBuf) {
-        self.locked().pinned.insert(key, root);
+    /// A machine began with a version of content.
+    pub fn pin(&self, key: SessionKey, rooted: Rooted) {
+        self.locked().pinned.insert(key, rooted);
     }
 
     /// It has ended. Whether it was pinned.
@@ -105,7 +116,18 @@ impl Listing {
     pub fn roots(&self) -> BTreeSet<PathBuf> {
         let inner = self.locked();
         let programs = inner.live.values().filter_map(|it| it.root.clone());
-        programs.chain(inner.pinned.values().cloned()).collect()
+        programs.chain(inner.pinned.values().map(|it| it.root.clone())).collect()
+    }
+
+    /// Programs and machines of which it is known what they began with. Each session once, in order.
+    pub fn rooted(&self) -> BTreeMap<SessionKey, Rooted> {
+        let inner = self.locked();
+        let programs = inner.live.iter().filter_map(|((key, _), it)| {
+            let (life, class) = (it.life, it.class.clone());
+            Some((key.clone(), Rooted { life, class, root: it.root.clone()? }))
+        });
+        let machines = inner.pinned.iter().map(|(key, it)| (key.clone(), it.clone()));
+        machines.chain(programs).collect()
     }
 
     /// CPU time of programs that have ended.

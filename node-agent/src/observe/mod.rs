@@ -12,6 +12,6 @@ mod pages;
 mod service;
 mod usage;
 
-pub use listing::{Entry, Listed, Listing};
+pub use listing::{Entry, Listed, Listing, Rooted};
 pub use pages::serve as serve_pages;
 pub use service::{Observer, READERS_MAX};

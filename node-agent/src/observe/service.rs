@@ -1,11 +1,11 @@
 //! The service by which managers ask for output and use.
 
-use super::listing::{Listed, Listing};
+use super::listing::{Listed, Listing, Rooted};
 use super::logs::{Reading, nothing_kept, unreadable};
 use super::usage::{self, Sample, Used};
 use crate::content::{ContentStatus, Standing, commit_of_version, files_of_version};
 use crate::session_folders;
-use rota_model::{ClusterName, NodeId, Refusal, RefusalKind, Retry, SessionKey, Token};
+use rota_model::{ClusterName, NodeId, Refusal, RefusalKind, Retry, SessionKey};
 use rota_proto::programs::{UsageAsk, check_addressee};
 use rota_proto::refusal::status;
 use rota_proto::v1::programs_server::Programs;
@@ -127,7 +127,8 @@ impl Programs for Observer {
         let node = NodeId::parse(&request.node).map_err(|it| refused(it.into()))?;
         let addressee = (request.cluster.as_str(), Some(&node));
         check_addressee((&self.cluster, &self.node), addressee).map_err(refused)?;
-        let told = content_status(&self.content.standing(), &self.listing.all(), request.sessions);
+        let rooted = self.listing.rooted();
+        let told = content_status(&self.content.standing(), &rooted, request.sessions);
         Ok(Response::new(v1::ContentStatusResponse { node: node.to_string(), ..told }))
     }
 }
@@ -137,15 +138,14 @@ const OLDER_MAX: usize = 1_000;
 
 fn content_status(
     it: &Standing,
-    live: &[((SessionKey, Token), Listed)],
+    live: &BTreeMap<SessionKey, Rooted>,
     sessions: bool,
 ) -> v1::ContentStatusResponse {
     let (mut current, mut older) = (0, Vec::new());
     // A rollback is another commit with the very same files.
     let newest = it.root.as_deref().and_then(files_of_version);
     let mut files: BTreeMap<&Path, Option<String>> = BTreeMap::new();
-    for ((key, _), listed) in live {
-        let Some(root) = listed.root.as_deref() else { continue };
+    for (key, Rooted { life, class, root }) in live {
         let Some(commit) = commit_of_version(root) else { continue };
         let mut is_same = || {
             let files = files.entry(root).or_insert_with(|| files_of_version(root));
@@ -154,7 +154,7 @@ fn content_status(
         if commit == it.commit || is_same() {
             current += 1;
         } else {
-            let (life, class) = (listed.life.into(), listed.class.to_string());
+            let (life, class) = ((*life).into(), class.to_string());
             older.push(v1::OlderSession { key: Some(key.into()), life, class, commit });
         }
     }

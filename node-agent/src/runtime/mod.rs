@@ -221,7 +221,7 @@ impl Runtime {
         if machine.has_ended() {
             return news.push(final_state(key, token, &machine));
         }
-        self.pins.pin(&key, root);
+        self.pins.pin(&key, (life, &order.spec.class), root);
         self.machines.insert(key, Running { token, life, machine });
     }
 
@@ -249,7 +249,7 @@ impl Runtime {
             Some((ClassKind::Program(_), _)) | None => None,
         };
         if let Some((machine, root)) = machine {
-            self.pins.pin(&key, root);
+            self.pins.pin(&key, (life, &spec.class), root);
             self.machines.insert(key, Running { token, life, machine });
             return;
         }

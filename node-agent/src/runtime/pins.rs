@@ -7,9 +7,9 @@
 
 use crate::content::content_of_version;
 use crate::files::remove_if_there;
-use crate::observe::Listing;
+use crate::observe::{Listing, Rooted};
 use crate::settings::read_classes;
-use rota_model::{ClassName, SessionKey};
+use rota_model::{ClassName, SessionKey, Stamp};
 use rota_node::class::Class;
 use rota_node::folder_name;
 use std::collections::BTreeMap;
@@ -38,13 +38,14 @@ impl Pins {
     }
 
     /// A machine runs, of a class in this folder.
-    pub fn pin(&self, key: &SessionKey, root: &Path) {
+    pub fn pin(&self, key: &SessionKey, (life, class): (Stamp, &ClassName), root: &Path) {
         let link = self.link(key);
         let removed = remove_if_there(&link);
         if content_of_version(root).is_none() {
             return;
         }
-        self.listing.pin(key.clone(), root.to_owned());
+        let rooted = Rooted { life, class: class.clone(), root: root.to_owned() };
+        self.listing.pin(key.clone(), rooted);
         if let Err(error) = removed.and_then(|()| linked(root, &link)) {
             tracing::warn!(session = %key, %error, "the next agent takes the newest class of this machine");
         }
@@ -104,16 +105,17 @@ mod tests {
         let name = ClassName::parse("m").unwrap();
         let pins = || Pins::new(folder.path().join("machines"), Listing::default());
         let first = pins();
-        first.pin(&key, &root);
-        first.pin(&key, &root);
+        let of = (Stamp::MIN, &name);
+        first.pin(&key, of, &root);
+        first.pin(&key, of, &root);
         assert_eq!(first.listing.roots(), [root.clone()].into());
         let mut next = pins();
         let (found, class) = next.earlier(&key, &name).unwrap();
         assert_eq!((found, class.name), (root.clone(), name.clone()));
         first.unpin(&key);
         assert_eq!((first.listing.roots().len(), next.earlier(&key, &name).is_some()), (0, false));
-        first.pin(&key, &root);
-        pins().pin(&key, folder.path());
+        first.pin(&key, of, &root);
+        pins().pin(&key, of, folder.path());
         assert!(next.earlier(&key, &name).is_none(), "a later machine has its class elsewhere");
     }
 }

@@ -153,6 +153,11 @@ impl Shown {
         RemarkKind::parse(&self.kind).is_some()
     }
 
+    /// Whether it is a remark that a manager is silent.
+    pub fn is_silent(&self) -> bool {
+        self.kind == RemarkKind::Silent.as_str()
+    }
+
     /// Whether it is a remark that a manager was started anew.
     pub fn is_forgotten(&self) -> bool {
         self.kind == RemarkKind::Forgotten.as_str()
