@@ -81,6 +81,32 @@ async fn a_pool_is_described_grows_keeps_its_minimum_and_goes_by_its_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_warm_buffer_is_there_ahead_of_any_open_and_follows_what_is_used() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &["--nodes", "0"]).await;
+    let client = cluster.client();
+    let create = ["pool", "create", "default", "--provisioner", "process", "--places", "4"];
+    let limits = ["--load-limit", "1", "--max-nodes", "3", "--warm-places", "3", "-o", "json"];
+    cluster.ringctl(&[&create[..], &limits].concat()).await.json();
+    eventually_shown(&cluster, "default", "ready_nodes", json!(1)).await;
+    // The node has three places left: that is the buffer still.
+    opened(&client, "a", "counter").await;
+    eventually_shown(&cluster, "default", "used_places", json!(1)).await;
+    assert_eq!((nodes(&cluster), &shown(&cluster, "default").await["nodes"]), (1, &json!(1)));
+    opened(&client, "b", "counter").await;
+    eventually_shown(&cluster, "default", "ready_nodes", json!(2)).await;
+    let open_more = ["c", "d", "e", "f"];
+    for id in open_more {
+        opened(&client, id, "counter").await;
+    }
+    eventually_shown(&cluster, "default", "ready_nodes", json!(3)).await;
+    let set = ["pool", "set", "default", "--warm-places", "0", "--scale-in-delay", "1s"];
+    cluster.ringctl(&[&set[..], &["-o", "json"]].concat()).await.json();
+    eventually_shown(&cluster, "default", "ready_nodes", json!(2)).await;
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_file_of_pools_is_applied_once_and_a_dry_run_changes_nothing() {
     let folder = TestFolder::new();
     let cluster = Cluster::start(&folder, &["--nodes", "0"]).await;
