@@ -89,6 +89,8 @@ mod programs;
 #[cfg(test)]
 mod provisioners;
 #[cfg(test)]
+mod readme_tour;
+#[cfg(test)]
 mod repairs;
 #[cfg(test)]
 mod rest;
