@@ -100,6 +100,15 @@ enum Whereabouts {
 struct Contact {
     node: NodeId,
     address: String,
+    /// What whoever asks is advised where it does not answer.
+    advice: Retry,
+}
+
+impl Contact {
+    fn new(node: &NodeId, address: &str) -> Self {
+        let (node, address) = (node.clone(), address.to_owned());
+        Self { node, address, advice: Retry::AfterMs(LATER_MS) }
+    }
 }
 
 impl ProgramsService {
@@ -129,7 +138,7 @@ impl ProgramsService {
             Some(entry) if entry.state.is_gone() => {
                 Err(unknown(format!("node {node} is {}", entry.state.as_str())))
             }
-            Some(entry) => Ok(Contact { node: node.clone(), address: entry.address.clone() }),
+            Some(entry) => Ok(Contact::new(node, &entry.address)),
         }
     }
 
@@ -143,11 +152,7 @@ impl ProgramsService {
     fn contacts(&self) -> Vec<Contact> {
         let seen = self.shared.seen.borrow();
         let there = seen.nodes.iter().filter(|(_, entry)| !entry.state.is_gone());
-        let contact = |(node, entry): (&NodeId, &rota_ring::NodeReg)| Contact {
-            node: node.clone(),
-            address: entry.address.clone(),
-        };
-        there.map(contact).collect()
+        there.map(|(node, entry)| Contact::new(node, &entry.address)).collect()
     }
 
     /// Where the record says that it runs, or ran.
@@ -351,7 +356,7 @@ fn nowhere(ask: &LogsAsk, asked: usize, silent: &[String], gone: &[String]) -> R
 
 fn unreached(contact: &Contact, why: &str) -> Status {
     let text = format!("node {} does not answer at {}: {why}", contact.node, contact.address);
-    status(Refusal::new(RefusalKind::NotServing, Retry::AfterMs(LATER_MS), text))
+    status(Refusal::new(RefusalKind::NotServing, contact.advice, text))
 }
 
 /// What broke on the way to a node: its own refusal, or that it does not answer.
@@ -448,7 +453,7 @@ impl Programs for ProgramsService {
         };
         let address = String::new();
         let node = NodeId::parse(&begin.node).map_err(|it| status(it.into()))?;
-        let contact = self.contact(&node).unwrap_or(Contact { node, address });
+        let contact = self.contact(&node).unwrap_or_else(|_| Contact::new(&node, &address));
         let (items, pieces) = mpsc::channel(PIECES_MAX);
         let stopping = self.shared.stopping.clone();
         tokio::spawn(async move {
@@ -492,6 +497,8 @@ impl Programs for ProgramsService {
         let deadline = deadline_of(request.metadata());
         let request = request.into_inner();
         let contact = self.contact(&node_of(&request.node)?).map_err(status)?;
+        // Whoever looks at all nodes is told at once which are silent, and asks again if they wait for one.
+        let contact = Contact { advice: Retry::WhenChanged, ..contact };
         let request = v1::ContentStatusRequest { cluster: self.cluster.to_string(), ..request };
         let asked = async {
             let answer = connect(&contact).await?.content_status(request).await;

@@ -2,6 +2,7 @@
 
 use super::publish::commit_tree;
 use super::repository::Repository;
+use super::status::{Asked, Shown, UNKNOWN, all};
 use super::{FollowArguments, RemoveArguments, RollbackArguments, UnfollowArguments, user_name};
 use crate::failure::UsageMistake;
 use crate::output::{Format, Out, counted};
@@ -16,6 +17,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::time::Duration;
 
+/// How long each node may take to say what it has.
+const NODE_WAIT: Duration = Duration::from_secs(5);
+
 #[derive(Serialize)]
 struct RolledBack {
     repository: String,
@@ -23,6 +27,8 @@ struct RolledBack {
     number: u64,
     restores: String,
     files: u64,
+    /// How many files differ from the newest commit; 0: there is no new commit, since these are its files.
+    changed: u64,
 }
 
 /// Makes a commit with the files of an earlier one.
@@ -33,9 +39,6 @@ pub async fn rollback(
 ) -> anyhow::Result<()> {
     let repository = Repository::existing(client, &it.repository, &it.common).await?;
     let (latest, earlier) = (repository.commit(None)?, repository.commit(Some(&it.commit))?);
-    if latest.tree == earlier.tree {
-        bail!("{} is the newest commit: there is nothing to roll back", it.commit);
-    }
     let (newest, then) = (repository.tree(latest).await?, repository.tree(earlier).await?);
     let author = it.author.clone().unwrap_or_else(user_name);
     let message = match &*it.message {
@@ -46,6 +49,18 @@ pub async fn rollback(
     let said = [&*message, &*author, earlier.hash.as_str()];
     let hash = Commit::name(Some(&latest.hash), &earlier.tree.sha256, at_ms, said);
     let tree = restored(&then, &newest, &hash)?;
+    let changed = tree.differences(&newest).len() as u64;
+    let mut done = RolledBack {
+        repository: it.repository.to_string(),
+        commit: latest.hash.to_string(),
+        number: latest.number,
+        restores: earlier.hash.to_string(),
+        files: tree.files().len() as u64,
+        changed,
+    };
+    if changed == 0 && newest.has_rules_of(&tree) {
+        return tell_rolled_back(&done, false, out);
+    }
     let commit = Commit {
         hash: hash.clone(),
         number: 0,
@@ -56,25 +71,28 @@ pub async fn rollback(
         source: earlier.source.clone(),
         restores: Some(earlier.hash.clone()),
         tree: TreeBody { sha256: Digest([0; 32]), bytes: 0 },
-        files: tree.files().len() as u64,
+        files: done.files,
         bytes: tree.bytes(),
-        changed: tree.differences(&newest).len() as u64,
+        changed,
     };
-    let (files, changed) = (commit.files, commit.changed);
-    let number = commit_tree(&repository, commit, &tree, it.keep).await?;
-    let done = RolledBack {
-        repository: it.repository.to_string(),
-        commit: hash.to_string(),
-        number,
-        restores: earlier.hash.to_string(),
-        files,
+    done.number = commit_tree(&repository, commit, &tree, it.keep).await?;
+    done.commit = hash.to_string();
+    tell_rolled_back(&done, true, out)
+}
+
+fn tell_rolled_back(done: &RolledBack, is_new: bool, out: &mut Out) -> anyhow::Result<()> {
+    let RolledBack { repository, commit, restores, files, changed, .. } = done;
+    let text = match is_new {
+        true => format!(
+            "{repository} is at {commit}, with the files of {restores}: {files} files, {changed} differ\n"
+        ),
+        false => format!(
+            "nothing changed: {repository} is at {commit}, which has the files of {restores} already\n"
+        ),
     };
     match out.format() {
-        Format::Json => out.json(&done)?,
-        Format::Table => out.text(&format!(
-            "{} is at {hash}, with the files of {}: {files} files, {changed} differ\n",
-            it.repository, earlier.hash
-        ))?,
+        Format::Json => out.json(done)?,
+        Format::Table => out.text(&text)?,
     }
     Ok(())
 }
@@ -111,6 +129,17 @@ impl Canary {
             bail!(UsageMistake(problem));
         }
         Ok(Self { canary_nodes, pool_nodes })
+    }
+
+    /// What a person is told whose share takes all nodes although it is a part of them.
+    fn warning(&self, percent: u8) -> Option<String> {
+        let takes_all = self.canary_nodes.len() == self.pool_nodes && self.pool_nodes > 0;
+        let all = counted(self.pool_nodes as u64, "node");
+        (takes_all && percent < 100).then(|| {
+            format!(
+                "warning: --canary {percent}% takes all of {all} of the pool: none keeps the commit of --commit"
+            )
+        })
     }
 
     fn told(&self) -> String {
@@ -167,8 +196,13 @@ pub async fn follow(client: &Client, it: &FollowArguments, out: &mut Out) -> any
         ),
     };
     match out.format() {
+        // It names the nodes.
         Format::Json => out.json(&followed)?,
-        Format::Table => out.text(&text)?,
+        Format::Table => {
+            out.text(&text)?;
+            let warning = followed.canary.as_ref().and_then(|it| it.warning(canary_percent));
+            warning.iter().for_each(|it| eprintln!("{it}"));
+        }
     }
     Ok(())
 }
@@ -189,6 +223,10 @@ pub async fn unfollow(
     let parameters = json!({ "pool": it.pool });
     let answer = repository.operate(it.pool.as_str(), "content.follow", &parameters).await?;
     let did = existed(&answer);
+    if !did {
+        // A pool that is gone may have followed something. One that never was is a mistaken name.
+        check_there(client, &it.pool, it.common.patience).await?;
+    }
     match out.format() {
         Format::Json => out.json(&json!({ "pool": it.pool, "followed": did }))?,
         Format::Table => {
@@ -199,18 +237,91 @@ pub async fn unfollow(
     Ok(())
 }
 
-/// Removes a repository.
+/// Who uses a repository.
+#[derive(Serialize, Default, PartialEq, Eq, Debug)]
+struct Used {
+    /// Pools that follow it.
+    pools: Vec<String>,
+    /// Nodes that have a version of it.
+    nodes: u64,
+    /// Of those that could be asked: sessions that run with it.
+    sessions: u64,
+    /// Nodes that could not be asked.
+    silent: Vec<String>,
+}
+
+impl Used {
+    async fn of(repository: &Repository, client: &Client) -> anyhow::Result<Self> {
+        let name = repository.name();
+        let followers = repository.followers().await?;
+        let pools = followers.into_iter().filter(|(_, it)| it.repository == *name);
+        let pools = pools.map(|(pool, _)| pool.to_string()).collect();
+        Ok(Self::by(name.as_str(), pools, &all(client, &Asked::at_once(NODE_WAIT)).await?))
+    }
+
+    fn by(name: &str, pools: Vec<String>, nodes: &[Shown]) -> Self {
+        let has = nodes.iter().filter(|it| it.is_known() && it.repository == name);
+        let silent = nodes.iter().filter(|it| it.state == UNKNOWN);
+        Self {
+            pools,
+            nodes: has.clone().count() as u64,
+            sessions: has.map(|it| it.sessions_current + it.sessions_older).sum(),
+            silent: silent.map(|it| it.node.clone()).collect(),
+        }
+    }
+
+    /// Whether anybody does, as far as it is known.
+    fn is_used(&self) -> bool {
+        !self.pools.is_empty() || self.nodes > 0 || self.sessions > 0
+    }
+
+    fn told(&self) -> String {
+        let mut parts = Vec::new();
+        match &self.pools[..] {
+            [] => {}
+            [pool] => parts.push(format!("pool {pool} follows it")),
+            pools => parts.push(format!("pools {} follow it", pools.join(", "))),
+        }
+        let have = if self.nodes == 1 { "has" } else { "have" };
+        parts.push(format!("{} {have} it", counted(self.nodes, "node")));
+        let run = if self.sessions == 1 { "runs" } else { "run" };
+        parts.push(format!("{} {run} with it", counted(self.sessions, "session")));
+        if !self.silent.is_empty() {
+            parts.push(format!("not known of {}", self.silent.join(", ")));
+        }
+        parts.join("; ")
+    }
+}
+
+#[derive(Serialize)]
+struct RemovedRepository<'a> {
+    repository: &'a str,
+    existed: bool,
+    #[serde(flatten)]
+    used: &'a Used,
+}
+
+/// Removes a repository. Tells who uses it.
 pub async fn remove(client: &Client, it: &RemoveArguments, out: &mut Out) -> anyhow::Result<()> {
     let repository = Repository::unread(client, &it.repository, &it.common)?;
-    let parameters = json!({ "repository": it.repository });
     let name = it.repository.as_str();
+    let used = Used::of(&repository, client).await?;
+    if !it.yes {
+        let problem = format!("all commits of {name} go: say --yes ({})", used.told());
+        bail!(UsageMistake(problem));
+    }
+    let parameters = json!({ "repository": it.repository });
     let answer = repository.operate(name, "content.remove", &parameters).await?;
-    let did = existed(&answer);
+    let existed = existed(&answer);
     match out.format() {
-        Format::Json => out.json(&json!({ "repository": name, "existed": did }))?,
+        Format::Json => out.json(&RemovedRepository { repository: name, existed, used: &used })?,
         Format::Table => {
-            let what = if did { "is gone" } else { "was not there" };
+            let what = if existed { "is gone" } else { "was not there" };
             out.text(&format!("content {name} {what}\n"))?;
+            if used.is_used() {
+                let keep = "nodes keep what they have of it, and get nothing new";
+                eprintln!("warning: {}: {keep}", used.told());
+            }
         }
     }
     Ok(())
@@ -241,5 +352,31 @@ mod tests {
         assert!(refused.ends_with("takes one is 6%"), "{refused}");
         assert_eq!(of(6, &nodes).unwrap().canary_nodes, ["n2"]);
         assert_eq!(of(5, &[]).unwrap().told(), "0 of 0 nodes");
+        let warning = |share, nodes: &[NodeId]| of(share, nodes).unwrap().warning(share);
+        assert!(warning(60, &nodes[..1]).unwrap().contains("60% takes all of 1 node"));
+        assert_eq!(
+            (warning(20, &nodes), warning(100, &nodes), warning(5, &[])),
+            (None, None, None)
+        );
+    }
+
+    #[test]
+    fn who_uses_a_repository_is_told_with_what_is_not_known() {
+        let node = |node: &str, repository: &str, state: &str| Shown {
+            node: node.to_owned(),
+            repository: repository.to_owned(),
+            state: state.to_owned(),
+            sessions_current: 2,
+            sessions_older: 1,
+            ..Shown::default()
+        };
+        let nodes =
+            [node("n1", "main", "current"), node("n2", "b", "current"), node("n3", "", UNKNOWN)];
+        let used = Used::by("main", vec!["default".to_owned(), "gpu".to_owned()], &nodes);
+        let told =
+            "pools default, gpu follow it; 1 node has it; 3 sessions run with it; not known of n3";
+        assert_eq!((used.told(), used.is_used()), (told.to_owned(), true));
+        let nobody = Used::by("main", Vec::new(), &nodes[1..]);
+        assert!(!nobody.is_used());
     }
 }

@@ -16,7 +16,6 @@ mod show;
 mod status;
 
 use crate::connect;
-use crate::failure::UsageMistake;
 use crate::length_of_time::length_of_time;
 use crate::output::Out;
 use crate::secret::AdminKey;
@@ -29,6 +28,8 @@ use std::time::Duration;
 
 /// The repository where none is named.
 const REPOSITORY: &str = "main";
+/// How long is waited where --wait says no time.
+const WAIT: &str = "10m";
 
 /// What to do with content.
 #[derive(Subcommand, Debug)]
@@ -59,7 +60,7 @@ pub enum ContentCommand {
     /// Show how far nodes are; with --restart, close sessions that run with older versions, node by node.
     #[command(after_help = ROLLOUT_EXAMPLES)]
     Rollout(RolloutArguments),
-    /// Remove a repository with all its commits. Nodes that follow it keep what they have.
+    /// Remove a repository with all its commits. Nodes that follow it keep what they have. Without --yes: say who uses it.
     Remove(RemoveArguments),
 }
 
@@ -90,9 +91,9 @@ const ROLLOUT_EXAMPLES: &str = r#"Sessions whose class says disturb = "never" ar
 
 Examples:
   # Which sessions would be closed?
-  ringctl content rollout --restart --dry-run
+  ringctl content rollout --dry-run
   # Wait for all nodes of a pool, then close what runs with older versions.
-  ringctl content rollout --pool default --wait=10m --restart"#;
+  ringctl content rollout --pool default --wait 10m --restart"#;
 
 /// What every command takes.
 #[derive(Args, Debug, Default)]
@@ -270,8 +271,15 @@ pub struct StatusArguments {
     /// Also name the sessions that run with older versions, at most 1000 of each node.
     #[arg(long)]
     sessions: bool,
-    /// Wait for so long until every node has the commit that it should have; exit code 1 if one does not.
-    #[arg(long, value_name = "TIME", value_parser = length_of_time)]
+    /// Wait for so long until every node has the commit that it should have, or none where its pool follows nothing;
+    /// exit code 1 if one does not. Without a time: 10m.
+    #[arg(
+        long,
+        value_name = "TIME",
+        num_args = 0..=1,
+        default_missing_value = WAIT,
+        value_parser = length_of_time
+    )]
     wait: Option<Duration>,
     /// How long each node may take to answer.
     #[arg(long, default_value = "5s", value_parser = length_of_time)]
@@ -280,6 +288,7 @@ pub struct StatusArguments {
 
 /// `content rollout`.
 #[derive(Args, Debug)]
+#[group(id = "closing", multiple = true, args = ["restart", "dry_run"])]
 pub struct RolloutArguments {
     /// Only nodes of this pool.
     #[arg(long, value_parser = pool)]
@@ -293,22 +302,28 @@ pub struct RolloutArguments {
         long,
         value_name = "TIME",
         num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "10m",
+        default_missing_value = WAIT,
         value_parser = length_of_time
     )]
     wait: Option<Duration>,
     /// Close also sessions whose class says disturb = "never".
-    #[arg(long, requires = "restart")]
+    #[arg(long, requires = "closing")]
     force: bool,
-    /// Close nothing: show what would be closed.
-    #[arg(long, requires = "restart")]
+    /// Close nothing: show what --restart would close.
+    #[arg(long)]
     dry_run: bool,
     /// How long each node may take to answer, and each session to end.
     #[arg(long, default_value = "30s", value_parser = length_of_time)]
     timeout: Duration,
     #[command(flatten)]
     admin_key: AdminKey,
+}
+
+impl RolloutArguments {
+    /// Whether sessions of older versions are closed, or shown as such.
+    fn closes(&self) -> bool {
+        self.restart || self.dry_run
+    }
 }
 
 /// `content remove`.
@@ -391,10 +406,6 @@ pub async fn run(command: &ContentCommand, endpoint: &str, out: &mut Out) -> any
         }
         ContentCommand::Rollout(it) => {
             Box::pin(connect::told_when_gone(rollout::rollout(&client, it, out))).await
-        }
-        ContentCommand::Remove(it) if !it.yes => {
-            let problem = format!("all commits of {} go: say --yes", it.repository);
-            Err(UsageMistake(problem).into())
         }
         ContentCommand::Remove(it) => {
             Box::pin(connect::told(endpoint, change::remove(&client, it, out))).await

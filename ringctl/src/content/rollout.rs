@@ -130,7 +130,7 @@ impl Rollout {
         let count = |fate| nodes.iter().map(|it: &Node| it.count(fate)).sum();
         let following = nodes.iter().filter(|it| !it.target.is_empty());
         Self {
-            restart: it.restart,
+            restart: it.closes(),
             dry_run: it.dry_run,
             current: following.clone().filter(|it| it.is_current).count(),
             of: following.count(),
@@ -180,14 +180,14 @@ async fn carry_out(
     nodes: &mut [Node],
     out: &Out,
 ) -> anyhow::Result<()> {
-    let may_restart = |node: &&mut Node| it.restart && !node.target.is_empty() && node.is_current;
+    let may_restart = |node: &&mut Node| it.closes() && !node.target.is_empty() && node.is_current;
     for node in nodes.iter_mut().filter(may_restart) {
         let mut fates = BTreeMap::new();
         let ended = restart((client, operator), it, node, &mut fates, out).await;
         node.sessions.extend(fates.into_values());
         ended?;
     }
-    let Some(until) = until.filter(|_| it.restart && !it.dry_run) else { return Ok(()) };
+    let Some(until) = until.filter(|_| it.closes() && !it.dry_run) else { return Ok(()) };
     let left = |nodes: &[Node]| nodes.iter().any(|it| it.count(Fate::Left) > 0);
     while left(nodes) && Instant::now() < until {
         sleep(LOOK_EVERY).await;
@@ -206,7 +206,7 @@ async fn following(
     out: &Out,
 ) -> anyhow::Result<Vec<Shown>> {
     let (pool, timeout) = (it.pool.as_ref(), it.timeout);
-    let asked = Asked { pool, node: None, sessions: false, lost: false, timeout };
+    let asked = Asked { pool, node: None, sessions: false, silent: false, timeout };
     let mut told = None;
     loop {
         let nodes = all(client, &asked).await?;
@@ -237,7 +237,7 @@ fn say(out: &Out, text: &str) {
 /// The node as it stands, with the sessions that it names; `None`: it has gone.
 async fn look(client: &Client, it: &RolloutArguments, node: &str) -> anyhow::Result<Option<Shown>> {
     let (node, timeout) = (Some(node), it.timeout);
-    let asked = Asked { pool: None, node, sessions: true, lost: false, timeout };
+    let asked = Asked { pool: None, node, sessions: true, silent: false, timeout };
     Ok(all(client, &asked).await?.into_iter().next())
 }
 
@@ -441,9 +441,12 @@ fn show(done: &Rollout, it: &RolloutArguments, out: &mut Out) -> anyhow::Result<
 fn told(done: &Rollout, force: bool) -> String {
     let Rollout { restart, dry_run, current, of, closed, left, failed, .. } = done;
     let mut text = format!("current: {current} of {}", counted_nodes(*of));
-    if *restart && !dry_run {
-        let count = u64::try_from(*closed).unwrap_or(u64::MAX);
-        text.push_str(&format!("; closed {}", counted(count, "session")));
+    let closes: usize = done.nodes.iter().map(|it| it.count(Fate::Closes)).sum();
+    let sessions = |count: usize| counted(u64::try_from(count).unwrap_or(u64::MAX), "session");
+    match (restart, dry_run) {
+        (true, false) => text.push_str(&format!("; closed {}", sessions(*closed))),
+        (true, true) => text.push_str(&format!("; would close {}", sessions(closes))),
+        (false, _) => {}
     }
     if *left > 0 {
         text.push_str(&format!("; {left} left (disturb = \"never\")"));
@@ -460,6 +463,9 @@ fn told(done: &Rollout, force: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::{Cli, Command};
+    use crate::content::ContentCommand;
+    use clap::Parser;
 
     fn done(counts: (usize, usize), left: usize, failed: usize) -> Rollout {
         Rollout {
@@ -481,6 +487,8 @@ mod tests {
         assert!(text.contains("1 left (disturb = \"never\"), which --force closes, too; 1 failed"));
         let only_shown = Rollout { restart: false, ..done((1, 1), 0, 0) };
         assert_eq!(told(&only_shown, false), "current: 1 of 1 node\n");
+        let planned = Rollout { dry_run: true, ..done((1, 1), 0, 0) };
+        assert_eq!(told(&planned, false), "current: 1 of 1 node; would close 0 sessions\n");
     }
 
     #[test]
@@ -503,6 +511,31 @@ mod tests {
         assert_eq!((life.2, told.fate), (7, Fate::Failed));
         assert_eq!(told.why, "it was told to end, and may end yet");
         assert_eq!(unsure((session, Some("refused".to_owned()))).1.why, "refused");
+    }
+
+    #[test]
+    fn a_wait_takes_a_time_or_none_and_a_dry_run_needs_no_restart() {
+        let parsed = |line: &str| {
+            let line = format!("ringctl content {line}");
+            let cli = Cli::try_parse_from(line.split(' ')).ok()?;
+            let Command::Content(it) = cli.command else { panic!("another command") };
+            Some(it)
+        };
+        for (line, seconds) in [("--wait 5s", 5), ("--wait=5s", 5), ("--wait", 600)] {
+            for line in [format!("rollout {line} --restart"), format!("status {line} --sessions")] {
+                let wait = match parsed(&line) {
+                    Some(ContentCommand::Rollout(it)) => it.wait,
+                    Some(ContentCommand::Status(it)) => it.wait,
+                    other => panic!("{other:?}"),
+                };
+                assert_eq!(wait, Some(Duration::from_secs(seconds)), "{line}");
+            }
+        }
+        let Some(ContentCommand::Rollout(it)) = parsed("rollout --dry-run --force") else {
+            panic!("another command")
+        };
+        assert!(it.closes() && !it.restart);
+        assert!(parsed("rollout --force").is_none());
     }
 
     #[test]

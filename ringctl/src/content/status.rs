@@ -5,9 +5,9 @@ use super::{Common, StatusArguments};
 use crate::output::{Format, Out, plain_table};
 use crate::pool::check_there;
 use anyhow::bail;
-use rota_client::{Client, v1};
+use rota_client::{CallError, Client, v1};
 use rota_content::Hash;
-use rota_model::{NodeId, PoolName};
+use rota_model::{NodeId, PoolName, RefusalKind};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,6 +22,12 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 pub const UNKNOWN: &str = "unknown";
 /// The state of a node that is LOST.
 const LOST: &str = "lost";
+/// The state of a node that has what its managers told it last.
+const CURRENT: &str = "current";
+/// The state of a node whose pool follows nothing.
+const NOTHING: &str = "nothing";
+/// How often a node is asked that no manager reaches, where it is not waited for.
+const SILENT_TRIES: u32 = 2;
 /// Nodes that are asked at once.
 const ASKED_AT_ONCE_MAX: usize = 16;
 
@@ -64,6 +70,9 @@ pub struct Shown {
     /// Classes that it has.
     #[serde(skip)]
     pub known: BTreeSet<String>,
+    /// Its pool follows nothing.
+    #[serde(skip)]
+    pub follows_nothing: bool,
 }
 
 #[derive(Serialize)]
@@ -73,15 +82,20 @@ struct All<'a> {
 
 impl Shown {
     /// Whether anything is known of what it has.
-    fn is_known(&self) -> bool {
+    pub fn is_known(&self) -> bool {
         self.state != UNKNOWN && self.state != LOST
     }
 
-    /// Whether it has what it should have. Of a node that is lost nothing is expected.
+    /// Whether it has what it should have: nothing, where its pool follows nothing. Of a node that is lost nothing is
+    /// expected, nor of one whose pool follows what is not there.
     pub fn is_there(&self) -> bool {
-        self.target.is_empty()
-            || self.state == LOST
-            || (self.state == "current" && self.commit == self.target)
+        if self.state == LOST {
+            return true;
+        }
+        if self.follows_nothing {
+            return self.state == NOTHING && self.commit.is_empty();
+        }
+        self.target.is_empty() || (self.state == CURRENT && self.commit == self.target)
     }
 
     /// Whether sessions of a class are left alone: it says so, or the node does not have it any more, so that nobody knows.
@@ -91,7 +105,16 @@ impl Shown {
 
     fn set_target(&mut self, target: &Hash) {
         self.target = target.to_string();
-        if self.state == "current" && self.commit != self.target {
+        self.check_behind();
+    }
+
+    fn set_nothing(&mut self) {
+        self.follows_nothing = true;
+        self.check_behind();
+    }
+
+    fn check_behind(&mut self) {
+        if self.state == CURRENT && self.commit != self.target {
             self.state = "behind".to_owned();
         }
     }
@@ -126,6 +149,7 @@ fn shown(node: &v1::NodeStats, told: Result<v1::ContentStatusResponse, String>) 
         older: told.older.into_iter().map(older).collect(),
         spared: spared.map(|(class, _)| class.clone()).collect(),
         known: node.class_facts.keys().cloned().collect(),
+        follows_nothing: false,
     }
 }
 
@@ -133,7 +157,7 @@ fn shown(node: &v1::NodeStats, told: Result<v1::ContentStatusResponse, String>) 
 pub async fn status(client: &Client, it: &StatusArguments, out: &mut Out) -> anyhow::Result<()> {
     let began = Instant::now();
     let (pool, sessions, timeout) = (it.pool.as_ref(), it.sessions, it.timeout);
-    let asked = Asked { pool, node: None, sessions, lost: true, timeout };
+    let asked = Asked { pool, node: None, sessions, silent: true, timeout };
     let nodes = loop {
         let nodes = all(client, &asked).await?;
         match it.wait.filter(|_| !nodes.iter().all(Shown::is_there)) {
@@ -203,21 +227,51 @@ pub struct Asked<'a> {
     pub node: Option<&'a str>,
     /// Also to name sessions of older versions.
     pub sessions: bool,
-    /// Nodes that are LOST as well.
-    pub lost: bool,
+    /// Nodes that are LOST as well, and none is waited for that managers cannot reach.
+    pub silent: bool,
     /// How long each may take to answer.
     pub timeout: Duration,
+}
+
+impl Asked<'_> {
+    /// All nodes, as they stand at once.
+    pub fn at_once(timeout: Duration) -> Self {
+        Self { pool: None, node: None, sessions: false, silent: true, timeout }
+    }
 }
 
 fn is_lost(node: &v1::NodeStats) -> bool {
     node.state == "LOST"
 }
 
+/// Asks a node. One that its manager cannot reach is asked again, by way of another manager, as often and as long as
+/// may be.
+async fn ask(
+    client: &Client,
+    node: &str,
+    sessions: bool,
+    (wait, tries): (Duration, u32),
+) -> Result<v1::ContentStatusResponse, CallError> {
+    let until = Instant::now() + wait;
+    let mut asked = 0;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let told = client.content_status(node, sessions, left).await;
+        asked += 1;
+        let is_away =
+            told.as_ref().is_err_and(|it| it.reason() == RefusalKind::NotServing.as_str());
+        if !is_away || asked >= tries || Instant::now() + LOOK_EVERY >= until {
+            return told;
+        }
+        sleep(LOOK_EVERY).await;
+    }
+}
+
 /// The nodes, sorted by name. A pool that is not there is refused.
 pub async fn all(client: &Client, it: &Asked<'_>) -> anyhow::Result<Vec<Shown>> {
     let known = client.inspect(it.timeout).await?.nodes;
     let is_asked = |node: &v1::NodeStats| {
-        let is_gone = node.state == "REMOVED" || (is_lost(node) && !it.lost);
+        let is_gone = node.state == "REMOVED" || (is_lost(node) && !it.silent);
         let is_meant = it.node.is_none_or(|name| node.id == name);
         !is_gone && is_meant && it.pool.is_none_or(|pool| node.pool == pool.as_str())
     };
@@ -230,11 +284,11 @@ pub async fn all(client: &Client, it: &Asked<'_>) -> anyhow::Result<Vec<Shown>> 
             nodes.insert(node.id.clone(), shown(&node, Ok(told)));
             continue;
         }
-        let (client, places, wait, sessions) =
-            (client.clone(), places.clone(), it.timeout, it.sessions);
+        let (client, places, wait) = (client.clone(), places.clone(), it.timeout);
+        let (sessions, tries) = (it.sessions, if it.silent { SILENT_TRIES } else { u32::MAX });
         asked.spawn(async move {
             let _place = places.acquire().await;
-            let told = client.content_status(&node.id, sessions, wait).await;
+            let told = ask(&client, &node.id, sessions, (wait, tries)).await;
             let shown = shown(&node, told.map_err(|it| it.to_string()));
             (shown.node.clone(), shown)
         });
@@ -255,6 +309,11 @@ async fn set_targets(client: &Client, it: &Asked<'_>, nodes: &mut [Shown]) -> an
     let common = Common { patience: it.timeout, ..Common::default() };
     let any = super::repository(super::REPOSITORY).map_err(anyhow::Error::msg)?;
     let followers = Repository::unread(client, &any, &common)?.followers().await?;
+    for node in nodes.iter_mut() {
+        if !followers.keys().any(|pool| pool.as_str() == node.pool) {
+            node.set_nothing();
+        }
+    }
     for (pool, follows) in followers {
         let repository = Repository::read(client, &follows.repository, &common).await?;
         let Some(head) = &repository.head else { continue };
@@ -291,5 +350,22 @@ mod tests {
             ..Default::default()
         };
         assert_eq!(row(&shown(&node, Ok(known)))[6..9], ["3", "0", "0"]);
+    }
+
+    #[test]
+    fn a_node_whose_pool_follows_nothing_has_what_it_should_have_once_it_has_nothing() {
+        let node = v1::NodeStats { id: "n1".to_owned(), ..Default::default() };
+        let standing = |state: &str, commit: &str| {
+            let (state, commit) = (state.to_owned(), commit.to_owned());
+            let told = v1::ContentStatusResponse { state, commit, ..Default::default() };
+            let mut shown = shown(&node, Ok(told));
+            shown.set_nothing();
+            shown
+        };
+        let late = standing("current", "0a1b2c3d4e5f");
+        assert_eq!((late.is_there(), &*late.state), (false, "behind"));
+        assert!(!standing("nothing", "0a1b2c3d4e5f").is_there(), "it has not asked yet");
+        assert!(standing("nothing", "").is_there());
+        assert!(!standing(UNKNOWN, "").is_there() && standing(LOST, "").is_there());
     }
 }

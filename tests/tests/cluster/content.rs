@@ -141,6 +141,8 @@ async fn a_class_that_is_published_runs_on_nodes_and_a_session_keeps_its_version
     let line = ["content", "rollback", first["commit"].as_str().unwrap()];
     let third = run(&cluster, &line).await;
     all_have(&cluster, &third["commit"]).await;
+    let again = run(&cluster, &line).await;
+    assert_eq!((&again["commit"], &again["changed"]), (&third["commit"], &json!(0)), "{again}");
     opened(&client, "again", "speaker").await;
     assert_eq!(version_of(&cluster, "again"), "one");
     let log = run(&cluster, &["content", "log"]).await;
@@ -261,6 +263,7 @@ async fn what_cannot_be_published_changes_nothing_and_two_at_once_are_told_apart
         (&["content", "follow", "none"], "there is no content none"),
         (&["content", "publish", path, "--repository", "a/b"], "letters, digits"),
         (&["content", "follow", "main", "--pool", "typo"], "there is no pool typo"),
+        (&["content", "unfollow", "--pool", "typo"], "there is no pool typo"),
         (&["content", "status", "--pool", "typo"], "reason: NOT_FOUND"),
         (&["content", "rollout", "--pool", "typo"], "there is no pool typo"),
     ] {

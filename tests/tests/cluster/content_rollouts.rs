@@ -80,7 +80,7 @@ async fn a_rollout_closes_sessions_of_older_versions_and_leaves_those_that_nobod
     let second = published(&cluster, &root, "two").await;
     opened(&client, "soft-new", "soft").await;
     let soft = BTreeSet::from(["soft-1", "soft-2", "soft-3"]);
-    let told = run(&cluster, &["content", "rollout", "--restart", "--dry-run"]).await;
+    let told = run(&cluster, &["content", "rollout", "--dry-run"]).await;
     assert_eq!((with_fate(&told, "closes"), counts(&told)), (soft.clone(), (0, 1, 0)), "{told}");
     assert_eq!(stands(&cluster, "soft-1").await.0, READY);
 
@@ -96,7 +96,7 @@ async fn a_rollout_closes_sessions_of_older_versions_and_leaves_those_that_nobod
         assert_eq!(stands(&cluster, id).await.0, READY, "{id}");
     }
     // What is left is waited for, and that ends.
-    let waiting = ["content", "rollout", "--restart", "--wait=1s"];
+    let waiting = ["content", "rollout", "--restart", "--wait", "1s"];
     let ran = cluster.ringctl(&waiting).await;
     assert!(ran.code == 1 && ran.stdout.contains("hard-1") && ran.stdout.contains("--force"));
 
@@ -164,6 +164,29 @@ async fn a_session_with_the_very_files_of_a_rollback_is_none_of_an_older_version
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn who_follows_nothing_any_more_is_waited_for_and_who_uses_what_is_removed_is_told() {
+    let folder = TestFolder::new();
+    let classes = classes_of(&folder, &[]);
+    let cluster = Cluster::start(&folder, &["--nodes", "2", "--classes", &classes]).await;
+    published(&cluster, &folder.path().join("content"), "one").await;
+    opened(&cluster.client(), "soft-1", "soft").await;
+    let used = "pool default follows it; 2 nodes have it; 1 session runs with it";
+    let unsure = cluster.ringctl(&["content", "remove", "main"]).await;
+    assert!(unsure.code == 2 && unsure.stderr.contains(used), "{unsure:?}");
+    run(&cluster, &["content", "unfollow"]).await;
+    let status = run(&cluster, &["content", "status", "--wait", "60s"]).await;
+    let nodes = status["nodes"].as_array().expect("it is a list");
+    assert!(nodes.iter().all(|it| it["state"] == "nothing" && it["commit"] == ""), "{status}");
+    run(&cluster, &["content", "follow"]).await;
+    run(&cluster, &["content", "status", "--wait"]).await;
+    let gone = cluster.ringctl(&["content", "remove", "main", "--yes"]).await.expect_success();
+    assert!(gone.stderr.contains(&format!("warning: {used}")), "{gone:?}");
+    let again = run(&cluster, &["content", "remove", "main", "--yes"]).await;
+    assert_eq!((&again["existed"], &again["pools"]), (&json!(false), &json!(["default"])));
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_is_lost_stays_in_the_status_and_nobody_waits_for_it() {
     let folder = TestFolder::new();
     let classes = classes_of(&folder, &[]);
@@ -171,6 +194,13 @@ async fn a_node_that_is_lost_stays_in_the_status_and_nobody_waits_for_it() {
     published(&cluster, &folder.path().join("content"), "one").await;
     let node = cluster.document.nodes[0].clone();
     process(node.pid).expect("the agent runs").signal(Signal::KILL);
+    // Whoever looks does not wait for it, nor until it is lost.
+    let status = run(&cluster, &["content", "status", "--timeout", "10m"]).await;
+    let silent = status["nodes"].as_array().into_iter().flatten().find(|it| it["node"] == *node.id);
+    let silent = silent.expect("it is shown");
+    assert_eq!(silent["state"], "unknown", "{status}");
+    let why = format!("node {} does not answer at ", node.id);
+    assert!(silent["failure"].as_str().is_some_and(|it| it.contains(&why)), "{status}");
     let line = ["content", "status", "--timeout", "1s"];
     let status = eventually("it is shown as lost", PATIENCE, async || {
         let status = run(&cluster, &line).await;
