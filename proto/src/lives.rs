@@ -66,7 +66,7 @@ pub fn update(request: v1::UpdateRequest, now: Stamp) -> Result<UpdateOp, Refusa
     let mut mistakes = Mistakes::default();
     let key = mistakes.key(&request.namespace, &request.id);
     let life = mistakes.life(request.life);
-    let version = mistakes.life(request.if_version);
+    let version = mistakes.stamp_or_none("if_version", request.if_version);
     mistakes.note(check_attributes(&request.attributes));
     let mut attributes: BTreeMap<String, Option<String>> =
         request.attributes.into_iter().map(|(name, it)| (name, Some(it))).collect();

@@ -52,10 +52,15 @@ impl Mistakes {
     }
 
     pub(crate) fn life(&mut self, life: u64) -> Option<Option<Stamp>> {
-        if life == 0 {
+        self.stamp_or_none("life", life)
+    }
+
+    /// A stamp where 0 is none.
+    pub(crate) fn stamp_or_none(&mut self, field: &str, stamp: u64) -> Option<Option<Stamp>> {
+        if stamp == 0 {
             return Some(None);
         }
-        self.note_in("life", Stamp::parse(life)).map(Some)
+        self.note_in(field, Stamp::parse(stamp)).map(Some)
     }
 
     /// The caller's request id, or a fresh one, and whether it was the caller's.

@@ -5,7 +5,6 @@ use rota_client::CallError;
 use rota_client::docstore::Stamp;
 use rota_model::{Changed, RefusalKind, RequestId, Retry};
 use serde::Serialize;
-use std::collections::BTreeMap;
 use std::io::Write;
 use tonic::Code;
 
@@ -186,7 +185,7 @@ fn as_text(error: &anyhow::Error) -> String {
     let Some(call) = error.downcast_ref::<CallError>() else {
         return format!("error: {error:#}\n");
     };
-    let mut text = format!("error: {call}\n  reason: {}\n", call.reason());
+    let mut text = format!("error: {}\n  reason: {}\n", with_options(call), call.reason());
     if let Some(unknown) = error.downcast_ref::<OutcomeUnknown>() {
         text.push_str(&format!("  {unknown}\n"));
     } else if call.has_changed() {
@@ -196,10 +195,8 @@ fn as_text(error: &anyhow::Error) -> String {
     }
     // One mistake is the message already.
     for field in call.fields().iter().filter(|_| call.fields().len() > 1) {
-        text.push_str(&format!("  field {}: {}\n", field.field, field.problem));
-    }
-    for (field, flag) in flags(call) {
-        text.push_str(&format!("  hint: {field} is what {flag} says\n"));
+        let what = option_of(&field.field).unwrap_or_else(|| format!("field {}", field.field));
+        text.push_str(&format!("  {what}: {}\n", field.problem));
     }
     if let Some(hint) = hint(error.downcast_ref::<Addressee>(), call) {
         text.push_str(&format!("  hint: {hint}\n"));
@@ -207,23 +204,43 @@ fn as_text(error: &anyhow::Error) -> String {
     text
 }
 
-/// Wrong fields of requests whose names are no names of options, with the options that say them. Each once.
-fn flags(call: &CallError) -> BTreeMap<&str, &'static str> {
-    let of = |field: &str| match field {
-        "managed_state" | "managedState" | "add_state" | "life.managed_state" => Some("--life"),
-        "remove_state" => Some("--no-life"),
-        "life.idle_ms" => Some("--idle"),
-        "life.max_life_ms" => Some("--max-life"),
-        "life.start_timeout_ms" => Some("--start-timeout"),
-        "life.close_grace_ms" => Some("--close-grace"),
-        "life.restarts" => Some("--restarts"),
-        _ => None,
+/// The option that says a field of a request, where it has another name: of a list with the place in it.
+fn option_of(field: &str) -> Option<String> {
+    let (name, place) = match field.split_once('[') {
+        Some((name, place)) => (name, place.strip_suffix(']')?.parse::<usize>().ok()),
+        None => (field, None),
     };
-    let named = call.fields().iter().filter_map(|it| {
-        let field = it.field.split('[').next()?;
-        Some((field, of(field)?))
-    });
-    named.collect()
+    let option = match name {
+        "managed_state" | "managedState" | "add_state" => "--life",
+        "life.managed_state" | "life.managedState" => "--life",
+        "remove_state" => "--no-life",
+        "finish" => "--finish",
+        "skip" => "--skip",
+        "retry" => "--retry",
+        "if_version" => "--if-version",
+        "life.idle_ms" => "--idle",
+        "life.max_life_ms" => "--max-life",
+        "life.start_timeout_ms" => "--start-timeout",
+        "life.close_grace_ms" => "--close-grace",
+        "life.restarts" => "--restarts",
+        _ => return None,
+    };
+    Some(match place {
+        Some(at) => format!("{option} (item {})", at + 1),
+        None => option.to_owned(),
+    })
+}
+
+/// The text of a failure, with names of options where a field has another one.
+fn with_options(call: &CallError) -> String {
+    let mut text = call.to_string();
+    for it in call.fields() {
+        if let Some(option) = option_of(&it.field) {
+            let problem = &it.problem;
+            text = text.replace(&it.to_string(), &format!("{option} {problem}"));
+        }
+    }
+    text
 }
 
 /// What to look at when nobody answered.
@@ -336,18 +353,15 @@ mod tests {
 
     #[test]
     fn a_field_that_no_option_is_called_after_is_told_with_its_option() {
-        let wrong = ["managed_state", "managedState[1]", "life.idle_ms", "life.idle_ms"];
+        let wrong = ["managed_state", "life.managedState[1]", "life.idle_ms", "if_version"];
         let wrong = wrong.map(|it| FieldError::new(it, "is wrong")).to_vec();
         let text = as_text(&refused(Refusal::invalid(wrong)));
-        let hints: Vec<&str> = text.lines().filter(|it| it.contains("hint:")).collect();
-        assert_eq!(
-            hints,
-            [
-                "  hint: life.idle_ms is what --idle says",
-                "  hint: managedState is what --life says",
-                "  hint: managed_state is what --life says",
-            ]
-        );
+        let lines: Vec<&str> = text.lines().collect();
+        let told =
+            "--life is wrong; --life (item 2) is wrong; --idle is wrong; --if-version is wrong";
+        assert_eq!(lines[0], format!("error: {told}"));
+        let fields = ["--life", "--life (item 2)", "--idle", "--if-version"];
+        assert_eq!(lines[3..], fields.map(|it| format!("  {it}: is wrong")));
     }
 
     #[test]

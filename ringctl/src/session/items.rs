@@ -3,16 +3,20 @@
 use crate::failure::UsageMistake;
 use crate::task::at::now;
 use rota_lifecycle::{LifeItem, Managed};
-use rota_model::Stamp;
+use rota_model::{FieldError, Stamp};
 
-/// Items with absolute times: the same ones, however often a call is sent.
+/// Items with absolute times: the same ones, however often a call is sent. All mistakes are told, each with its place
+/// among several items.
 pub fn absolute(items: &[String]) -> anyhow::Result<Vec<String>> {
-    let now = now();
-    let read = items.iter().map(|text| {
-        let item = LifeItem::parse_entry(text, now).map(|it| it.to_string());
-        item.map_err(|it| UsageMistake(format!("--life {text:?}: {}", it.problem)).into())
+    let (now, mut mistakes) = (now(), Vec::new());
+    let read = items.iter().enumerate().filter_map(|(at, text)| {
+        let place = if items.len() > 1 { format!(" (item {})", at + 1) } else { String::new() };
+        let told = |it: FieldError| format!("--life {text:?}{place}: {}", it.problem);
+        let item = LifeItem::parse_entry(text, now);
+        item.map_err(|it| mistakes.push(told(it))).ok().map(|it| it.to_string())
     });
-    read.collect()
+    let read: Vec<String> = read.collect();
+    if mistakes.is_empty() { Ok(read) } else { Err(UsageMistake(mistakes.join("\n")).into()) }
 }
 
 /// The life cycles of a session that begins with these items which wait for each other: each group as "a, b".
@@ -43,6 +47,12 @@ mod tests {
         assert_eq!(&read[1..], &items[1..]);
         let wrong = absolute(&["a b@soon".to_owned()]).unwrap_err().to_string();
         assert!(wrong.starts_with("--life \"a b@soon\": column 5"), "{wrong}");
+        let several = ["a b@soon", "c d", "e"].map(str::to_owned);
+        let told = absolute(&several).unwrap_err().to_string();
+        let told: Vec<&str> = told.lines().collect();
+        assert!(told[0].starts_with("--life \"a b@soon\" (item 1): column 5"), "{told:?}");
+        assert!(told[1].starts_with("--life \"e\" (item 3): column 2"), "{told:?}");
+        assert_eq!(told.len(), 2);
     }
 
     #[test]

@@ -88,6 +88,24 @@ fn new_cycles(asked: &v1::OpenRequest, answer: &v1::OpenResponse) -> Vec<String>
     items.map_or_else(Vec::new, |it| cycles(&it.managed_state, now()))
 }
 
+/// Options on the life of a session that lived already and has another, or of which its answer does not tell.
+fn not_taken(asked: &v1::OpenRequest, answer: &v1::OpenResponse) -> Vec<&'static str> {
+    let found = answer.session.as_ref().filter(|_| answer.outcome() == v1::Outcome::Existed);
+    let (Some(session), Some(life)) = (found, &asked.life) else { return Vec::new() };
+    let v1::LifeOptions {
+        idle_ms, max_life_ms, start_timeout_ms, close_grace_ms, restarts, ..
+    } = life;
+    let options = [
+        ("--idle", idle_ms.is_some() && *idle_ms != session.idle_ms),
+        ("--max-life", max_life_ms.is_some() && *max_life_ms != session.max_life_ms),
+        ("--start-timeout", start_timeout_ms.is_some()),
+        ("--close-grace", close_grace_ms.is_some()),
+        ("--restarts", restarts.is_some()),
+        ("--life", !life.managed_state.is_empty()),
+    ];
+    options.into_iter().filter(|it| it.1).map(|it| it.0).collect()
+}
+
 /// Finds the live session of an id, or starts one.
 pub async fn run(client: &Client, it: &OpenArguments, out: &mut Out) -> anyhow::Result<()> {
     let mut life = it.life.to_wire();
@@ -106,13 +124,14 @@ pub async fn run(client: &Client, it: &OpenArguments, out: &mut Out) -> anyhow::
     let unknown = OutcomeUnknown::Request(request.request_id.clone());
     let answer = client.open(request.clone(), it.call.timeout).await;
     let answer = answer.map_err(|error| unknown.unless_refused(error))?;
+    let not_taken = not_taken(&request, &answer);
     let warnings = [
         show::ended_since(&answer),
-        show::found_otherwise(&request, &answer),
+        show::found_otherwise(&request, &answer, &not_taken),
         show::found_in_doubt(&answer),
         show::created_with_remark(&answer),
     ];
-    let opened = Opened { cycles: new_cycles(&request, &answer), ..opened(&answer)? };
+    let opened = Opened { cycles: new_cycles(&request, &answer), not_taken, ..opened(&answer)? };
     opened.cycles.iter().for_each(|it| eprintln!("{}", for_terminals(&cycle_warning(it))));
     match out.format() {
         Format::Json => out.json(&opened)?,
@@ -168,5 +187,21 @@ mod tests {
         };
         assert_eq!(asked(&options), Some(expected));
         assert_eq!(asked(&["--idle", "1us"]).unwrap().idle_ms, Some(1));
+    }
+
+    #[test]
+    fn options_on_its_life_that_a_session_did_not_take_are_named() {
+        let life =
+            asked(&["--idle", "30m", "--max-life", "8h", "--restarts", "0", "--life", "c d"]);
+        let request = v1::OpenRequest { life, ..Default::default() };
+        let answer = |outcome: v1::Outcome| v1::OpenResponse {
+            outcome: outcome.into(),
+            session: Some(v1::Session { idle_ms: Some(1_800_000), ..Default::default() }),
+            ..Default::default()
+        };
+        let existed = answer(v1::Outcome::Existed);
+        assert_eq!(not_taken(&request, &existed), ["--max-life", "--restarts", "--life"]);
+        assert_eq!(not_taken(&request, &answer(v1::Outcome::Created)), [""; 0]);
+        assert_eq!(not_taken(&v1::OpenRequest::default(), &existed), [""; 0]);
     }
 }

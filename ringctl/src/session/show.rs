@@ -50,6 +50,9 @@ pub struct Opened {
     /// Life cycles of a new session that wait for each other, and none of which can fire by itself: each as "a, b".
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cycles: Vec<String>,
+    /// Options on its life that the session did not take, since it lived already.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub not_taken: Vec<&'static str>,
 }
 
 /// How a program or machine ended: one of the three.
@@ -238,6 +241,7 @@ impl Opened {
             detail: session.detail.clone(),
             ended_since: answer.ended_since,
             cycles: Vec::new(),
+            not_taken: Vec::new(),
         })
     }
 }
@@ -291,8 +295,13 @@ pub fn why_unfinished(session: &v1::Session, grace_ms: Option<u64>) -> String {
     format!("{why}; its owner keeps at it")
 }
 
-/// What a person is told who asked for something else than the live session that was found.
-pub fn found_otherwise(asked: &v1::OpenRequest, answer: &v1::OpenResponse) -> Option<String> {
+/// What a person is told who asked for something else than the live session that was found. `not_taken`: options on
+/// its life.
+pub fn found_otherwise(
+    asked: &v1::OpenRequest,
+    answer: &v1::OpenResponse,
+    not_taken: &[&str],
+) -> Option<String> {
     let session = answer.session.as_ref()?;
     if answer.outcome() != v1::Outcome::Existed {
         return None;
@@ -310,11 +319,11 @@ pub fn found_otherwise(asked: &v1::OpenRequest, answer: &v1::OpenResponse) -> Op
     if !names.is_empty() {
         differs.push(format!("it was not opened with the given {}", names.join(", ")));
     }
-    let text = format!(
-        "warning: session {:?} lived already and stays as it is: {}",
-        asked.id,
-        differs.join("; ")
-    );
+    if !not_taken.is_empty() {
+        differs.push(format!("it does not take {}", not_taken.join(", ")));
+    }
+    let (id, differs_in) = (&asked.id, differs.join("; "));
+    let text = format!("warning: session {id:?} lived already and stays as it is: {differs_in}");
     (!differs.is_empty()).then_some(text)
 }
 
@@ -509,13 +518,14 @@ mod tests {
             v1::OpenResponse { outcome, session, ended_since }
         };
         let existed = answer(v1::Outcome::Existed, Some(session()));
-        let text = found_otherwise(&asked, &existed).unwrap();
+        let text = found_otherwise(&asked, &existed, &["--idle"]).unwrap();
         assert!(text.contains("its class is counter, not http"), "{text}");
-        assert!(text.ends_with("not opened with the given k") && !text.contains("pool"), "{text}");
+        assert!(text.ends_with("with the given k; it does not take --idle"), "{text}");
+        assert!(!text.contains("pool"), "{text}");
         let same = v1::OpenRequest { class: "counter".to_owned(), ..Default::default() };
-        assert_eq!(found_otherwise(&same, &existed), None);
+        assert_eq!(found_otherwise(&same, &existed, &[]), None);
         let created = answer(v1::Outcome::Created, Some(session()));
-        assert_eq!(found_otherwise(&asked, &created), None);
+        assert_eq!(found_otherwise(&asked, &created, &[]), None);
     }
 
     #[test]

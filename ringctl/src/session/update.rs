@@ -86,6 +86,20 @@ fn items_of<'a>(life: &v1::Life, named: &BTreeSet<&'a str>) -> (Vec<String>, Vec
     (items, named.iter().copied().filter(|it| !has(it)).collect())
 }
 
+fn life_cycle_of(item: &str) -> &str {
+    item.split(' ').next().unwrap_or_default()
+}
+
+/// What a person is told who named a life cycle that a session has not.
+fn none_of(id: &str, name: &str, life: &v1::Life) -> String {
+    let known: BTreeSet<&str> = life.items.iter().map(|it| it.life_cycle.as_str()).collect();
+    let known = match known.is_empty() {
+        true => "no life cycle of it is open".to_owned(),
+        false => format!("open are {}", Vec::from_iter(known).join(", ")),
+    };
+    format!("warning: session {id:?} has no item of life cycle {name:?}; {known}")
+}
+
 /// Changes a session, and shows how its life cycles stand after that.
 pub async fn run(client: &Client, it: &UpdateArguments, out: &mut Out) -> anyhow::Result<()> {
     if it.is_empty() {
@@ -96,15 +110,20 @@ pub async fn run(client: &Client, it: &UpdateArguments, out: &mut Out) -> anyhow
     let began = Instant::now();
     let mut request = it.request()?;
     request.add_state = absolute(&request.add_state)?;
-    let named = it.no_life_cycles();
-    if !named.is_empty() {
+    let removed = it.no_life_cycles();
+    let finished: BTreeSet<&str> = it.finish.iter().map(String::as_str).collect();
+    if !removed.is_empty() || !finished.is_empty() {
         let (namespace, id) = (request.namespace.clone(), request.id.clone());
         let life = client.life(v1::GetLifeRequest { namespace, id }, it.call.timeout).await?;
-        let (items, absent) = items_of(&life, &named);
+        let (items, absent) = items_of(&life, &removed);
         request.remove_state.extend(items);
-        for name in absent {
-            let told = format!("session {:?} has no item of life cycle {name:?}", it.id);
-            eprintln!("{}", for_terminals(&told));
+        let added = |name: &str| request.add_state.iter().any(|it| life_cycle_of(it) == name);
+        let past = |name: &str| life.history.iter().any(|it| it.life_cycle == name);
+        // What is in the history may have been finished by the same command.
+        let unknown = items_of(&life, &finished).1.into_iter();
+        let unknown = unknown.filter(|name| !added(name) && !past(name));
+        for name in absent.into_iter().chain(unknown) {
+            eprintln!("{}", for_terminals(&none_of(&it.id, name, &life)));
         }
     }
     // One deadline for both calls.
@@ -130,5 +149,8 @@ mod tests {
         let (removed, absent) = items_of(&life, &BTreeSet::from(["a", "x"]));
         assert_eq!(removed, ["a b", "a e"]);
         assert_eq!(absent, ["x"]);
+        let told = none_of("s", "x", &life);
+        assert_eq!(told, "warning: session \"s\" has no item of life cycle \"x\"; open are a, c");
+        assert!(none_of("s", "x", &v1::Life::default()).ends_with("no life cycle of it is open"));
     }
 }

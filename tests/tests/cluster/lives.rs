@@ -122,9 +122,15 @@ async fn an_open_that_asks_for_more_than_its_class_has_is_refused_by_name() {
     assert!(error["message"].as_str().unwrap().contains("letter"), "{error}");
     let error = refused(&cluster, &[&open[..], &["--restarts", "3"]].concat()).await;
     assert!(error["message"].as_str().unwrap().contains("life.restarts is 3"), "{error}");
-    let wrong = cluster.ringctl(&[&open[..], &["--life", "note soon@"]].concat()).await;
+    let wrong = ["--life", "note soon@", "--life", "note a", "--life", "note"];
+    let wrong = cluster.ringctl(&[&open[..], &wrong].concat()).await;
     assert_eq!(wrong.code, 2, "{}", wrong.stderr);
-    assert!(wrong.stderr.contains("column"), "{}", wrong.stderr);
+    for told in ["--life \"note soon@\" (item 1): column 11", "--life \"note\" (item 3): column 5"]
+    {
+        assert!(wrong.stderr.contains(told), "{}", wrong.stderr);
+    }
+    let unheard = cluster.ringctl(&[&open[..], &["--life", "letter print@+1h"]].concat()).await;
+    assert!(unheard.stderr.starts_with("error: --life letter print@"), "{}", unheard.stderr);
     assert_eq!(refused(&cluster, &["session", "get", "a"]).await["reason"], "NOT_FOUND");
     cluster.end().await;
 }
@@ -151,6 +157,8 @@ async fn attributes_change_in_one_commit_and_only_in_the_version_and_life_that_a
     let other = ["session", "update", "a", "--attr", "colour=green", "--if-version", &version];
     let error = refused(&cluster, &other).await;
     assert_eq!(error["reason"], "VERSION_MISMATCH", "{error}");
+    let wrong = cluster.ringctl(&[&change[..], &["--if-version", "1"]].concat()).await;
+    assert!(wrong.stderr.starts_with("error: --if-version "), "{}", wrong.stderr);
     let error = refused(&cluster, &[&change[..], &["--if-life", "261122152849840"]].concat()).await;
     assert_eq!(error["reason"], "LIFE_MISMATCH", "{error}");
     let nothing = cluster.ringctl(&["session", "update", "a"]).await;
@@ -192,8 +200,14 @@ async fn marks_fire_at_their_time_and_items_are_added_removed_and_finished() {
     assert!(items.iter().all(|it| it["life_cycle"] != "note"), "{removed}");
     let history = removed["history"].to_string();
     assert!(history.contains("early@") && !history.contains("late@"), "{removed}");
-    let finished = run(&cluster, &["session", "update", "a", "--finish", "other"]).await;
+    let unknown = cluster.ringctl(&["session", "update", "a", "--finish", "nosuch"]).await;
+    let told = "session \"a\" has no item of life cycle \"nosuch\"; no life cycle of it is open";
+    assert!(unknown.stderr.contains(told), "{unknown:?}");
+    let finish = ["session", "update", "a", "--finish", "other"];
+    let finished = run(&cluster, &finish).await;
     assert_eq!(finished["items"], serde_json::json!([]), "{finished}");
+    let again = cluster.ringctl(&finish).await.expect_success();
+    assert!(!again.stderr.contains("has no item"), "{again:?}");
     cluster.end().await;
 }
 
@@ -209,8 +223,12 @@ async fn an_open_with_life_cycles_that_wait_for_each_other_is_warned_of_and_one_
     let warning =
         "warning: life cycles wait for each other, and none can fire by itself: note, other";
     assert!(told.stderr.contains(warning), "{told:?}");
-    let told = cluster.ringctl(&open("a")).await.expect_success();
+    let told = cluster.ringctl(&[&open("a")[..], &["--idle", "5m"]].concat()).await;
     assert!(!told.stderr.contains("wait for each other"), "{told:?}");
+    let not_taken = "lived already and stays as it is: it does not take --idle, --life";
+    assert!(told.stderr.contains(not_taken), "{told:?}");
+    let json = run(&cluster, &open("a")).await;
+    assert_eq!(json["not_taken"], serde_json::json!(["--life"]));
     let json = cluster.ringctl(&[&open("b")[..], &["-o", "json"]].concat()).await.expect_success();
     assert!(json.stderr.contains(warning), "{json:?}");
     assert_eq!(json.json()["cycles"], serde_json::json!(["note, other"]));
@@ -377,6 +395,11 @@ async fn an_action_that_failed_is_shown_retried_and_skipped() {
     assert!(life["items"][0]["failed"]["report"].to_string().contains("no ink"), "{life}");
     let text = life["items"][0]["text"].as_str().unwrap();
     let word = text.strip_prefix("letter ").unwrap();
+    let events = ["session", "events", "a", "--kind", "action_failed,task_given_up"];
+    let events = run(&cluster, &events).await["events"].clone();
+    let kinds: Vec<&Value> = events.as_array().unwrap().iter().map(|it| &it["kind"]).collect();
+    assert_eq!(kinds, ["action_failed", "task_given_up"], "{events}");
+    assert!(events[1]["text"].as_str().unwrap().starts_with(text), "{events}");
     run(&cluster, &["session", "life", "a", "--retry", "letter", word]).await;
     let first = life["items"][0]["failed"]["report"].clone();
     life_where(&cluster, "a", "the action has failed again", |life| {
