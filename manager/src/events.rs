@@ -65,7 +65,10 @@ impl Kept {
         let is_other = |it: &String| SessionEventKind::parse(it).is_none();
         let others =
             ask.session.is_none() && (ask.kinds.is_empty() || ask.kinds.iter().any(is_other));
-        let sessions = ask.kinds.is_empty() || !ask.kinds.iter().all(is_other);
+        // A step about a task of a session lies beside what happened to that.
+        let is_of_session =
+            |it: &String| !is_other(it) || it == RingEventKind::TaskGivenUp.as_str();
+        let sessions = ask.kinds.is_empty() || ask.kinds.iter().any(is_of_session);
         [(sessions, &self.sessions), (others, &self.others)]
             .into_iter()
             .filter(|it| it.0)
@@ -152,17 +155,21 @@ impl EventLog {
         let Some(Some(kind)) = self.kinds.get(note.transition as usize) else { return };
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.seq += 1;
+        let session = note.session.as_deref();
         let event = v1::Event {
             at: Stamp::from_epoch_ms(wall_ms).as_u64(),
             manager: self.manager.0,
             kind: kind.as_str().to_owned(),
+            namespace: session.map(|it| it.namespace.to_string()).unwrap_or_default(),
+            id: session.map(|it| it.id.to_string()).unwrap_or_default(),
             node: note.node.as_ref().map(ToString::to_string).unwrap_or_default(),
             partition: note.part.map(|it| it.0),
             text: note.text.clone(),
             ..v1::Event::default()
         };
         let (seq, event) = (kept.seq, self.named(kept.seq, event));
-        kept.others.push(seq, event);
+        let sort = if session.is_some() { &mut kept.sessions } else { &mut kept.others };
+        sort.push(seq, event);
         self.newest.send_replace(kept.seq);
     }
 
@@ -223,7 +230,8 @@ mod tests {
 
     fn note(text: &str) -> Note {
         let text = text.to_owned();
-        Note { transition: Transition::TakenOut, part: None, node: None, text, end: None }
+        let (node, session) = (None, None);
+        Note { transition: Transition::TakenOut, part: None, node, session, text, end: None }
     }
 
     fn log(events: usize) -> EventLog {
@@ -304,6 +312,24 @@ mod tests {
         let node = Some(rota_model::NodeId::parse("n1").expect("a name"));
         log.noted(&Note { transition: Transition::NodeLost, node, ..note("node n1 boot 5") }, 0);
         assert_eq!(log.page(&EventsAsk::default(), 0).events[0].node, "n1");
+    }
+
+    #[test]
+    fn a_step_about_a_task_of_a_session_is_told_with_what_happened_to_that() {
+        let log = log(1);
+        log.committed(vec![opened("a"), opened("b")]);
+        let (space, id) =
+            (rota_model::Namespace::default_space(), rota_model::SessionId::parse("a"));
+        let key = rota_model::SessionKey::new(space, id.expect("an id"));
+        let session = Some(Box::new(key.clone()));
+        log.noted(&Note { transition: Transition::TaskGivenUp, session, ..note("2") }, 0);
+        let of_it = EventsAsk { session: Some(key), ..EventsAsk::default() };
+        assert_eq!(texts(&log.page(&of_it, 0)), ["", "2"]);
+        let kinds: std::collections::BTreeSet<String> = ["task_given_up".to_owned()].into();
+        for ask in [of_it, EventsAsk::default()] {
+            let page = log.page(&EventsAsk { kinds: kinds.clone(), ..ask }, 0);
+            assert_eq!((page.events[0].id.as_str(), page.events.len()), ("a", 1));
+        }
     }
 
     #[test]

@@ -17,8 +17,8 @@ use rota_ids::Told;
 use rota_messages::{DiskWrite, Doc, DocKey, Envelope, Message, OpResult};
 use rota_model::node_msg::ToNode;
 use rota_model::{
-    BootId, Epoch, ManagerNumber, MemberId, NodeId, Now, PoolName, SessionRecord, SessionState,
-    Stamp,
+    BootId, Epoch, ManagerNumber, MemberId, NodeId, Now, PoolName, SessionKey, SessionRecord,
+    SessionState, Stamp,
 };
 use rota_ring::{NodeReg, View};
 use std::collections::BTreeMap;
@@ -330,7 +330,8 @@ impl Env {
         text: impl Into<String>,
     ) {
         let text = text.into();
-        self.effects.push(Effect::Note(Note { transition, part, node: None, text, end: None }));
+        let (node, session) = (None, None);
+        self.effects.push(Effect::Note(Note { transition, part, node, session, text, end: None }));
     }
 
     /// Notes a step that is about a node.
@@ -341,8 +342,20 @@ impl Env {
         node: &NodeId,
         text: String,
     ) {
-        let node = Some(node.clone());
-        self.effects.push(Effect::Note(Note { transition, part, node, text, end: None }));
+        let (node, session) = (Some(node.clone()), None);
+        self.effects.push(Effect::Note(Note { transition, part, node, session, text, end: None }));
+    }
+
+    /// Notes a step that is about a session.
+    pub fn note_session(
+        &mut self,
+        transition: Transition,
+        part: Option<ManagerNumber>,
+        session: SessionKey,
+        text: String,
+    ) {
+        let (node, session) = (None, Some(Box::new(session)));
+        self.effects.push(Effect::Note(Note { transition, part, node, session, text, end: None }));
     }
 
     /// Notes the end of a life that was in state `from`.
@@ -356,8 +369,8 @@ impl Env {
         let SessionRecord { spec, state, reason, .. } = ended;
         let (class, state, reason) = (spec.class.clone(), *state, *reason);
         let end = Some(Box::new(SessionEnd { class, from, state, reason }));
-        let (part, node, text) = (Some(part), None, String::new());
-        self.effects.push(Effect::Note(Note { transition, part, node, text, end }));
+        let (part, node, session, text) = (Some(part), None, None, String::new());
+        self.effects.push(Effect::Note(Note { transition, part, node, session, text, end }));
     }
 
     /// When the owner of a partition takes what ran there on a boot for over: at once when that is proved, and else

@@ -1,6 +1,6 @@
 //! Steps of the protocol that are worth counting or telling.
 
-use rota_model::{ClassName, ManagerNumber, NodeId, Reason, SessionState};
+use rota_model::{ClassName, ManagerNumber, NodeId, Reason, SessionKey, SessionState};
 
 /// Something worth counting or telling.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -11,6 +11,8 @@ pub struct Note {
     pub part: Option<ManagerNumber>,
     /// The node, where it is about one.
     pub node: Option<NodeId>,
+    /// The session, where it is about one that this step names.
+    pub session: Option<Box<SessionKey>>,
     /// A sentence for people; may be empty.
     pub text: String,
     /// The end of a life that was written, where the step is one.

@@ -19,7 +19,10 @@ use rota_docstore::{
 };
 use rota_messages::api::OperateOp;
 use rota_messages::{Answer, DocKey, DocumentAnswer, DocumentOp, Op, OpResult};
-use rota_tasks::{Patience, QueueManager, Run, TASK_CLASS, TaskKey, TaskState};
+use rota_model::{SessionId, SessionKey};
+use rota_tasks::{
+    ACT, ActWork, Param, Patience, QueueManager, Run, TASK_CLASS, Task, TaskKey, TaskState,
+};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -337,7 +340,13 @@ impl Tasks {
         match doc.map(|it| task_of(it)) {
             Some(Some(task)) if task.state() == TaskState::Parked => {
                 let text = format!("task {}/{} failed too often", task.ns, task.docid());
-                led.env.note_text(Transition::TaskGivenUp, Some(led.log.number), text);
+                let (how, part) = (Transition::TaskGivenUp, Some(led.log.number));
+                match session_of(&task) {
+                    Some((session, event)) => {
+                        led.env.note_session(how, part, session, format!("{event}: {text}"));
+                    }
+                    None => led.env.note_text(how, part, text),
+                }
                 let task = serde_json::to_value(task).unwrap_or_default();
                 led.env.effects.push(Effect::TaskGivenUp { task: Box::new(task) });
             }
@@ -407,6 +416,15 @@ impl Tasks {
             }
         }
     }
+}
+
+/// The session whose action a task tries again, and the event of that.
+fn session_of(task: &Task) -> Option<(SessionKey, String)> {
+    let Param::Json(param) = &task.param else { return None };
+    let work = (task.op_name == ACT).then(|| ActWork::read(param).ok())??;
+    let id = SessionId::parse(&work.id).ok()?;
+    let event = format!("{} {}", work.life_cycle, work.word);
+    Some((SessionKey::new(task.ns.clone(), id), event))
 }
 
 /// What a request is that only keeps the record.
