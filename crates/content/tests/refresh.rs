@@ -399,6 +399,27 @@ fn a_view_that_changes_alone_is_settled_at_once() {
 }
 
 #[test]
+fn everything_is_asked_for_unless_both_records_of_what_the_node_may_see_are_there_and_agree() {
+    const ACCESS: &str = ".rota/acm/group";
+    const FINGERPRINT: &str = ".rota/fingerprint/acm/group";
+    let origin = Origin::of(&[vec![("e/a", 0), ("s/a", 2)]]);
+    let mut settled = Node { left: usize::MAX, ..Node::default() };
+    refresh(&mut settled, &origin, 0, &viewer("small")).unwrap();
+    assert_eq!(begin(&settled).unwrap(), Some(hash(0)));
+    for gone in [&[ACCESS][..], &[FINGERPRINT], &[ACCESS, FINGERPRINT]] {
+        let mut node = settled.clone();
+        node.change(gone.iter().map(|it| Change::Delete((*it).into())).collect()).unwrap();
+        assert_eq!(begin(&node).unwrap(), None, "without {gone:?}");
+        refresh(&mut node, &origin, 0, &viewer("small")).unwrap();
+        assert_eq!(check(&node, &origin, 0, &viewer("small")), Ok(()));
+    }
+    let mut other = settled;
+    let access = other.get(ACCESS).unwrap().unwrap();
+    other.change(vec![Change::Put(Record { commit: hash(7), ..access })]).unwrap();
+    assert_eq!(begin(&other).unwrap(), None, "they differ");
+}
+
+#[test]
 fn a_feed_that_is_cut_names_no_latest_commit_and_is_taken_again() {
     let origin = Origin::of(&[vec![("a", 1), ("e/a", 1)], vec![("a", 2)]]);
     let who = viewer("large");

@@ -14,7 +14,7 @@ pub const ITEMS_BYTES_MAX: usize = 16 * 1024;
 pub const HISTORY_MAX: usize = 256;
 /// Most bytes of a failure's code; what is longer is cut.
 pub const CODE_BYTES_MAX: usize = 64;
-/// Most bytes of a failure's report; what is longer is cut.
+/// Most bytes of a failure's report.
 pub const REPORT_BYTES_MAX: usize = 1_024;
 
 /// That an item's last word fired.
@@ -36,7 +36,7 @@ pub struct Failure {
     pub attempts: u32,
     /// A short word or an exit code, at most [`CODE_BYTES_MAX`] bytes.
     pub code: SmolStr,
-    /// What it told, at most [`REPORT_BYTES_MAX`] bytes.
+    /// What it told, at most [`REPORT_BYTES_MAX`] bytes; the middle of a longer text is left out.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     pub report: String,
     /// When it failed last.
@@ -47,8 +47,20 @@ impl Failure {
     /// With texts that are cut where they are too long.
     pub fn new(attempts: u32, code: &str, report: &str, at: Stamp) -> Self {
         let code = SmolStr::new(cut(code, CODE_BYTES_MAX));
-        Self { attempts, code, report: cut(report, REPORT_BYTES_MAX).to_owned(), at }
+        Self { attempts, code, report: shortened(report, REPORT_BYTES_MAX), at }
     }
+}
+
+/// A text of at most so many bytes of whole characters: of a longer one the middle goes. What it is about mostly stands
+/// at its beginning, and why at its end.
+fn shortened(text: &str, max: usize) -> String {
+    const GAP: &str = " … ";
+    if text.len() <= max {
+        return text.to_owned();
+    }
+    let head = cut(text, max / 4);
+    let tail = text.len() - (max - head.len() - GAP.len());
+    format!("{head}{GAP}{}", &text[text.ceil_char_boundary(tail)..])
 }
 
 /// The beginning of a text, at most so many bytes of whole characters.

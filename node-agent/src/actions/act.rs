@@ -235,7 +235,9 @@ fn attributes_in(document: &str) -> Option<String> {
 /// `memory_mib`: what its class says of its memory. A program that finds none ends in a way of its own.
 fn told(end: Option<OnceEnd>, memory_mib: Option<u32>) -> ActionEnd {
     let bound = |report: &str| match memory_mib {
-        Some(mib) => format!("a process of it may have {mib} MiB (memory_mib)\n{report}"),
+        Some(mib) => {
+            format!("{}\na process of it may have {mib} MiB (memory_mib)", report.trim_end())
+        }
         None => report.to_owned(),
     };
     match end {
@@ -244,16 +246,14 @@ fn told(end: Option<OnceEnd>, memory_mib: Option<u32>) -> ActionEnd {
         Some(OnceEnd::TimedOut(report)) => failed("TIMEOUT", &report),
         Some(OnceEnd::TooMuch(report)) => {
             let most = format!("it printed more than {ACTION_OUTPUT_BYTES_MAX} bytes");
-            failed("OUTPUT", format!("{most}\n{report}").trim_end())
+            failed("OUTPUT", format!("{}\n{most}", report.trim_end()).trim_start())
         }
         Some(OnceEnd::Cancelled) => failed("NOT-RUNNING", "the session ended"),
         Some(OnceEnd::Ended { exit, output, report }) => match (exit, output) {
             (Exit::Code(0), Some(output)) => ActionEnd::Done { output },
             (Exit::Code(0), None) => failed("OUTPUT", "what it printed is not UTF-8"),
-            (Exit::Code(code), _) => failed(&format!("EXIT-{code}"), bound(&report).trim_end()),
-            (Exit::Signal(signal), _) => {
-                failed(&format!("SIGNAL-{signal}"), bound(&report).trim_end())
-            }
+            (Exit::Code(code), _) => failed(&format!("EXIT-{code}"), bound(&report).trim()),
+            (Exit::Signal(signal), _) => failed(&format!("SIGNAL-{signal}"), bound(&report).trim()),
             (Exit::FinalState(state), _) => failed("NOT-STARTED", &format!("no program: {state}")),
         },
     }

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 /// Streams at once.
 const AT_ONCE: usize = 4;
@@ -96,12 +96,13 @@ struct Filler {
     /// Bytes of the first file that came earlier.
     came: u64,
     coming: Option<(SmolStr, File, Coming)>,
+    status: ContentStatus,
 }
 
 impl Filler {
-    fn new(cache: Cache, span: &Span) -> Self {
+    fn new(cache: Cache, span: &Span, status: ContentStatus) -> Self {
         let (files, at, came) = (span.files.clone().into(), span.offset, span.came);
-        Self { cache, files, at, came, coming: None }
+        Self { cache, files, at, came, coming: None, status }
     }
 
     fn take(&mut self, mut bytes: Bytes) -> anyhow::Result<()> {
@@ -125,8 +126,10 @@ impl Filler {
             let part = bytes.split_to(left.min(bytes.len()));
             self.at += part.len() as u64;
             coming.write(&part)?;
+            self.status.came(0, part.len() as u64);
             if self.at == file.offset + file.bytes {
                 coming.end().with_context(|| path.to_string())?;
+                self.status.came(1, 0);
             } else {
                 self.coming = Some((path, file, coming));
             }
@@ -150,9 +153,14 @@ pub struct Source {
     pub repository: RepositoryName,
 }
 
-async fn fetch(source: Source, cache: Cache, span: Span) -> anyhow::Result<Span> {
+async fn fetch(
+    source: Source,
+    cache: Cache,
+    span: Span,
+    status: ContentStatus,
+) -> anyhow::Result<()> {
     let (out, mut pieces) = mpsc::channel::<Bytes>(AHEAD);
-    let mut filler = Filler::new(cache, &span);
+    let mut filler = Filler::new(cache, &span, status);
     let writing = tokio::task::spawn_blocking(move || {
         while let Some(piece) = pieces.blocking_recv() {
             filler.take(piece)?;
@@ -182,8 +190,7 @@ async fn fetch(source: Source, cache: Cache, span: Span) -> anyhow::Result<Span>
     // A stream that broke leaves a file half written; the break is the reason.
     let written = writing.await.context("writing files of content")?;
     read.with_context(|| format!("reading {} files of content", span.files.len()))?;
-    written?;
-    Ok(span)
+    written
 }
 
 /// Downloads the files of a fileset that the cache does not have.
@@ -208,8 +215,10 @@ pub async fn download(
     });
     let partial = made.await.context("writing files of content")??;
     let spans = spans(fileset.files.clone(), &partial);
-    let (files, bytes) = (fileset.files.len() as u64, spans.iter().map(|it| it.length).sum());
     let came_earlier: u64 = spans.iter().map(|it| it.came).sum();
+    let of_spans = || spans.iter().flat_map(|it| &it.files);
+    let bytes = of_spans().map(|(_, it)| it.bytes).sum::<u64>() - came_earlier;
+    let files = of_spans().count() as u64;
     status.begins(files, bytes);
     let (mut waiting, mut under_way) = (spans.into_iter(), JoinSet::new());
     let mut told = Instant::now();
@@ -217,11 +226,13 @@ pub async fn download(
         while under_way.len() < AT_ONCE
             && let Some(span) = waiting.next()
         {
-            under_way.spawn(fetch(source.clone(), cache.clone(), span));
+            under_way.spawn(fetch(source.clone(), cache.clone(), span, status.clone()));
         }
-        let Some(done) = under_way.join_next().await else { break };
-        let span = done.context("a download")??;
-        status.came(span.files.len() as u64, span.length);
+        match timeout_at(told + TOLD_EVERY, under_way.join_next()).await {
+            Ok(None) => break,
+            Ok(Some(done)) => done.context("a download")??,
+            Err(_) => {}
+        }
         if told.elapsed() >= TOLD_EVERY {
             told = Instant::now();
             let (files_came, bytes_came) = status.progress();
@@ -274,16 +285,18 @@ mod tests {
         for size in [1, 2, 3, 100] {
             let folder = tempfile::tempdir().unwrap();
             let cache = Cache::open(folder.path()).unwrap();
+            let status = ContentStatus::default();
             let files = vec![file("abc", 1, 1), file("de", 1, 6)];
             let span = spans(files.clone(), &BTreeMap::new()).remove(0);
             assert_eq!((span.offset, span.length), (1, 7));
-            let mut filler = Filler::new(cache.clone(), &span);
+            let mut filler = Filler::new(cache.clone(), &span, status.clone());
             for piece in b"abc--de".chunks(size) {
                 filler.take(Bytes::copy_from_slice(piece)).unwrap();
             }
             filler.end().unwrap();
             assert!(files.iter().all(|(_, it)| cache.has(&CacheName::of(it), it)), "{size}");
-            let mut short = Filler::new(cache, &span);
+            assert_eq!(status.progress(), (2, 5), "what lies between them does not count");
+            let mut short = Filler::new(cache, &span, status);
             short.take(Bytes::from_static(b"abc--d")).unwrap();
             assert!(short.end().unwrap_err().to_string().contains("de"));
         }
@@ -303,7 +316,7 @@ mod tests {
         let needed = Needed { name, commit: Hash::parse("aa").unwrap(), files: files.clone() };
         assert_eq!(bytes_to_come(&cache, &[needed.clone(), needed]).unwrap(), 8);
         for (span, bytes) in found.iter().zip([&b"abc"[..], b"fghij"]) {
-            let mut filler = Filler::new(cache.clone(), span);
+            let mut filler = Filler::new(cache.clone(), span, ContentStatus::default());
             filler.take(Bytes::from_static(bytes)).unwrap();
             filler.end().unwrap();
         }

@@ -59,6 +59,8 @@ pub struct Shown {
     /// Of a download that is under way.
     pub came_files: u64,
     pub of_files: u64,
+    pub came_bytes: u64,
+    pub of_bytes: u64,
     pub sessions_current: u64,
     pub sessions_older: u64,
     pub failure: String,
@@ -143,6 +145,8 @@ fn shown(node: &v1::NodeStats, told: Result<v1::ContentStatusResponse, String>) 
         refreshed_at_ms: told.refreshed_at_ms,
         came_files: told.came_files,
         of_files: told.of_files,
+        came_bytes: told.came_bytes,
+        of_bytes: told.of_bytes,
         sessions_current: told.sessions_current,
         sessions_older: told.sessions_older,
         failure: told.failure,
@@ -202,7 +206,10 @@ fn show(nodes: &[Shown], it: &StatusArguments, out: &mut Out) -> anyhow::Result<
 fn row(it: &Shown) -> [String; 10] {
     let files = match it.of_files {
         0 => it.files.to_string(),
-        of => format!("{}/{of}", it.came_files),
+        of => {
+            let percent = (it.came_bytes * 100).checked_div(it.of_bytes).unwrap_or(100);
+            format!("{}/{of} ({percent} %)", it.came_files)
+        }
     };
     let known = |text: String| if it.is_known() { text } else { "-".to_owned() };
     [

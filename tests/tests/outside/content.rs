@@ -3,9 +3,11 @@
 use rota_tests::brief::Brief;
 use rota_tests::{Launched, PATIENCE, TestFolder, classes_of, eventually, ringctl};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
+use std::time::SystemTime;
 
 /// Files of each commit.
 const FILES: usize = 400;
@@ -87,7 +89,7 @@ async fn an_agent_that_is_killed_in_each_refresh_has_the_last_commit_and_nothing
     let current = node.join("content/main/current").canonicalize().expect("a version is in use");
     let (published, has) = (files(&root), files(&current));
     assert!(published == has, "{} and {} files", published.len(), has.len());
-    let contents: std::collections::BTreeSet<&Vec<u8>> = published.values().collect();
+    let contents: BTreeSet<&Vec<u8>> = published.values().collect();
     eventually("the cache has what the commit has, and nothing else", PATIENCE, async || {
         let count = cached(&node);
         if count == contents.len() { Ok(()) } else { Err(format!("{count} files")) }
@@ -98,5 +100,95 @@ async fn an_agent_that_is_killed_in_each_refresh_has_the_last_commit_and_nothing
         json!(published.len())
     );
     agent.end().await;
+    brief.end().await;
+}
+
+/// A folder of files is seen in one zone only.
+fn zone_of(folder: usize) -> &'static str {
+    if folder < 10 { "a" } else { "b" }
+}
+
+/// Rules for two zones, each with half of the folders.
+fn zones() -> String {
+    let fileset = |zone: &str| {
+        let folders = (0..20).filter(|it| zone_of(*it) == zone);
+        let folders: Vec<String> = folders.map(|it| format!("\"f{it:02}\"")).collect();
+        let under = folders.join(", ");
+        format!(
+            "[[fileset]]\ncategory = \"in-{zone}\"\nunder = [{under}]\nlabels = {{ zone = \"{zone}\" }}\n"
+        )
+    };
+    format!("{}{}", fileset("a"), fileset("b"))
+}
+
+/// What changes while a node brings its content up to date.
+fn marks_of(node: &Path) -> (Option<SystemTime>, BTreeSet<OsString>, usize) {
+    let content = node.join("content/main");
+    let written = fs::metadata(content.join("records.redb")).and_then(|it| it.modified()).ok();
+    let versions = fs::read_dir(content.join("versions")).into_iter().flatten().flatten();
+    (written, versions.map(|it| it.file_name()).collect(), cached(node))
+}
+
+/// The files of the version in use are those that a zone sees, and the cache has nothing else.
+fn check_zone(root: &Path, node: &Path, zone: &str) -> Result<(), String> {
+    let mut published = files(root);
+    published.retain(|path, _| match path.get(1..3).and_then(|it| it.parse().ok()) {
+        Some(folder) if path.starts_with('f') => zone_of(folder) == zone,
+        Some(_) | None => true,
+    });
+    let current = node.join("content/main/current").canonicalize();
+    let has = files(&current.map_err(|it| it.to_string())?);
+    let contents: BTreeSet<&Vec<u8>> = published.values().collect();
+    let (wanted, count) = (contents.len(), cached(node));
+    match published == has && count == wanted {
+        true => Ok(()),
+        false => Err(format!(
+            "{} files, not {}; {count} cached, not {wanted}",
+            has.len(),
+            published.len()
+        )),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_whose_view_changes_and_that_is_killed_anywhere_comes_to_the_right_end() {
+    let folder = TestFolder::new();
+    let brief = Brief::start(&folder).await;
+    let classes = classes_of(&folder, &[]);
+    let (root, node) = (folder.path().join("content"), folder.path().join("node"));
+    fs::create_dir_all(&root).expect("it can be made");
+    fs::write(root.join("content.toml"), zones()).expect("it can be written");
+    let line_in = |zone: &str| {
+        let mut line = brief.agent(&folder, &classes, "node");
+        line.extend(["--label".to_owned(), format!("zone={zone}")]);
+        line
+    };
+    for round in 0..8 {
+        let zone = if round % 2 == 0 { "a" } else { "b" };
+        if round % 3 == 0 {
+            write(&root, round / 3);
+            run(&brief, &["content", "publish", root.to_str().expect("it is text")]).await;
+            run(&brief, &["content", "follow", "main"]).await;
+        }
+        let (mut seen, mut changes) = (marks_of(&node), 0);
+        let agent = Launched::start(&folder, "agent", "rota-node-agent", &line_in(zone)).await;
+        eventually("enough has changed", PATIENCE, async || {
+            let now = marks_of(&node);
+            changes += usize::from(now != seen);
+            seen = now;
+            let is_right = check_zone(&root, &node, zone).is_ok();
+            if changes > round || is_right { Ok(()) } else { Err(format!("{changes} changes")) }
+        })
+        .await;
+        agent.kill().await;
+    }
+    for zone in ["b", "a"] {
+        let agent = Launched::start(&folder, "agent", "rota-node-agent", &line_in(zone)).await;
+        eventually("the node has what its zone sees", PATIENCE, async || {
+            check_zone(&root, &node, zone)
+        })
+        .await;
+        agent.kill().await;
+    }
     brief.end().await;
 }

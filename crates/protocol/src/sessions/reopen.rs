@@ -111,7 +111,8 @@ pub(crate) fn end_unasked(
     let restart = (state == SessionState::Failed).then(|| restart(env, record, reason)).flatten();
     let restarts = record.lifetime.as_ref().map_or(0, |it| it.restarts);
     record.detail = match (&restart, restarts) {
-        (None, 1..) if state == SessionState::Failed => {
+        (None, 1) if state == SessionState::Failed => format!("{detail}; it was restarted once"),
+        (None, 2..) if state == SessionState::Failed => {
             format!("{detail}; it was restarted {restarts} times in a row")
         }
         _ => detail.to_owned(),
