@@ -162,6 +162,7 @@ fn item_to_wire(item: &LifeItem, held: &Held, life: &Life) -> v1::LifeItem {
         task_state: retrying.map_or_else(String::new, |it| it.state.clone()),
         retry_at: retrying.and_then(|it| it.at).map_or(0, Stamp::as_u64),
         moved_at: 0,
+        running: life.running.as_ref().is_some_and(is_it),
     }
 }
 
@@ -279,6 +280,7 @@ impl From<LivesAnswer> for v1::LivesAnswer {
                     session: life.session.as_ref().map(Into::into),
                     managed: managed.expect("texts and numbers have a form in JSON").into(),
                     retrying: retrying.collect(),
+                    running: life.running.map(Into::into),
                 })
             }
         };
@@ -308,6 +310,7 @@ impl TryFrom<v1::LivesAnswer> for LivesAnswer {
                     session: optional(it.session)?,
                     managed: Arc::new(managed),
                     retrying: retrying.collect::<Result<_, WireError>>()?,
+                    running: it.running.map(Into::into),
                 }))
             }
         })

@@ -101,6 +101,8 @@ pub struct Life {
     pub managed: Arc<Managed>,
     /// What failed.
     pub retrying: Vec<Retrying>,
+    /// The event whose action is under way, as its owner says; a change says none.
+    pub running: Option<Event>,
 }
 
 /// The answer to a [`LivesOp`].

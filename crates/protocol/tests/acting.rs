@@ -304,10 +304,13 @@ fn a_mark_fires_at_its_time_while_an_action_of_its_session_is_under_way() {
     let items = [format!("bill a@{}", at(&table, 0)), format!("note b@{}", at(&table, 2_000))];
     opened(table.call(300, with_life("a", "r1", &items)));
     let (owner, call, _) = next_action(&mut table, 1_000);
+    let running = shown(&mut table, "a").running.expect("it is told");
+    assert_eq!(running.life_cycle, "bill");
     table.pass(2_000);
     assert_eq!(history(&managed(&mut table, "a")), ["note"], "its action still runs");
     ends(&mut table, (owner, call), done(""));
     assert_eq!(history(&managed(&mut table, "a")), ["note", "bill"]);
+    assert_eq!(shown(&mut table, "a").running, None);
     assert_eq!(table.count(Transition::ActionBegan), 1);
 }
 
@@ -332,7 +335,7 @@ fn life_cycles_of_a_session_that_ends_before_anybody_looks_are_history_all_the_s
 }
 
 #[test]
-fn a_life_keeps_its_actions_and_its_restarts_when_its_node_offers_its_class_no_more() {
+fn a_life_keeps_its_actions_and_its_restarts_when_the_text_of_its_class_says_neither_any_more() {
     let mut table = Table::laid();
     table.start_all();
     let rule = Restarts { times: 9, delay_ms: 500, delay_max_ms: 500, steady_ms: 60_000 };
@@ -365,4 +368,33 @@ fn a_life_keeps_its_actions_and_its_restarts_when_its_node_offers_its_class_no_m
     let next = got(table.call(owner, get("a"))).record;
     assert_eq!(next.state, SessionState::Ready, "{next:?}");
     assert!(next.life > first.record.life, "it was started again");
+}
+
+#[test]
+fn a_new_owner_ends_the_life_cycles_of_a_session_that_ended_before_anybody_looked() {
+    let mut table = laid_for_lives();
+    let owner = table.owner("a");
+    let items = [format!("note far@{}", at(&table, 3_600_000))];
+    let opens = table.ask(owner, with_life("a", "o", &items));
+    let closes = table.ask(owner, close("a", "c"));
+    opened(table.wait_for(opens, 2_000));
+    // The document of its life cycles reaches no copy, and the end of the session does.
+    let is_of_life =
+        |it: &rota_protocol::Write| it.key.name.class() == rota_model::items::LIFE_CLASS;
+    table.lose = Box::new(move |it: &Envelope| match &it.message {
+        Message::Prepare { entries, .. } => {
+            entries.iter().any(|it| it.writes.iter().any(is_of_life))
+        }
+        _ => false,
+    });
+    closed(table.wait_for(closes, 2_000));
+    // The copies hear that it is committed.
+    table.pass(300);
+    table.kill(owner);
+    table.lose = Box::new(|_| false);
+    table.pass(5_000);
+    assert_ne!(table.owner("a"), owner);
+    let managed = managed(&mut table, "a");
+    let events = managed.history().iter().map(|it| it.item.last().event());
+    assert_eq!(events.collect::<Vec<_>>(), ["far"]);
 }

@@ -45,6 +45,9 @@ struct ShownItem {
     /// What it waits for, as LIFE_CYCLE?EVENT.
     #[serde(skip_serializing_if = "String::is_empty")]
     waits_for: String,
+    /// Its action is under way.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    running: bool,
     /// What became of its action.
     #[serde(skip_serializing_if = "Option::is_none")]
     failed: Option<ShownFailure>,
@@ -101,6 +104,9 @@ fn some(stamp: u64) -> Option<u64> {
 /// What is told of an item of the history that could fire, and never did.
 const LEFT: &str = "LEFT";
 
+/// What is told of an item whose action is under way.
+const RUNS: &str = "its action runs";
+
 fn last_word(text: &str) -> &str {
     text.rsplit(' ').next().unwrap_or_default()
 }
@@ -127,6 +133,7 @@ impl ShownItem {
             skipped: it.skipped,
             due_at: some(it.due_at),
             waits_for: it.waits_for.clone(),
+            running: it.running,
             failed: (it.failures > 0).then_some(failed),
             moved_at: some(it.moved_at),
             left: it.moved_at > 0 && it.fired_at == 0 && can_fire(last_word(&it.text)),
@@ -146,6 +153,9 @@ impl ShownItem {
 
     /// When it fires, or did.
     fn fires(&self, now: Stamp) -> String {
+        if self.running {
+            return RUNS.to_owned();
+        }
         match (self.fired_at, self.due_at) {
             (Some(at), _) => {
                 let how = if self.skipped { "skipped" } else { "fired" };
@@ -308,6 +318,7 @@ mod tests {
             v1::LifeItem { waits_for: "key?retire".to_owned(), ..item("note", "key?retire") },
             failed,
             item("sign", "signed"),
+            v1::LifeItem { due_at: at(1_000), running: true, ..item("bill", "paid@T") },
         ];
         let past = v1::LifeItem {
             fired_at: at(0),
@@ -334,6 +345,7 @@ mod tests {
         let failed = "2 times, EXIT: exit code 3 no ink; task default/{a}1 WAITING, again in 28s";
         assert!(rows[3].contains(failed), "{table}");
         assert!(rows[4].contains("*signed"), "{table}");
+        assert!(rows[5].contains("its action runs"), "{table}");
         let history = shown.history_table("*", now).to_string();
         assert!(history.contains("*gone@T"), "{history}");
         assert!(history.contains("skipped 2s ago (2026-11-28T00:00:00.000Z)"), "{history}");

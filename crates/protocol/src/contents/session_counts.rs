@@ -15,8 +15,10 @@ pub struct SessionCounts {
     under_way: BTreeSet<DocKey>,
     /// Lost ones that are to be opened again.
     reopening: BTreeSet<DocKey>,
-    /// Those that end by themselves: when nobody uses them, or after a time.
+    /// Those that live, and end by themselves, when nobody uses them or after a time, or have life cycles.
     timed: BTreeSet<DocKey>,
+    /// Those of them that have ended, and are not forgotten.
+    timed_ended: BTreeSet<DocKey>,
 }
 
 impl SessionCounts {
@@ -31,10 +33,13 @@ impl SessionCounts {
             [true, false] => drop(self.reopening.remove(key)),
             [true, true] | [false, false] => {}
         }
-        match [before, after].map(|it| it.is_some_and(|it| it.is_timed && !it.state.is_ended())) {
-            [false, true] => drop(self.timed.insert(key.clone())),
-            [true, false] => drop(self.timed.remove(key)),
-            [true, true] | [false, false] => {}
+        for (ended, all) in [(false, &mut self.timed), (true, &mut self.timed_ended)] {
+            let is_one = |it: &Brief| it.is_timed && it.state.is_ended() == ended;
+            match [before, after].map(|it| it.is_some_and(is_one)) {
+                [false, true] => drop(all.insert(key.clone())),
+                [true, false] => drop(all.remove(key)),
+                [true, true] | [false, false] => {}
+            }
         }
         let [from, to] = [before, after].map(|it| it.and_then(Brief::runs_at));
         // Most writes move nothing from boot to boot.
@@ -100,9 +105,14 @@ impl SessionCounts {
         self.under_way.iter()
     }
 
-    /// Those that end by themselves, in order.
+    /// Those that live, and end by themselves or have life cycles, in order.
     pub fn timed(&self) -> impl Iterator<Item = &DocKey> {
         self.timed.iter()
+    }
+
+    /// Those of that kind that have ended and are not forgotten, in order.
+    pub fn timed_ended(&self) -> impl Iterator<Item = &DocKey> {
+        self.timed_ended.iter()
     }
 
     /// Lost ones that are to be opened again, in order.

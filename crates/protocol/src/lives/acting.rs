@@ -98,6 +98,11 @@ fn texts(mistakes: &[FieldError]) -> String {
 }
 
 impl Lives {
+    /// The event of a session whose action is under way.
+    pub(crate) fn running(&self, key: &DocKey) -> Option<&Event> {
+        self.acting.get(key).map(|it| &it.event)
+    }
+
     /// Asks the node of a session for an action.
     pub(super) fn begin(
         &mut self,

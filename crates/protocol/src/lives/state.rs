@@ -117,7 +117,8 @@ impl Resident for Lives {
         Self::default()
     }
 
-    /// A new owner looks at what is due, at sessions that have no document yet, and at documents whose session ended.
+    /// A new owner looks at what is due, at sessions that may have no document yet, also those that have ended, and at
+    /// documents whose session ended.
     fn serve(&mut self, led: &mut At<'_>) {
         let replica = &led.log.replica;
         let has_ended = |key: &DocKey| {
@@ -129,7 +130,8 @@ impl Resident for Lives {
                 if !glimpse.has_ended && has_ended(key) { Some(Stamp::MIN) } else { glimpse.at };
             self.arm(key, at);
         }
-        for key in replica.counts.session_counts.timed() {
+        let counts = &replica.counts.session_counts;
+        for key in counts.timed().chain(counts.timed_ended()) {
             let record = replica.docs.get(key).and_then(|it| it.session());
             if let Some(record) = record.filter(|it| is_managed(it)) {
                 self.arm(&beside(key, &record.key), Some(Stamp::MIN));

@@ -17,6 +17,7 @@ use crate::pools::state::Pools;
 use crate::searches::state::Searches;
 use crate::sessions::state::Sessions;
 use crate::tasks::state::Tasks;
+use rota_messages::documents::life_name;
 use rota_messages::{DocKey, LivesOp, Op, OpResult, Write};
 use std::collections::BTreeMap;
 
@@ -176,6 +177,10 @@ impl RequestHandler for Residents {
             self.session_numbers.confirmed(led, origin, op);
         } else if matches!(op, Op::Tasks(_)) {
             self.tasks.confirmed(led, origin, op);
+        } else if let Op::Lives(LivesOp::Show(key)) = &op {
+            let slot = rota_ring::slot_of_session(key, led.env.view().m);
+            let running = self.lives.running(&DocKey::new(slot, life_name(key)));
+            self.sessions.show_life(led, origin, key, running);
         } else if matches!(op, Op::Search(_)) {
             self.searches.confirmed(led, origin, op);
         } else {

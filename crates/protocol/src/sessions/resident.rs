@@ -182,9 +182,9 @@ impl RequestHandler for Sessions {
                 self.reply(led, origin, result);
             }
             Op::KeepAlive(keep) => self.on_keep_alive_confirmed(led, origin, &keep),
-            Op::Lives(LivesOp::Show(key)) => self.show_life(led, origin, &key),
             Op::Lives(LivesOp::Update(op)) => self.on_update_confirmed(led, origin, &op),
-            Op::Lives(LivesOp::Fire(_)) => {}
+            // Who knows of actions, too, has them shown.
+            Op::Lives(LivesOp::Show(_) | LivesOp::Fire(_)) => {}
             Op::Open(open) => self.on_open_confirmed(led, origin, open),
             Op::Close(close) => self.on_close_confirmed(led, origin, close),
             Op::Report(_) => self.reply(led, origin, Ok(Answer::Reported)),

@@ -177,8 +177,14 @@ impl Sessions {
         self.reply_when_committed(led, &key, origin, result);
     }
 
-    /// How the life cycles of a session stand, as they are committed.
-    pub(crate) fn show_life(&mut self, led: &mut At<'_>, origin: Origin, session: &SessionKey) {
+    /// How the life cycles of a session stand, as they are committed. `running`: the event whose action is under way.
+    pub(crate) fn show_life(
+        &mut self,
+        led: &mut At<'_>,
+        origin: Origin,
+        session: &SessionKey,
+        running: Option<&Event>,
+    ) {
         let key = key_of(led.env, session);
         let record = visible(led, &key);
         let held = led.log.replica.docs.get(&beside(&key, session)).and_then(|it| managed_in(it));
@@ -189,7 +195,7 @@ impl Sessions {
             (_, held) => held.unwrap_or_else(|| Managed::new(Stamp::MIN)),
         };
         let view = record.map(|it| view_at_node(led, it));
-        let life = life(led, &key, view, managed);
+        let life = Life { running: running.cloned(), ..life(led, &key, view, managed) };
         self.reply(led, origin, Ok(Answer::Lives(LivesAnswer::Life(Box::new(life)))));
     }
 }
@@ -210,5 +216,5 @@ fn life(led: &At<'_>, key: &DocKey, session: Option<SessionView>, managed: Manag
         Some(Retrying { event, task: task.docid(), state, at: task.start_at })
     });
     let retrying = retrying.collect();
-    Life { session, managed: Arc::new(managed), retrying }
+    Life { session, managed: Arc::new(managed), retrying, running: None }
 }

@@ -166,8 +166,9 @@ fn lives_answer() -> Any<LivesAnswer> {
         state: state.to_owned(),
         at: at.filter(|it| it.as_u64() > 0),
     });
-    let life = (of(view_of_session()), managed, vec(retrying, 0..3))
-        .prop_map(|(session, managed, retrying)| Life { session, managed, retrying });
+    let life = (of(view_of_session()), managed, vec(retrying, 0..3), of(event())).prop_map(
+        |(session, managed, retrying, running)| Life { session, managed, retrying, running },
+    );
     let fired = prop_oneof![Just(Ok(())), ("[A-Z]{0,6}", ".{0,20}").prop_map(Err)];
     prop_oneof![
         life.prop_map(|it| LivesAnswer::Life(Box::new(it))),
