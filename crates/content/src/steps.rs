@@ -100,6 +100,15 @@ pub trait Host: Send {
         version: &Version,
     ) -> impl Future<Output = Result<(), NotUsed<Self::Error>>> + Send;
 
+    /// Removes those of these files from the cache whose bytes are nowhere else: no version has them.
+    ///
+    /// # Errors
+    /// The cache fails.
+    fn make_room(
+        &mut self,
+        cached: &BTreeSet<CacheName>,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send;
+
     /// Removes files from the cache; those that are not there, too.
     ///
     /// # Errors
@@ -152,8 +161,9 @@ async fn finish<H: Host>(host: &mut H, taken: Taken, version: &Version) -> Resul
     let look = move |db: &mut H::Db| needed(db, &mut |name, file| has(name, file));
     let filesets = host.with(look).await?;
     if host.prepare(&filesets).await.is_err() {
-        // There may be room without what no record names any more.
-        tidy(host).await?;
+        // There may be room without what no record names and no version has.
+        let gone = host.with(|db| obsolete(db)).await?;
+        host.make_room(&gone.cached).await?;
         host.prepare(&filesets).await?;
     }
     for fileset in filesets {

@@ -98,6 +98,8 @@ struct Node {
     cache: BTreeSet<String>,
     version: Option<Version>,
     left: usize,
+    /// What the version in use has.
+    linked: BTreeSet<String>,
     /// How many files its disk holds; `None`: any number.
     room: Option<usize>,
     /// Files that came.
@@ -172,7 +174,8 @@ impl Host for Refreshing<'_> {
 
     async fn prepare(&mut self, filesets: &[Needed]) -> Result<(), Cut> {
         let coming: usize = filesets.iter().map(|it| it.files.len()).sum();
-        let fits = self.node.room.is_none_or(|it| self.node.cache.len() + coming <= it);
+        let there = self.node.cache.union(&self.node.linked).count();
+        let fits = self.node.room.is_none_or(|it| there + coming <= it);
         fits.then_some(()).ok_or(Cut)
     }
 
@@ -191,7 +194,19 @@ impl Host for Refreshing<'_> {
         }
         let done = self.node.effect();
         done.map_err(|why| NotUsed { lacks_a_file: false, why })?;
+        let files = eager_files(self.node).unwrap();
+        self.node.linked =
+            files.iter().map(|(_, it)| CacheName::of(it).as_str().to_owned()).collect();
         self.node.version = Some(version.clone());
+        Ok(())
+    }
+
+    async fn make_room(&mut self, cached: &BTreeSet<CacheName>) -> Result<(), Cut> {
+        let linked = self.node.linked.clone();
+        for name in cached.iter().filter(|it| !linked.contains(it.as_str())) {
+            self.node.effect()?;
+            self.node.cache.remove(name.as_str());
+        }
         Ok(())
     }
 
@@ -368,22 +383,32 @@ fn a_node_that_is_cut_off_at_each_effect_of_each_kind_of_refresh_ends_as_one_tha
 }
 
 #[test]
-fn a_disk_that_is_full_of_what_no_record_names_is_tidied_up_for_what_comes() {
+fn a_disk_that_is_full_gives_up_what_neither_a_record_nor_a_version_has_and_nothing_else() {
     let commits: [Files; 3] = [
-        vec![("e/a", 0), ("e/b", 2), ("s/a", 4)],
-        vec![("e/a", 6), ("e/b", 8), ("s/a", 4)],
-        vec![("e/a", 10), ("e/b", 12), ("s/a", 14), ("s/b", 16)],
+        vec![("e/a", 0), ("s/a", 2)],
+        vec![("e/a", 4), ("e/b", 6), ("s/a", 8)],
+        vec![("e/a", 10), ("s/a", 12)],
     ];
     let (origin, who) = (Origin::of(&commits), viewer("small"));
-    let mut node = Node { left: usize::MAX, room: Some(3), ..Node::default() };
-    for to in [0, 1] {
-        refresh(&mut node, &origin, to, &who).unwrap();
-        assert_eq!(check(&node, &origin, to, &who), Ok(()));
+    let mut node = Node { left: usize::MAX, ..Node::default() };
+    refresh(&mut node, &origin, 0, &who).unwrap();
+    // All came of the next commit, and it was not used.
+    node.left = 0;
+    while node.came < 5 {
+        node.left += 1;
+        let mut tried = node.clone();
+        if refresh(&mut tried, &origin, 1, &who).is_err() && tried.came == 5 {
+            node = Node { left: usize::MAX, ..tried };
+        }
     }
-    let earlier = node.version.clone();
+    assert_eq!((node.cache.len(), node.linked.len()), (5, 2));
+    node.room = Some(3);
     refresh(&mut node, &origin, 2, &who).unwrap_err();
-    assert_eq!((&node.version, node.cache.len()), (&earlier, 0), "four are too many");
-    node.room = None;
+    assert_eq!(node.cache, node.linked, "what its version has frees nothing");
+    // So the way back needs no room.
+    refresh(&mut node, &origin, 0, &who).unwrap();
+    assert_eq!((node.came, check(&node, &origin, 0, &who)), (5, Ok(())));
+    node.room = Some(4);
     refresh(&mut node, &origin, 2, &who).unwrap();
     assert_eq!(check(&node, &origin, 2, &who), Ok(()));
 }

@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -106,6 +106,11 @@ impl Cache {
     /// Whether a file is there, as large as it should be.
     pub fn has(&self, name: &CacheName, file: &Wanted) -> bool {
         fs::metadata(self.path(name)).is_ok_and(|it| it.is_file() && it.len() == file.bytes)
+    }
+
+    /// Whether no version has a file: its bytes are free once it is removed.
+    pub fn is_alone(&self, name: &CacheName) -> bool {
+        fs::metadata(self.path(name)).is_ok_and(|it| it.nlink() == 1)
     }
 
     /// How much has come of files that are not whole, by their names.

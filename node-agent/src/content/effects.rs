@@ -54,6 +54,8 @@ pub struct Effects<'a> {
     pub repository: &'a Repository,
     /// What was asked for last.
     pub asked: Asked,
+    /// The version that was made last.
+    pub tried: Option<String>,
 }
 
 impl Effects<'_> {
@@ -143,8 +145,18 @@ impl Host for Effects<'_> {
     }
 
     async fn use_version(&mut self, version: &Version) -> Result<(), NotUsed<anyhow::Error>> {
+        self.tried = Some(name_of(version));
         let used = self.begin_version(version).await;
         used.map_err(|why| NotUsed { lacks_a_file: lacks_a_file(&why), why })
+    }
+
+    async fn make_room(&mut self, cached: &BTreeSet<CacheName>) -> anyhow::Result<()> {
+        let (cache, cached) = (self.repository.cache.clone(), cached.clone());
+        let alone = move || {
+            let alone = cached.iter().filter(|it| cache.is_alone(it));
+            alone.into_iter().try_for_each(|it| cache.remove(it))
+        };
+        tokio::task::spawn_blocking(alone).await.context("making room for content")?
     }
 
     async fn remove(&mut self, cached: &BTreeSet<CacheName>) -> anyhow::Result<()> {

@@ -75,6 +75,8 @@ pub struct Follower {
     repository: Option<Repository>,
     /// The failure that was logged last.
     told: String,
+    /// The version that was made last. One with mistakes is not used, and would be made again and again.
+    tried: Option<String>,
     /// Versions that are not in use, and since when. A start that is under way may have taken one and not shown it yet.
     unused: BTreeMap<String, Instant>,
     /// Other repositories.
@@ -123,7 +125,7 @@ impl Follower {
         }
         let (client, told, unused) = ((known, client), String::new(), BTreeMap::new());
         let left = Left::default();
-        Ok(Self { of, managers, client, repository: None, told, unused, left })
+        Ok(Self { of, managers, client, repository: None, told, tried: None, unused, left })
     }
 
     /// Managers come and go while the node runs.
@@ -202,7 +204,9 @@ impl Follower {
     /// The pool follows nothing: no class of content is offered any more, also not by the next agent.
     async fn leave(&mut self) {
         self.repository = None;
-        let Some(root) = self.of.catalog.content_root() else { return };
+        let Some(root) = self.of.catalog.content_root() else {
+            return self.of.status.set(|it| it.repository.clear());
+        };
         if let Err(error) = leave(&self.of.data) {
             tracing::warn!(%error, "the version of content stays in use for the next agent");
         }
@@ -230,9 +234,12 @@ impl Follower {
                 Asked::Feed(name, _) => self.open(name).await,
             };
         };
-        let mut effects = Effects { of: &self.of, client, repository, asked: Asked::Nothing };
-        let ended = steps::refresh(&mut effects).await?;
-        match (ended, effects.asked) {
+        let asked = Asked::Nothing;
+        let mut effects = Effects { of: &self.of, client, repository, asked, tried: None };
+        let ended = steps::refresh(&mut effects).await;
+        let (asked, tried) = (effects.asked, effects.tried);
+        self.tried = tried.or(self.tried.take());
+        match (ended?, asked) {
             (Ended::Current(version), _) => {
                 self.settled(&version).await?;
                 Ok(Looked::Current)
@@ -245,6 +252,8 @@ impl Follower {
 
     /// From now on this repository is followed.
     async fn open(&mut self, name: RepositoryName) -> anyhow::Result<Looked> {
+        // Whatever was followed earlier is not, also if this one cannot be opened.
+        self.repository = None;
         let (data, of) = (self.of.data.clone(), name.clone());
         let opened = tokio::task::spawn_blocking(move || Repository::open(&data, &of));
         let opened = opened.await.context("opening content")?;
@@ -269,6 +278,7 @@ impl Follower {
     async fn remove_unused(&mut self) -> anyhow::Result<()> {
         let Some(repository) = &self.repository else { return Ok(()) };
         let mut used = BTreeSet::from_iter(repository.versions.current());
+        used.extend(self.tried.clone());
         for root in self.of.listing.roots().into_iter().chain(self.of.catalog.content_root()) {
             let name = root.file_name().and_then(|it| it.to_str()).map(str::to_owned);
             used.extend(name.filter(|it| repository.versions.path(it) == root));

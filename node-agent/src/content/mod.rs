@@ -22,7 +22,7 @@ mod version;
 
 pub use follow::{Following, start};
 pub use status::{ContentStatus, Standing};
-pub use version::{commit_of_version, content_of_version, files_of_version, version_at_start};
+pub use version::{content_of_version, files_of_version, version_at_start};
 
 /// Below the data folder.
 const FOLDER: &str = "content";

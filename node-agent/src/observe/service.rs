@@ -3,7 +3,7 @@
 use super::listing::{Listed, Listing, Rooted};
 use super::logs::{Reading, nothing_kept, unreadable};
 use super::usage::{self, Sample, Used};
-use crate::content::{ContentStatus, Standing, commit_of_version, files_of_version};
+use crate::content::{ContentStatus, Standing, content_of_version, files_of_version};
 use crate::session_folders;
 use rota_model::{ClusterName, NodeId, Refusal, RefusalKind, Retry, SessionKey};
 use rota_proto::programs::{UsageAsk, check_addressee};
@@ -146,7 +146,7 @@ fn content_status(
     let newest = it.root.as_deref().and_then(files_of_version);
     let mut files: BTreeMap<&Path, Option<String>> = BTreeMap::new();
     for (key, Rooted { life, class, root }) in live {
-        let Some(commit) = commit_of_version(root) else { continue };
+        let Some((repository, commit)) = content_of_version(root) else { continue };
         let mut is_same = || {
             let files = files.entry(root).or_insert_with(|| files_of_version(root));
             newest.is_some() && *files == newest
@@ -155,7 +155,8 @@ fn content_status(
             current += 1;
         } else {
             let (life, class) = ((*life).into(), class.to_string());
-            older.push(v1::OlderSession { key: Some(key.into()), life, class, commit });
+            let key = Some(key.into());
+            older.push(v1::OlderSession { key, life, class, commit, repository });
         }
     }
     let sessions_older = older.len() as u64;
