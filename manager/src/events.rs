@@ -62,12 +62,13 @@ struct Kept {
 impl Kept {
     /// The sorts that may have what is asked for.
     fn sorts(&self, ask: &EventsAsk) -> impl Iterator<Item = &Sort> {
-        let is_other = |it: &String| SessionEventKind::parse(it).is_none();
-        let others =
-            ask.session.is_none() && (ask.kinds.is_empty() || ask.kinds.iter().any(is_other));
-        // A step about a task of a session lies beside what happened to that.
-        let is_of_session =
-            |it: &String| !is_other(it) || it == RingEventKind::TaskGivenUp.as_str();
+        let is_of_session = |it: &String| SessionEventKind::parse(it).is_some();
+        // Of the others, only this one may be about a session. They are few, and stay long.
+        let is_other = |it: &String| {
+            let is_about_one = it == RingEventKind::TaskGivenUp.as_str();
+            !is_of_session(it) && (ask.session.is_none() || is_about_one)
+        };
+        let others = ask.kinds.is_empty() || ask.kinds.iter().any(is_other);
         let sessions = ask.kinds.is_empty() || ask.kinds.iter().any(is_of_session);
         [(sessions, &self.sessions), (others, &self.others)]
             .into_iter()
@@ -168,8 +169,7 @@ impl EventLog {
             ..v1::Event::default()
         };
         let (seq, event) = (kept.seq, self.named(kept.seq, event));
-        let sort = if session.is_some() { &mut kept.sessions } else { &mut kept.others };
-        sort.push(seq, event);
+        kept.others.push(seq, event);
         self.newest.send_replace(kept.seq);
     }
 

@@ -213,7 +213,8 @@ fn option_of(field: &str) -> Option<String> {
     let option = match name {
         "managed_state" | "managedState" | "add_state" => "--life",
         "life.managed_state" | "life.managedState" => "--life",
-        "remove_state" => "--no-life",
+        // Its items are not in the order in which they were typed.
+        "remove_state" => return Some("--no-life".to_owned()),
         "finish" => "--finish",
         "skip" => "--skip",
         "retry" => "--retry",

@@ -244,7 +244,7 @@ struct Used {
     pools: Vec<String>,
     /// Nodes that have a version of it.
     nodes: u64,
-    /// Of those that could be asked: sessions that run with it.
+    /// Sessions that run with it, of those that nodes name.
     sessions: u64,
     /// Nodes that could not be asked.
     silent: Vec<String>,
@@ -265,7 +265,7 @@ impl Used {
         Self {
             pools,
             nodes: has.clone().count() as u64,
-            sessions: has.map(|it| it.sessions_current + it.sessions_older).sum(),
+            sessions: nodes.iter().map(|it| sessions_of(name, it)).sum(),
             silent: silent.map(|it| it.node.clone()).collect(),
         }
     }
@@ -293,6 +293,13 @@ impl Used {
     }
 }
 
+/// How many sessions of a node run with a repository.
+fn sessions_of(name: &str, node: &Shown) -> u64 {
+    let older = node.older.iter().filter(|it| it.repository == name).count() as u64;
+    let current = if node.repository == name { node.sessions_current } else { 0 };
+    current + older
+}
+
 #[derive(Serialize)]
 struct RemovedRepository<'a> {
     repository: &'a str,
@@ -305,7 +312,13 @@ struct RemovedRepository<'a> {
 pub async fn remove(client: &Client, it: &RemoveArguments, out: &mut Out) -> anyhow::Result<()> {
     let repository = Repository::unread(client, &it.repository, &it.common)?;
     let name = it.repository.as_str();
-    let used = Used::of(&repository, client).await?;
+    let used = match Used::of(&repository, client).await {
+        Err(error) if it.yes => {
+            eprintln!("warning: it is not known who uses {name}: {error:#}");
+            Used::default()
+        }
+        used => used?,
+    };
     if !it.yes {
         let problem = format!("all commits of {name} go: say --yes ({})", used.told());
         bail!(UsageMistake(problem));
@@ -330,6 +343,7 @@ pub async fn remove(client: &Client, it: &RemoveArguments, out: &mut Out) -> any
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::content::status::Older;
     use rota_content::Hash;
     use rota_model::RepositoryName;
 
@@ -362,21 +376,24 @@ mod tests {
 
     #[test]
     fn who_uses_a_repository_is_told_with_what_is_not_known() {
+        let older = |it: &str| Older { repository: it.to_owned(), ..Older::default() };
         let node = |node: &str, repository: &str, state: &str| Shown {
             node: node.to_owned(),
             repository: repository.to_owned(),
             state: state.to_owned(),
             sessions_current: 2,
-            sessions_older: 1,
+            sessions_older: 2,
+            older: ["main", "c"].map(older).into(),
             ..Shown::default()
         };
-        let nodes =
-            [node("n1", "main", "current"), node("n2", "b", "current"), node("n3", "", UNKNOWN)];
+        let silent = Shown { node: "n3".to_owned(), state: UNKNOWN.to_owned(), ..Shown::default() };
+        let nodes = [node("n1", "main", "current"), node("n2", "b", "current"), silent];
         let used = Used::by("main", vec!["default".to_owned(), "gpu".to_owned()], &nodes);
         let told =
-            "pools default, gpu follow it; 1 node has it; 3 sessions run with it; not known of n3";
+            "pools default, gpu follow it; 1 node has it; 4 sessions run with it; not known of n3";
         assert_eq!((used.told(), used.is_used()), (told.to_owned(), true));
-        let nobody = Used::by("main", Vec::new(), &nodes[1..]);
-        assert!(!nobody.is_used());
+        let left = Used::by("main", Vec::new(), &nodes[1..]);
+        assert!(left.is_used() && left.told().contains("0 nodes have it; 1 session runs with it"));
+        assert!(!Used::by("main", Vec::new(), &nodes[2..]).is_used());
     }
 }

@@ -7,7 +7,7 @@
 //! ```
 
 use super::RolloutArguments;
-use super::status::{Asked, Older, Shown, UNKNOWN, all};
+use super::status::{Asked, Failures, Older, Shown, UNKNOWN, all};
 use crate::failure::{Reported, UsageMistake};
 use crate::output::{Format, Out, counted, plain_table};
 use rota_client::documents::Namespaces;
@@ -187,7 +187,7 @@ async fn carry_out(
         node.sessions.extend(fates.into_values());
         ended?;
     }
-    let Some(until) = until.filter(|_| it.closes() && !it.dry_run) else { return Ok(()) };
+    let Some(until) = until.filter(|_| it.restart && !it.dry_run) else { return Ok(()) };
     let left = |nodes: &[Node]| nodes.iter().any(|it| it.count(Fate::Left) > 0);
     while left(nodes) && Instant::now() < until {
         sleep(LOOK_EVERY).await;
@@ -207,10 +207,14 @@ async fn following(
 ) -> anyhow::Result<Vec<Shown>> {
     let (pool, timeout) = (it.pool.as_ref(), it.timeout);
     let asked = Asked { pool, node: None, sessions: false, silent: false, timeout };
-    let mut told = None;
+    let (mut told, mut failures) = (None, Failures::default());
     loop {
         let nodes = all(client, &asked).await?;
-        let current = nodes.iter().filter(|it| it.is_there()).count();
+        if until.is_some() {
+            failures.tell(&nodes);
+        }
+        // Nodes whose pool follows nothing are no part of it.
+        let current = nodes.iter().filter(|it| it.target.is_empty() || it.is_there()).count();
         let is_over = until.is_none_or(|until| Instant::now() >= until);
         if current == nodes.len() || is_over {
             return Ok(nodes);
@@ -440,6 +444,9 @@ fn show(done: &Rollout, it: &RolloutArguments, out: &mut Out) -> anyhow::Result<
 /// What came of it, and what to do next.
 fn told(done: &Rollout, force: bool) -> String {
     let Rollout { restart, dry_run, current, of, closed, left, failed, .. } = done;
+    if *of == 0 {
+        return "no pool of these nodes follows content, so nothing is rolled out\n".to_owned();
+    }
     let mut text = format!("current: {current} of {}", counted_nodes(*of));
     let closes: usize = done.nodes.iter().map(|it| it.count(Fate::Closes)).sum();
     let sessions = |count: usize| counted(u64::try_from(count).unwrap_or(u64::MAX), "session");
@@ -449,7 +456,8 @@ fn told(done: &Rollout, force: bool) -> String {
         (false, _) => {}
     }
     if *left > 0 {
-        text.push_str(&format!("; {left} left (disturb = \"never\")"));
+        let why = if *left == 1 { "as its row says" } else { "as their rows say" };
+        text.push_str(&format!("; {left} left, {why}"));
         if !force {
             text.push_str(", which --force closes, too");
         }
@@ -484,7 +492,8 @@ mod tests {
     fn what_came_of_a_rollout_is_told_in_one_line() {
         assert_eq!(told(&done((3, 3), 0, 0), false), "current: 3 of 3 nodes; closed 2 sessions\n");
         let text = told(&done((2, 3), 1, 1), false);
-        assert!(text.contains("1 left (disturb = \"never\"), which --force closes, too; 1 failed"));
+        assert!(text.contains("1 left, as its row says, which --force closes, too; 1 failed"));
+        assert!(told(&done((0, 0), 0, 0), false).starts_with("no pool of these nodes follows"));
         let only_shown = Rollout { restart: false, ..done((1, 1), 0, 0) };
         assert_eq!(told(&only_shown, false), "current: 1 of 1 node\n");
         let planned = Rollout { dry_run: true, ..done((1, 1), 0, 0) };

@@ -2,7 +2,7 @@
 
 use super::repository::Repository;
 use super::{Common, StatusArguments};
-use crate::output::{Format, Out, plain_table};
+use crate::output::{Format, Out, for_terminals, plain_table};
 use crate::pool::check_there;
 use anyhow::bail;
 use rota_client::{CallError, Client, v1};
@@ -24,6 +24,8 @@ pub const UNKNOWN: &str = "unknown";
 const LOST: &str = "lost";
 /// The state of a node that has what its managers told it last.
 const CURRENT: &str = "current";
+/// The state of a node whose last refresh failed.
+const FAILED: &str = "failed";
 /// The state of a node whose pool follows nothing.
 const NOTHING: &str = "nothing";
 /// How often a node is asked that no manager reaches, where it is not waited for.
@@ -39,6 +41,8 @@ pub struct Older {
     pub life: u64,
     pub class: String,
     pub commit: String,
+    /// Of which that is one.
+    pub repository: String,
 }
 
 /// One node.
@@ -129,8 +133,9 @@ fn shown(node: &v1::NodeStats, told: Result<v1::ContentStatusResponse, String>) 
         ..Default::default()
     });
     let older = |it: v1::OlderSession| {
-        let v1::SessionKey { namespace, id } = it.key.unwrap_or_default();
-        Older { namespace, id, life: it.life, class: it.class, commit: it.commit }
+        let v1::SessionKey { namespace, id } = it.key.clone().unwrap_or_default();
+        let v1::OlderSession { life, class, commit, repository, .. } = it;
+        Older { namespace, id, life, class, commit, repository }
     };
     let spared = node.class_facts.iter().filter(|(_, it)| it.disturb == "never");
     Shown {
@@ -157,13 +162,34 @@ fn shown(node: &v1::NodeStats, told: Result<v1::ContentStatusResponse, String>) 
     }
 }
 
+/// What was told of nodes whose refresh failed, while they are waited for.
+#[derive(Default)]
+pub struct Failures(BTreeMap<String, String>);
+
+impl Failures {
+    /// Tells on stderr what is new.
+    pub fn tell(&mut self, nodes: &[Shown]) {
+        for it in nodes.iter().filter(|it| it.state == FAILED && !it.failure.is_empty()) {
+            let told = self.0.insert(it.node.clone(), it.failure.clone());
+            if told.as_ref() != Some(&it.failure) {
+                let line = format!("waiting; node {} failed: {}", it.node, it.failure);
+                eprintln!("{}", for_terminals(&line));
+            }
+        }
+    }
+}
+
 /// Shows the content of each node.
 pub async fn status(client: &Client, it: &StatusArguments, out: &mut Out) -> anyhow::Result<()> {
     let began = Instant::now();
     let (pool, sessions, timeout) = (it.pool.as_ref(), it.sessions, it.timeout);
     let asked = Asked { pool, node: None, sessions, silent: true, timeout };
+    let mut failures = Failures::default();
     let nodes = loop {
         let nodes = all(client, &asked).await?;
+        if it.wait.is_some() {
+            failures.tell(&nodes);
+        }
         match it.wait.filter(|_| !nodes.iter().all(Shown::is_there)) {
             Some(wait) if began.elapsed() < wait => sleep(LOOK_EVERY).await,
             Some(_) | None => break nodes,
@@ -243,7 +269,7 @@ pub struct Asked<'a> {
 impl Asked<'_> {
     /// All nodes, as they stand at once.
     pub fn at_once(timeout: Duration) -> Self {
-        Self { pool: None, node: None, sessions: false, silent: true, timeout }
+        Self { pool: None, node: None, sessions: true, silent: true, timeout }
     }
 }
 
