@@ -67,7 +67,8 @@ pub(crate) fn is_mark(record: &SessionRecord, life_cycle: &str) -> bool {
 
 /// Refuses items of life cycles that nobody handles, and those whose action no task could try again.
 pub(crate) fn check_handlers<'a>(
-    (session, handler_of): (&SessionKey, &dyn Fn(&str) -> Option<&'a Handler>),
+    session: &SessionKey,
+    handler_of: impl Fn(&str) -> Option<&'a Handler>,
     items: impl IntoIterator<Item = &'a LifeItem>,
 ) -> Vec<FieldError> {
     let nobody = |item: &LifeItem| {

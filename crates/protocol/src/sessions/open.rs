@@ -282,7 +282,7 @@ fn refused_by_class(env: &Env, op: &OpenOp, chosen: &Chosen) -> Option<Refusal> 
     let nothing = LifeFacts::default();
     let mut mistakes = facts.unwrap_or(&nothing).refuses(asked);
     let handler_of = |life_cycle: &str| facts.and_then(|it| it.life_cycles.get(life_cycle));
-    mistakes.extend(check_handlers((&op.key, &handler_of), &given(&op.spec)));
+    mistakes.extend(check_handlers(&op.key, handler_of, &given(&op.spec)));
     (!mistakes.is_empty()).then(|| Refusal::invalid(mistakes))
 }
 

@@ -133,7 +133,7 @@ impl Sessions {
         let mut managed = before.clone();
         let check = |edit: &Edit| {
             let added = edit.add.iter().chain(edit.replace.iter().flatten());
-            check_handlers((&op.key, &|it| handler(record, it)), added)
+            check_handlers(&op.key, |it| handler(record, it), added)
         };
         let edited = edited(&mut managed, op, now, check);
         let attributes = match (attributes, edited) {
