@@ -124,13 +124,14 @@ pub async fn run(client: &Client, it: &OpenArguments, out: &mut Out) -> anyhow::
     let unknown = OutcomeUnknown::Request(request.request_id.clone());
     let answer = client.open(request.clone(), it.call.timeout).await;
     let answer = answer.map_err(|error| unknown.unless_refused(error))?;
-    let not_taken = not_taken(&request, &answer);
+    let of_life = not_taken(&request, &answer);
     let warnings = [
         show::ended_since(&answer),
-        show::found_otherwise(&request, &answer, &not_taken),
+        show::found_otherwise(&request, &answer, &of_life),
         show::found_in_doubt(&answer),
         show::created_with_remark(&answer),
     ];
+    let not_taken = [show::options_otherwise(&request, &answer), of_life].concat();
     let opened = Opened { cycles: new_cycles(&request, &answer), not_taken, ..opened(&answer)? };
     opened.cycles.iter().for_each(|it| eprintln!("{}", for_terminals(&cycle_warning(it))));
     match out.format() {
@@ -148,7 +149,7 @@ pub async fn run(client: &Client, it: &OpenArguments, out: &mut Out) -> anyhow::
                 opened.epoch.to_string(),
             ]);
             out.table(&table)?;
-            // A program compares by itself: the document tells the class, and the node's state.
+            // A program goes by the document.
             warnings.iter().flatten().for_each(|it| eprintln!("{}", for_terminals(it)));
         }
     }

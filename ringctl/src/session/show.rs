@@ -50,7 +50,7 @@ pub struct Opened {
     /// Life cycles of a new session that wait for each other, and none of which can fire by itself: each as "a, b".
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cycles: Vec<String>,
-    /// Options on its life that the session did not take, since it lived already.
+    /// Options that the session did not take, since it lived already.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_taken: Vec<&'static str>,
 }
@@ -295,6 +295,31 @@ pub fn why_unfinished(session: &v1::Session, grace_ms: Option<u64>) -> String {
     format!("{why}; its owner keeps at it")
 }
 
+/// In what the live session that was found is another than was asked for: the option, and what a person is told.
+fn differences(asked: &v1::OpenRequest, answer: &v1::OpenResponse) -> Vec<(&'static str, String)> {
+    let found = answer.session.as_ref().filter(|_| answer.outcome() == v1::Outcome::Existed);
+    let Some(session) = found else { return Vec::new() };
+    let mut differs = Vec::new();
+    if asked.class != session.class {
+        differs.push(("--class", format!("its class is {}, not {}", session.class, asked.class)));
+    }
+    if !asked.pool.is_empty() && asked.pool != session.pool {
+        differs.push(("--pool", format!("its pool is {}, not {}", session.pool, asked.pool)));
+    }
+    let others = |(name, value): &(&String, &String)| session.attributes.get(*name) != Some(*value);
+    let names = asked.attributes.iter().filter(others).map(|it| it.0.as_str());
+    let names: Vec<&str> = names.collect();
+    if !names.is_empty() {
+        differs.push(("--attr", format!("it was not opened with the given {}", names.join(", "))));
+    }
+    differs
+}
+
+/// Options, those on its life aside, that the live session that was found did not take.
+pub fn options_otherwise(asked: &v1::OpenRequest, answer: &v1::OpenResponse) -> Vec<&'static str> {
+    differences(asked, answer).into_iter().map(|it| it.0).collect()
+}
+
 /// What a person is told who asked for something else than the live session that was found. `not_taken`: options on
 /// its life.
 pub fn found_otherwise(
@@ -302,23 +327,7 @@ pub fn found_otherwise(
     answer: &v1::OpenResponse,
     not_taken: &[&str],
 ) -> Option<String> {
-    let session = answer.session.as_ref()?;
-    if answer.outcome() != v1::Outcome::Existed {
-        return None;
-    }
-    let mut differs = Vec::new();
-    if asked.class != session.class {
-        differs.push(format!("its class is {}, not {}", session.class, asked.class));
-    }
-    if !asked.pool.is_empty() && asked.pool != session.pool {
-        differs.push(format!("its pool is {}, not {}", session.pool, asked.pool));
-    }
-    let others = |(name, value): &(&String, &String)| session.attributes.get(*name) != Some(*value);
-    let names = asked.attributes.iter().filter(others).map(|it| it.0.as_str());
-    let names: Vec<&str> = names.collect();
-    if !names.is_empty() {
-        differs.push(format!("it was not opened with the given {}", names.join(", ")));
-    }
+    let mut differs: Vec<String> = differences(asked, answer).into_iter().map(|it| it.1).collect();
     if !not_taken.is_empty() {
         differs.push(format!("it does not take {}", not_taken.join(", ")));
     }

@@ -229,6 +229,9 @@ async fn an_open_with_life_cycles_that_wait_for_each_other_is_warned_of_and_one_
     assert!(told.stderr.contains(not_taken), "{told:?}");
     let json = run(&cluster, &open("a")).await;
     assert_eq!(json["not_taken"], serde_json::json!(["--life"]));
+    let otherwise = ["session", "open", "a", "--class", "counter", "--attr", "x=y"];
+    let json = run(&cluster, &otherwise).await;
+    assert_eq!(json["not_taken"], serde_json::json!(["--class", "--attr"]));
     let json = cluster.ringctl(&[&open("b")[..], &["-o", "json"]].concat()).await.expect_success();
     assert!(json.stderr.contains(warning), "{json:?}");
     assert_eq!(json.json()["cycles"], serde_json::json!(["note, other"]));

@@ -68,7 +68,10 @@ fn tables_on_a_small_disk() {
     let acknowledged = running.rest().unwrap_or(before);
     let (status, why) = running.ended();
     assert_eq!(status.code(), Some(EXIT_STATUS), "{why}");
-    assert!(why.contains("a commit failed") && why.contains("No space left on device"), "{why}");
+    // A part of the last block may still fit: then the server says so, and not what the system said.
+    let is_full = ["No space left on device", "Check free disk space"];
+    let tells_it = is_full.iter().any(|it| why.contains(it));
+    assert!(why.contains("a commit failed") && tells_it, "{why}");
     fs::remove_file(filler).expect("removes");
     goes_on(&server, folder.path(), acknowledged);
 }
