@@ -54,21 +54,23 @@ fn a_write_of_the_session_that_is_not_committed_yet_leaves_its_action_under_way(
     assert_eq!(table.count(Transition::ActionBegan), 1);
 }
 
-#[test]
-fn the_late_end_of_an_action_of_an_earlier_life_says_nothing_of_the_next_one() {
+/// A node with class `builtin`, whose sessions are started again, and whose action `bill` is retried so often. Nodes
+/// keep actions.
+fn laid_for_restarts(retries: u32) -> Table {
     let mut table = Table::laid();
     table.start_all();
     let rule = Restarts { times: 9, delay_ms: 500, delay_max_ms: 500, steady_ms: 60_000 };
-    let life_cycles = [("bill".to_owned(), action(2))].into();
+    let life_cycles = [("bill".to_owned(), action(retries))].into();
     let life = LifeFacts { life_cycles, restarts: Some(rule), ..LifeFacts::default() };
     let facts = ClassFacts { life: Box::new(life), ..ClassFacts::default() };
     table.register_with_facts("n1", 100, table.places, facts);
     table.pass(1_500);
     table.keeps_actions = true;
-    let items = [format!("bill a@{}", at(&table, 0))];
-    let (_, first) = opened(table.call(300, with_life("a", "r1", &items)));
-    let (owner, early, _) = next_action(&mut table, 2_000);
-    table.pass(100);
+    table
+}
+
+/// The program of session `a` ends with exit code 3, and its node says so.
+fn ends_badly(table: &mut Table, owner: u32) {
     let record = got(table.call(owner, get("a"))).record;
     table.live.remove(&record.key);
     let why = (Reason::Exited, Some(Exit::Code(3)));
@@ -76,6 +78,16 @@ fn the_late_end_of_an_action_of_an_earlier_life_says_nothing_of_the_next_one() {
     let placement = record.placement.clone().expect("it runs");
     let told = table.ask(owner, report("a", &placement, event));
     table.wait_for(told, 5_000).expect("it is taken");
+}
+
+#[test]
+fn the_late_end_of_an_action_of_an_earlier_life_says_nothing_of_the_next_one() {
+    let mut table = laid_for_restarts(2);
+    let items = [format!("bill a@{}", at(&table, 0))];
+    let (_, first) = opened(table.call(300, with_life("a", "r1", &items)));
+    let (owner, early, _) = next_action(&mut table, 2_000);
+    table.pass(100);
+    ends_badly(&mut table, owner);
     let (owner, late, action) = next_action(&mut table, 5_000);
     assert!(action.life > first.record.life, "the next life runs it again");
     ends(&mut table, (owner, early), done(""));
@@ -336,15 +348,7 @@ fn life_cycles_of_a_session_that_ends_before_anybody_looks_are_history_all_the_s
 
 #[test]
 fn a_life_keeps_its_actions_and_its_restarts_when_the_text_of_its_class_says_neither_any_more() {
-    let mut table = Table::laid();
-    table.start_all();
-    let rule = Restarts { times: 9, delay_ms: 500, delay_max_ms: 500, steady_ms: 60_000 };
-    let life_cycles = [("bill".to_owned(), action(0))].into();
-    let life = LifeFacts { life_cycles, restarts: Some(rule), ..LifeFacts::default() };
-    let facts = ClassFacts { life: Box::new(life), ..ClassFacts::default() };
-    table.register_with_facts("n1", 100, table.places, facts);
-    table.pass(1_500);
-    table.keeps_actions = true;
+    let mut table = laid_for_restarts(0);
     let (_, first) = opened(table.call(300, open("a", "r1")));
     table.register_with_facts("n1", 100, table.places, ClassFacts::default());
     table.pass(300);
@@ -357,13 +361,7 @@ fn a_life_keeps_its_actions_and_its_restarts_when_the_text_of_its_class_says_nei
     ends(&mut table, (owner, call), failed("EXIT-3"));
     let parked = shown(&mut table, "a").retrying;
     assert_eq!(parked.iter().map(|it| it.state.as_str()).collect::<Vec<_>>(), ["PARKED"]);
-    let record = got(table.call(owner, get("a"))).record;
-    table.live.remove(&record.key);
-    let why = (Reason::Exited, Some(Exit::Code(3)));
-    let event = ReportEvent::Ended { reason: why.0, exit: why.1, detail: String::new() };
-    let placement = record.placement.clone().expect("it runs");
-    let told = table.ask(owner, report("a", &placement, event));
-    table.wait_for(told, 5_000).expect("it is taken");
+    ends_badly(&mut table, owner);
     table.pass(1_500);
     let next = got(table.call(owner, get("a"))).record;
     assert_eq!(next.state, SessionState::Ready, "{next:?}");

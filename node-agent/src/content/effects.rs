@@ -152,11 +152,10 @@ impl Host for Effects<'_> {
 
     async fn make_room(&mut self, cached: &BTreeSet<CacheName>) -> anyhow::Result<()> {
         let (cache, cached) = (self.repository.cache.clone(), cached.clone());
-        let alone = move || {
-            let alone = cached.iter().filter(|it| cache.is_alone(it));
-            alone.into_iter().try_for_each(|it| cache.remove(it))
+        let remove = move || {
+            cached.iter().filter(|it| cache.is_alone(it)).try_for_each(|it| cache.remove(it))
         };
-        tokio::task::spawn_blocking(alone).await.context("making room for content")?
+        tokio::task::spawn_blocking(remove).await.context("making room for content")?
     }
 
     async fn remove(&mut self, cached: &BTreeSet<CacheName>) -> anyhow::Result<()> {

@@ -35,8 +35,7 @@ fn steps(page: &str, heading: &str) -> Vec<Step> {
     steps
 }
 
-/// What a line says whatever ports, numbers and times are: the names of columns, the keys of a document, the tag of a
-/// page.
+/// What a line says whatever ports, numbers and times are: its words, or of a document its id, outcome, states and class.
 fn frame(line: &str) -> Vec<String> {
     if line.starts_with('{') {
         let says = |it: &&str| {
