@@ -154,7 +154,7 @@ fn is_news(step: Transition) -> bool {
         | Transition::JoinGivenUp
         | Transition::JoinCancelled
         | Transition::LeaveStarted
-        | Transition::LeaverLetGo
+        | Transition::LeaverReleased
         | Transition::LeaveFinished
         | Transition::HasLeft
         | Transition::LeaveRolledBack
@@ -222,7 +222,7 @@ fn is_news(step: Transition) -> bool {
         | Transition::TaskWentOn
         | Transition::Searched
         | Transition::Copied
-        | Transition::ErrandBegan
+        | Transition::RingTaskBegan
         | Transition::TaskEnded
         | Transition::TaskFailed
         | Transition::ItemsForgotten => false,

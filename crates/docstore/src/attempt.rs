@@ -5,9 +5,9 @@
 //! around, and its validation finds out. A [`Transaction`] is an attempt at work: it joins the attempt
 //! with the documents of this moment.
 
-pub(crate) mod memory;
+pub(crate) mod dedup;
 
-pub use memory::{MEMORIES_MAX, Remembered, floors, merged_floor, remembers};
+pub use dedup::{MEMORIES_MAX, Remembered, floors, merged_floor, remembers};
 
 use crate::cache::{Cache, Lookup};
 use crate::content::{JsonText, check_mime};

@@ -1,6 +1,6 @@
 //! What an application and its administrator decide once: classes, builds, times, who may do what.
 
-use crate::attempt::memory::{Kind, MEMORIES_MAX, kind_of};
+use crate::attempt::dedup::{Kind, MEMORIES_MAX, kind_of};
 use crate::cache::CLOCKS_APART_MS_MAX;
 use crate::checker::{Anyone, Checker};
 use crate::document::Document;

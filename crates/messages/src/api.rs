@@ -4,7 +4,8 @@
 pub use crate::kinds::OpKind;
 use crate::lives::{LivesAnswer, LivesOp};
 pub use crate::polls::{
-    DocumentChange, DocumentEvent, FollowOp, Holdings, ItemFilter, Poll, WatchOp, WatchedDocuments,
+    CountedUsage, DocumentChange, DocumentEvent, FollowOp, ItemFilter, Poll, WatchOp,
+    WatchedDocuments,
 };
 use crate::search::{Found, SearchOp};
 use crate::tasks::{TasksOp, TasksPage};
@@ -578,7 +579,7 @@ pub enum DocumentAnswer {
         /// Documents that describe namespaces, and ends of their lives, by version.
         documents: Vec<Arc<Document>>,
         /// What all owners said that they hold, the asker too, if it said anything.
-        held: Option<Holdings>,
+        held: Option<CountedUsage>,
     },
     /// To a poll of a watch.
     Watched(Result<Pulled<DocumentEvent, DocumentCursor>, Exception>),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// What partitions hold of namespaces with limits.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Holdings {
+pub struct CountedUsage {
     /// Of the View in which they were counted: another one gives partitions to other owners.
     pub epoch: Epoch,
     /// By namespace. One that is not there holds nothing.
@@ -23,7 +23,7 @@ pub struct FollowOp {
     /// Answer with no news after this time.
     pub wait_ms: u64,
     /// What the partitions hold that the asker owns; `None` when it knows of no limits.
-    pub held: Option<Holdings>,
+    pub held: Option<CountedUsage>,
 }
 
 /// A filter of documents as a watch is given it. The owner knows which fields there are.

@@ -21,7 +21,7 @@ pub enum AfterRefusal {
 }
 
 /// As many times what a manager advises may pass until a boot that does not live was declared lost: the
-/// count begins anew with each new judge, and some are replaced meanwhile.
+/// count begins anew with each new owner, and some are replaced meanwhile.
 const ADVICES: u64 = 3;
 
 /// The advice of a manager that gives none.

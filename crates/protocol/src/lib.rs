@@ -18,7 +18,6 @@
 
 mod contents;
 mod documents;
-mod errands;
 mod lives;
 mod log;
 mod managed;
@@ -30,6 +29,7 @@ mod numbers;
 mod partition;
 mod pools;
 mod ports;
+mod ring_tasks;
 mod router;
 mod searches;
 mod sessions;

@@ -57,7 +57,7 @@ fn has(table: &Table, n: u32, sha256: Digest) -> (bool, bool) {
     let named = docs.filter(|(key, _)| key.name == name()).any(|(_, doc)| {
         doc.document().attachments().any(|(_, attachment)| attachment.sha256() == sha256)
     });
-    (named, table.shelves[&n].has(sha256))
+    (named, table.blob_stores[&n].has(sha256))
 }
 
 #[test]
@@ -65,8 +65,8 @@ fn an_operation_that_names_a_body_which_its_owner_does_not_hold_is_refused_and_c
     let mut table = Table::serving();
     let [one, other] = others(&table);
     // That copies have it is not enough.
-    table.shelves[&one].put(FIRST);
-    table.shelves[&other].put(FIRST);
+    table.blob_stores[&one].put(FIRST);
+    table.blob_stores[&other].put(FIRST);
     let refused = operated(table.call(one, attach("k", FIRST))).unwrap_err();
     assert_eq!(refused.code().as_str(), "N-BODY");
     let text = refused.to_string();
@@ -75,7 +75,7 @@ fn an_operation_that_names_a_body_which_its_owner_does_not_hold_is_refused_and_c
     }
     assert_eq!(refused.details().fields[0].field, "body");
     // One that is there and damaged is another matter: it may come again by itself.
-    table.shelves[&owner(&table)].damage(FIRST);
+    table.blob_stores[&owner(&table)].damage(FIRST);
     let damaged = operated(table.call(one, attach("k", FIRST))).unwrap_err();
     assert_eq!((damaged.code(), damaged.phase()), (&codes::DAMAGED, Phase::Validation));
     let text = damaged.to_string();
@@ -83,7 +83,7 @@ fn an_operation_that_names_a_body_which_its_owner_does_not_hold_is_refused_and_c
         assert!(text.contains(part), "{part} is missing in {text}");
     }
     let other_size = attach_sized("k", FIRST, 8);
-    table.shelves[&owner(&table)].put(FIRST);
+    table.blob_stores[&owner(&table)].put(FIRST);
     let refused = operated(table.call(one, other_size)).unwrap_err();
     assert_eq!(refused.code().as_str(), "A-INVALID");
     assert_eq!(refused.details().fields[0].field, "size");
@@ -100,7 +100,7 @@ fn an_operation_that_names_a_body_which_its_owner_does_not_hold_is_refused_and_c
     parts.name = DocName::new(&space, "Album", "a").unwrap();
     let document = Arc::new(Document::from_parts(parts).unwrap());
     let at = table.view().owner_of(slot_of(document.name(), 1024)).0;
-    table.shelves[&at].clear();
+    table.blob_stores[&at].clear();
     let import = Op::Documents(DocumentOp::Import(ImportOp { document }));
     match table.call(one, import) {
         Ok(rota_protocol::Answer::Documents(DocumentAnswer::Imported(Err(it)))) => {
@@ -114,7 +114,7 @@ fn an_operation_that_names_a_body_which_its_owner_does_not_hold_is_refused_and_c
 fn a_write_that_names_a_body_is_answered_when_every_copy_has_both() {
     let mut table = Table::serving();
     let (owner, copies) = (owner(&table), others(&table));
-    table.shelves[&owner].put(FIRST);
+    table.blob_stores[&owner].put(FIRST);
     table.bodies_come = false;
     let call = table.ask(owner, attach("k", FIRST));
     table.pass(60);
@@ -125,7 +125,7 @@ fn a_write_that_names_a_body_is_answered_when_every_copy_has_both() {
     }
     let part = table.view().home(slot_of(&name(), 1024));
     for n in copies {
-        table.shelves[&n].put(FIRST);
+        table.blob_stores[&n].put(FIRST);
         table.input(n, Input::BodiesFetched { part });
     }
     // Nothing waited for a resending.
@@ -140,9 +140,9 @@ fn entries_before_the_one_that_waits_for_a_body_are_taken_and_later_ones_keep_th
     let mut table = Table::serving();
     let owner = owner(&table);
     for n in NUMBERS {
-        table.shelves[&n].put(FIRST);
+        table.blob_stores[&n].put(FIRST);
     }
-    table.shelves[&owner].put(SECOND);
+    table.blob_stores[&owner].put(SECOND);
     table.bodies_come = false;
     // All three come to the copies at once.
     table.lose = Box::new(|it| matches!(it.message, Message::Prepare { .. }));
@@ -160,8 +160,8 @@ fn entries_before_the_one_that_waits_for_a_body_are_taken_and_later_ones_keep_th
 fn a_copy_that_cannot_get_a_body_is_dropped_and_comes_back_with_it() {
     let mut table = Table::serving();
     let (owner, [one, other]) = (owner(&table), others(&table));
-    table.shelves[&owner].put(FIRST);
-    table.shelves[&one].put(FIRST);
+    table.blob_stores[&owner].put(FIRST);
+    table.blob_stores[&one].put(FIRST);
     table.bodies_come = false;
     let call = table.ask(owner, attach("k", FIRST));
     operated(table.wait_for(call, 10_000)).unwrap();
@@ -189,7 +189,7 @@ fn a_copy_that_cannot_get_a_body_is_dropped_and_comes_back_with_it() {
 fn a_body_that_died_with_its_owner_is_in_no_log_of_the_next_one() {
     let mut table = Table::serving();
     let (first, [one, _]) = (owner(&table), others(&table));
-    table.shelves[&first].put(FIRST);
+    table.blob_stores[&first].put(FIRST);
     table.bodies_come = false;
     let call = table.ask(first, attach("k", FIRST));
     table.pass(100);
@@ -200,9 +200,9 @@ fn a_body_that_died_with_its_owner_is_in_no_log_of_the_next_one() {
     let refused = operated(table.wait_for(again, 10_000)).unwrap_err();
     assert_eq!(refused.code().as_str(), "N-BODY");
     for n in others(&table) {
-        table.shelves[&n].put(SECOND);
+        table.blob_stores[&n].put(SECOND);
     }
-    table.shelves[&owner(&table)].put(SECOND);
+    table.blob_stores[&owner(&table)].put(SECOND);
     let other = table.ask(one, attach("k", SECOND));
     operated(table.wait_for(other, 10_000)).unwrap();
 }
@@ -211,13 +211,13 @@ fn a_body_that_died_with_its_owner_is_in_no_log_of_the_next_one() {
 fn a_body_that_a_document_named_before_is_not_asked_for_again() {
     let mut table = Table::serving();
     let (owner, [one, _]) = (owner(&table), others(&table));
-    table.shelves[&owner].put(FIRST);
+    table.blob_stores[&owner].put(FIRST);
     operated(table.call(one, attach("k", FIRST))).unwrap();
     table.fetches.clear();
     // Its file was damaged everywhere: that keeps nobody from working with the document.
     for n in NUMBERS {
-        table.shelves[&n].clear();
-        table.shelves[&n].put(SECOND);
+        table.blob_stores[&n].clear();
+        table.blob_stores[&n].put(SECOND);
     }
     operated(table.call(one, attach("other", SECOND))).unwrap();
     assert_eq!(table.fetches, []);

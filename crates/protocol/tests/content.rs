@@ -61,9 +61,9 @@ fn commit_with(
     more: &Value,
 ) -> Result<Answer, Exception> {
     for number in NUMBERS {
-        let shelf = &table.shelves[&number];
-        shelf.put(digest(tree));
-        shelf.put(digest(body));
+        let blob_store = &table.blob_stores[&number];
+        blob_store.put(digest(tree));
+        blob_store.put(digest(body));
     }
     let told = |it: u8| json!({"sha256": digest(it).to_string(), "bytes": 9});
     let mut commit =

@@ -50,7 +50,7 @@ fn a_copy_that_is_wanted_no_more_is_dropped_once_the_others_have_theirs() {
 }
 
 #[test]
-fn what_is_dropped_piece_by_piece_is_let_go_of_without_a_pause() {
+fn what_is_dropped_piece_by_piece_goes_without_a_pause() {
     let mut table = Table::laid_with(1);
     table.sizes.purge_docs = 1;
     NUMBERS.iter().for_each(|n| table.start(*n));

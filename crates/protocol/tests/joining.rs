@@ -124,7 +124,7 @@ fn a_second_newcomer_is_refused_with_the_name_of_the_first() {
 #[test]
 fn a_manager_that_may_not_join_is_refused() {
     let mut table = filled();
-    table.shelves.entry(NEW).or_default();
+    table.blob_stores.entry(NEW).or_default();
     table.start(NEW);
     table.settle();
     let refused = table.managers[&NEW].refused().expect("nobody reserved it").to_string();

@@ -38,7 +38,7 @@ fn pass_renewing(table: &mut Table, ms: u64, managers: &[u32]) {
     }
 }
 
-/// The node renews with its owner alone, until its judge declares it lost.
+/// The node renews with the session's owner alone, until its own declares it lost.
 fn pass_until_lost(table: &mut Table, owner: u32) {
     let until_ms = table.now_ms + 2 * Timing::default().node_lost_ms;
     while registered(table, "n1").1 != NodeState::Lost {
@@ -69,7 +69,7 @@ fn each_manager_grants_the_slots_that_it_owns_and_together_they_grant_all() {
 }
 
 #[test]
-fn a_session_runs_on_where_its_owner_granted_it_though_the_judge_of_its_node_heard_nothing() {
+fn a_session_runs_on_where_its_owner_granted_it_though_the_owner_of_its_node_heard_nothing() {
     let mut table = Table::serving();
     let (judge, owner, id) = apart(&table, "n1");
     opened(table.call(owner, open(&id, "r1")));

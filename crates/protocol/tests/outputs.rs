@@ -34,8 +34,8 @@ fn keep(table: &mut Table, parameters: &Value) -> Result<Answer, Exception> {
 /// Of the life with that number, whose bodies every manager holds.
 fn of_life(table: &mut Table, life: u64, bodies: [u8; 2], keep_ms: u64) {
     for number in NUMBERS {
-        let shelf = &table.shelves[&number];
-        bodies.iter().for_each(|it| shelf.put(digest(*it)));
+        let blob_store = &table.blob_stores[&number];
+        bodies.iter().for_each(|it| blob_store.put(digest(*it)));
     }
     let life = 210_101_000_000_000 + life;
     let [stdout, stderr] = bodies.map(end);

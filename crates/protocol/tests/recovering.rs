@@ -146,7 +146,7 @@ fn nobody_is_answered_until_a_silent_node_is_lost_and_others_keep_their_leases()
     let lost_ms = Timing::default().node_lost_ms;
     let (began_ms, mut passed) = (table.now_ms, 0);
     while passed < lost_ms + 2_000 && recovering(&table) > 0 {
-        // Its judge recovers as well.
+        // Its owner recovers as well.
         let granted = NUMBERS.iter().any(|n| table.grants(*n, "n2"));
         assert!(granted || passed == 0, "after {passed} ms");
         let call = table.ask_within(300, get("s1"), 400);

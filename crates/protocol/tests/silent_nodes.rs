@@ -1,4 +1,4 @@
-//! Nodes that do not renew: their judge tells them who runs the ring, and declares them lost in the end.
+//! Nodes that do not renew: their owner tells them who runs the ring, and declares them lost in the end.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot ask has failed")]
 
@@ -20,7 +20,7 @@ fn a_node_that_does_not_renew_is_told_who_runs_the_ring_until_it_does_or_is_lost
     assert_eq!(times_met(&table), 0, "it is not late yet");
     table.pass(renew_ms / 2);
     let met = (NodeId::parse("n1").unwrap(), table.view().epoch, NUMBERS.to_vec());
-    assert_eq!(table.met, [met], "by its judge alone");
+    assert_eq!(table.met, [met], "by its owner alone");
     // It hears that, and renews with everybody.
     for n in NUMBERS {
         table.renews(n, "n1");

@@ -154,7 +154,7 @@ impl View {
     }
 
     /// Whether the number that leaves can go from partition `n` now ([`View::with_members`] lets it).
-    pub fn may_let_go(&self, n: ManagerNumber) -> bool {
+    pub fn may_release(&self, n: ManagerNumber) -> bool {
         let held = self.leaver().zip(self.parts.get(&n)).filter(|(leaver, part)| part.has(*leaver));
         held.is_some_and(|(leaver, part)| self.has_enough_without(n, part, leaver))
     }

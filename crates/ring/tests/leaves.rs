@@ -87,7 +87,7 @@ fn settled(mut view: View) -> View {
             .filter(|it| !part.has(*it))
             .map(|it| view.member(it).unwrap())
             .collect();
-        if !absent.is_empty() || view.may_let_go(n) {
+        if !absent.is_empty() || view.may_release(n) {
             view = view.with_members(n, &absent).unwrap();
             assert_eq!(view.check(), Ok(()));
         }
@@ -117,7 +117,7 @@ fn who_begins_to_leave_keeps_what_it_has_and_is_wanted_nowhere() {
 #[test]
 fn a_partition_lets_go_when_its_copies_are_complete_and_the_next_one_owns_it() {
     let view = four(1).leaving(LEAVER).unwrap();
-    assert!(!view.may_let_go(LEAVER));
+    assert!(!view.may_release(LEAVER));
     assert_eq!(view.with_members(LEAVER, &[]), None, "30 alone would be one copy too few");
     let next = view.with_members(LEAVER, &[member(ManagerNumber(40))]).unwrap();
     assert_eq!(isr(&next, 20), BTreeSet::from([30, 40]));
@@ -130,7 +130,7 @@ fn a_partition_lets_go_when_its_copies_are_complete_and_the_next_one_owns_it() {
 fn fewer_copies_are_left_than_wanted_when_the_ring_has_no_more_managers() {
     let view = ring(100, 2, &BTreeSet::from([10, 20, 30])).leaving(LEAVER).unwrap();
     assert_eq!(view.copies_without(LEAVER), 2);
-    assert!(view.parts.keys().all(|n| view.may_let_go(*n)), "all the others hold everything");
+    assert!(view.parts.keys().all(|n| view.may_release(*n)), "all the others hold everything");
     let view = settled(view);
     assert!(view.parts.keys().all(|n| isr(&view, n.0) == BTreeSet::from([10, 30])));
     let view = view.left().unwrap();

@@ -63,7 +63,7 @@ pub fn attachment_of(who: &str) -> Attachment {
 
 impl World {
     /// What a manager's process is told of its bodies.
-    pub fn shelf_of(&self, number: ManagerNumber) -> Arc<dyn Bodies> {
+    pub fn blobs_of(&self, number: ManagerNumber) -> Arc<dyn Bodies> {
         if self.plant.as_ref().is_some_and(|it| it.bug == Bug::BodyBoasted) {
             return Arc::new(Boast);
         }

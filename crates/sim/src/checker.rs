@@ -15,7 +15,7 @@ use crate::invariant::split_at_rest::Moment;
 use crate::invariant::synced_first::SyncedFirst;
 use crate::invariant::{
     Verdict, Violation, better_awaited, closed_for_good, committed_everywhere, cordon_kept,
-    enough_copies, given_up, intent_first, let_go, lost_is_dead, member_added, one_owner,
+    enough_copies, given_up, intent_first, leaver_released, lost_is_dead, member_added, one_owner,
     one_transition, registered_first, shown_running, split_at_rest, surplus_only, view_order,
 };
 use crate::ledger::{Ledger, session_of};
@@ -529,7 +529,7 @@ impl Checker {
         let is_cancelled = now_us <= self.cancel_until_us;
         let verdicts = [
             split_at_rest::check(was, view, &moment),
-            let_go::check(was, view, &moment),
+            leaver_released::check(was, view, &moment),
             one_transition::check(was, view, is_stale, is_cancelled),
             surplus_only::check(was, view, disks),
             better_awaited::check(

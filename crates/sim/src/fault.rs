@@ -283,15 +283,15 @@ impl World {
         self.cut(fault, from, managers, true);
     }
 
-    /// Mostly its judge: that one declares it lost, and others grant it leases until they see that.
+    /// Mostly the owner of its slot: that one declares it lost, and others grant it leases until they see that.
     fn part_node(&mut self, fault: Fault) {
         let index = self.rng.index(self.nodes.len());
         let any = self.some_manager();
         let view = self.store.state().view.clone().filter(|_| self.rng.permille(700));
-        let judge = view
+        let owner = view
             .zip(self.nodes.get(index))
             .map(|(view, host)| view.owner_of(rota_ring::slot_of_node(&host.id, view.m)));
-        let to = BTreeSet::from([Place::Manager(judge.unwrap_or(any))]);
+        let to = BTreeSet::from([Place::Manager(owner.unwrap_or(any))]);
         self.cut(fault, BTreeSet::from([Place::Node(index)]), to, true);
     }
 

@@ -144,7 +144,7 @@ impl World {
     pub fn start_manager(&mut self, number: ManagerNumber) {
         let now_us = self.now_us();
         let (seed, mono_ahead_ms) = (self.rng.word(), self.rng.within(1, 1_000_000));
-        let bodies = self.shelf_of(number);
+        let bodies = self.blobs_of(number);
         if self.managers.get(&number).is_none_or(|it| it.away || it.process.is_some())
             || self.stays_away(number)
         {

@@ -58,10 +58,10 @@ searches! {
         "n=3 r=1: lease about to end, crash for good, suspicion, join, one accuser, one step", 1_000_000;
     a_tombstone_goes_amid_a_crash_a_suspicion_and_a_join:
         "n=3 r=1: tombstone about to go, crash for good, suspicion, join, one accuser, one step", 1_300_000;
-    owners_wait_when_a_judge_that_heard_nothing_condemns_a_node:
-        "n=3 r=1: the judge hears nothing of a node, lease", 1_000;
-    a_new_owner_waits_when_a_judge_that_heard_nothing_condemns_a_node:
-        "n=3 r=1: the judge hears nothing of a node, lease, suspicion, one accuser", 10_000;
+    owners_wait_when_an_owner_that_heard_nothing_declares_a_node_lost:
+        "n=3 r=1: a node's owner hears nothing of it, lease", 1_000;
+    a_new_owner_waits_when_an_owner_that_heard_nothing_declares_a_node_lost:
+        "n=3 r=1: a node's owner hears nothing of it, lease, suspicion, one accuser", 10_000;
     what_an_owner_hears_nothing_of_ends: "n=3 r=1: the owner hears nothing of a node, lease", 30;
     a_node_is_reached_again: "n=3 r=1: node cut off and reached again, lease", 7_000;
     a_number_leaves: "n=3 r=1: leave", 13_000;
@@ -88,7 +88,7 @@ searches! {
     a_number_leaves_while_a_manager_dies: "n=3 r=1: leave, crash for good, one step", 5_000;
     a_join_is_taken_back: "n=3 r=1: join, cancel", 33_000;
     a_leave_is_taken_back: "n=3 r=1: leave, cancel", 2_000;
-    a_judge_is_suspected_while_a_node_is_cut_off: "n=3 r=1: node cut off, lease, the judge is suspected", 30_000;
+    the_owner_of_a_node_is_suspected_while_a_node_is_cut_off: "n=3 r=1: node cut off, lease, the node's owner is suspected", 30_000;
     a_disk_is_lost_that_holds_two_partitions: "n=3 r=1: 2 ids in 2 partitions, crash with disk, no clocks", 400;
     two_managers_without_copies: "n=2 r=0: open, crash, suspicion", 1_000;
     two_managers_and_a_config_store_that_is_away: "n=2 r=1: open, close, config store away", 1_500;

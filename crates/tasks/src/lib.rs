@@ -20,18 +20,18 @@
 //!
 //! **Invariant:** a run that is not the record's own never changes the record, except that it removes it.
 
-mod errand;
 mod filter;
 mod index;
 mod outside;
 mod queue;
+mod ring_task;
 mod task;
 
-pub use errand::{ActWork, CloseWork, CopyWork, copied, note_change};
 pub use filter::Filter;
 pub use index::{TaskCounts, TaskIndex};
 pub use outside::{ARGS_BYTES_MAX, GrpcCall, HEADERS_MAX, HttpCall, Outside, ProgramRun};
 pub use queue::{Backlog, QueueManager, QueueSettings, TaskKey};
+pub use ring_task::{ActWork, CloseWork, CopyWork, copied, note_change};
 pub use rota_model::Cron;
 pub use task::end::{CODE_BYTES_MAX, Change, Patience, REPORT_BYTES_MAX, fail, lose, succeed};
 pub use task::register::{

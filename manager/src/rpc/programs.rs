@@ -76,14 +76,14 @@ pub struct ProgramsService {
 type Pieces = Pin<Box<dyn Stream<Item = Result<v1::LogsResponse, Status>> + Send>>;
 
 /// A node that has begun to answer.
-struct Begun {
+struct BegunLog {
     begin: v1::logs_response::Begin,
     rest: Streaming<v1::LogsResponse>,
 }
 
 /// Where output was found.
 enum Found {
-    AtNode(Box<Begun>),
+    AtNode(Box<BegunLog>),
     Kept(Told),
 }
 
@@ -230,7 +230,7 @@ impl ProgramsService {
         ask: &LogsAsk,
         whereabouts: Whereabouts,
         deadline: Instant,
-    ) -> Result<Begun, Status> {
+    ) -> Result<BegunLog, Status> {
         match whereabouts {
             Whereabouts::At { node, life, starting } => {
                 if let Some(state) = self.state_if_gone(&node) {
@@ -253,9 +253,9 @@ impl ProgramsService {
         &self,
         request: &v1::LogsRequest,
         ask: &LogsAsk,
-    ) -> Result<Begun, Status> {
+    ) -> Result<BegunLog, Status> {
         let (mut waiting, mut asked) = (self.contacts().into_iter(), JoinSet::new());
-        let (mut best, mut silent): (Option<Begun>, Vec<String>) = (None, Vec::new());
+        let (mut best, mut silent): (Option<BegunLog>, Vec<String>) = (None, Vec::new());
         let count = waiting.len();
         loop {
             while asked.len() < ASKED_AT_ONCE_MAX
@@ -390,14 +390,14 @@ async fn connect(contact: &Contact) -> Result<ProgramsClient<Channel>, Status> {
     Ok(ProgramsClient::new(channel).max_decoding_message_size(USAGE_BYTES_MAX))
 }
 
-async fn begin_at(contact: Contact, request: v1::LogsRequest) -> Result<Begun, Status> {
+async fn begin_at(contact: Contact, request: v1::LogsRequest) -> Result<BegunLog, Status> {
     let begin = async {
         let mut client = connect(&contact).await?;
         let answer = client.logs(request).await;
         let mut rest = answer.map_err(|error| broken(&contact, error))?.into_inner();
         let first = rest.message().await.map_err(|error| broken(&contact, error))?;
         match first.and_then(|it| it.part) {
-            Some(v1::logs_response::Part::Begin(begin)) => Ok(Begun { begin, rest }),
+            Some(v1::logs_response::Part::Begin(begin)) => Ok(BegunLog { begin, rest }),
             Some(v1::logs_response::Part::Piece(_) | v1::logs_response::Part::End(_)) | None => {
                 Err(unreached(&contact, "its stream has no beginning"))
             }
@@ -440,7 +440,7 @@ impl Programs for ProgramsService {
         let request = request.into_inner();
         let ask = programs::logs(&request).map_err(status)?;
         let place = self.take_place()?;
-        let Begun { begin, rest } = match self.begin(&request, &ask, deadline).await? {
+        let BegunLog { begin, rest } = match self.begin(&request, &ask, deadline).await? {
             Found::AtNode(begun) => *begun,
             Found::Kept(Told { messages, place: kept }) => {
                 let held = (place, kept);

@@ -207,12 +207,12 @@ fn begin(control: &UnixStream, args: &FirstArgs) -> Result<i32, String> {
     let child = start_shim(shim(args.user, &args.bounds, args.input.as_deref(), &argv))?;
     // The outputs are the program's alone: their ends are seen by the keeper.
     let null = File::options().write(true).open("/dev/null");
-    let let_go = null.and_then(|null| {
+    let replaced = null.and_then(|null| {
         rustix::stdio::dup2_stdout(&null)?;
         rustix::stdio::dup2_stderr(&null)?;
         Ok(())
     });
-    let_go.map_err(|error| format!("no /dev/null: {error}"))?;
+    replaced.map_err(|error| format!("no /dev/null: {error}"))?;
     i32::try_from(child.id()).map_err(|_| "pid out of range".to_owned())
 }
 

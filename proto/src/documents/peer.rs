@@ -12,7 +12,7 @@ use rota_docstore::{
     Stamp, SyncRequest, Usage,
 };
 use rota_messages::api::{
-    ClearOp, CopyOp, FollowOp, Holdings, ImportOp, OperateOp, PageOp, Reader, Service, SyncOp,
+    ClearOp, CopyOp, CountedUsage, FollowOp, ImportOp, OperateOp, PageOp, Reader, Service, SyncOp,
 };
 use rota_messages::{DocumentAnswer, DocumentOp, DocumentPage};
 use rota_model::{Epoch, Namespace, RequestId, SlotId};
@@ -185,11 +185,11 @@ impl TryFrom<v1::FollowOp> for FollowOp {
     }
 }
 
-impl From<&Holdings> for v1::Holdings {
-    fn from(it: &Holdings) -> Self {
+impl From<&CountedUsage> for v1::CountedUsage {
+    fn from(it: &CountedUsage) -> Self {
         let held = |(namespace, usage): (&String, &Usage)| {
             let Usage { documents, item_bytes, attachment_bytes } = *usage;
-            v1::holdings::Held {
+            v1::counted_usage::Held {
                 namespace: namespace.clone(),
                 documents,
                 item_bytes,
@@ -200,11 +200,11 @@ impl From<&Holdings> for v1::Holdings {
     }
 }
 
-impl TryFrom<v1::Holdings> for Holdings {
+impl TryFrom<v1::CountedUsage> for CountedUsage {
     type Error = WireError;
-    fn try_from(it: v1::Holdings) -> Result<Self, WireError> {
-        let held = |it: v1::holdings::Held| {
-            named("Holdings.held.namespace", Namespace::parse(&it.namespace))?;
+    fn try_from(it: v1::CountedUsage) -> Result<Self, WireError> {
+        let held = |it: v1::counted_usage::Held| {
+            named("CountedUsage.held.namespace", Namespace::parse(&it.namespace))?;
             Ok((
                 it.namespace,
                 Usage {

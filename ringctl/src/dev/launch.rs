@@ -167,7 +167,7 @@ pub fn manager(folder: &Folder, ports: &Ports, programs: &Programs, it: &Member<
     Launch { name: it.id.to_owned(), command }
 }
 
-/// Term, kill and loss of leases that outlive the silence of a judge, in ms, where managers are so patient with
+/// Term, kill and loss of leases that outlive the silence of a node's owner, in ms, where managers are so patient with
 /// each other that the usual ones may not.
 fn patient_lease(suspect_ms: u32) -> Option<[u64; 3]> {
     let suspect_ms = u64::from(suspect_ms);
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn leases_outlive_the_silence_of_a_judge_where_managers_are_patient() {
+    fn leases_outlive_the_silence_of_an_owner_where_managers_are_patient() {
         let of = |suspect_ms| {
             let all = launches(&Settings { suspect_ms, port_base: Some(0), ..Settings::default() });
             (text(&all.managers[0]), text(&all.nodes[0]))

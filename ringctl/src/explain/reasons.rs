@@ -194,7 +194,7 @@ fn node(session: &Shown, ring: &Ring) -> Option<Node> {
     })
 }
 
-/// A node may be out of reach for the owner of a session and not for its judge.
+/// A node may be out of reach for the owner of a session and not for the owner of the node.
 fn seen_by_owner(session: &Shown, state: String) -> String {
     let is_out =
         session.node.state == NodeState::Unreachable.as_str() && state == NodeState::Ready.as_str();

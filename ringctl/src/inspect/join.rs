@@ -307,22 +307,22 @@ fn copy(
     }
 }
 
-/// Who judges a node, and therefore hears of it first.
-fn judge(view: &v1::View, node: &str) -> Option<u32> {
+/// Who owns the slot of a node, and therefore hears of it first.
+fn owner_of_node(view: &v1::View, node: &str) -> Option<u32> {
     let slot: SlotId = rota_ring::slot_of_node(&NodeId::parse(node).ok()?, view.m);
     let owners: BTreeMap<ManagerNumber, u32> =
         view.parts.iter().map(|it| (ManagerNumber(it.number), it.owner)).collect();
     owners.get(&rota_ring::place::home(&owners, slot)?).copied()
 }
 
-/// Each node once: as its judge sees it, else as whoever answered.
+/// Each node once: as its owner sees it, else as whoever answered.
 fn nodes(view: &v1::View, answers: &Answers) -> Vec<Node> {
     let mut nodes: BTreeMap<&str, &v1::NodeStats> = BTreeMap::new();
     for (number, answer) in answers {
         let Ok(answer) = answer else { continue };
         for node in &answer.nodes {
-            let judged_here = judge(view, &node.id) == Some(*number);
-            if judged_here || !nodes.contains_key(node.id.as_str()) {
+            let owned_here = owner_of_node(view, &node.id) == Some(*number);
+            if owned_here || !nodes.contains_key(node.id.as_str()) {
                 nodes.insert(&node.id, node);
             }
         }
@@ -491,10 +491,10 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_node_is_shown_once_as_its_judge_sees_it() {
+    fn a_node_is_shown_once_as_its_owner_sees_it() {
         let ring = join(&answers()).unwrap();
         let view = answers()[&681].clone().unwrap().view.unwrap();
-        let used = match judge(&view, "n1").unwrap() {
+        let used = match owner_of_node(&view, "n1").unwrap() {
             681 => 2,
             _ => 1,
         };

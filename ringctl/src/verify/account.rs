@@ -1,6 +1,6 @@
 //! What became of sessions that were acknowledged: whether each is still there, and runs once.
 
-use super::census::Key;
+use super::session_counts::Key;
 use crate::inspect::Answers;
 use anyhow::bail;
 use rota_client::Client;
@@ -18,14 +18,14 @@ pub struct Account {
 
 /// What is told of all sessions.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-struct Told {
+struct Reported {
     /// Those that have not ended, by their owners.
     known: BTreeSet<Key>,
     /// How many instances of each run, by the nodes.
     runs: BTreeMap<Key, u32>,
 }
 
-impl Told {
+impl Reported {
     fn account(&self, acknowledged: impl IntoIterator<Item = Key>) -> Account {
         let is_there = |key: &Key| self.known.contains(key) && self.runs.contains_key(key);
         let lost = acknowledged.into_iter().filter(|it| !is_there(it)).collect();
@@ -46,17 +46,17 @@ pub async fn account(
 ) -> anyhow::Result<Account> {
     let first = client.inspect(wait).await?;
     let answers: Answers = [(first.number, Ok(first))].into();
-    let mut census = super::census(client, wait, &answers)?;
-    let mut told = Told::default();
+    let mut session_counts = super::session_counts(client, wait, &answers)?;
+    let mut told = Reported::default();
     for part in super::parts(&super::view_of(&answers)?) {
-        let known = census.known(&part).await?.into_iter();
+        let known = session_counts.known(&part).await?.into_iter();
         told.known.extend(known.filter(|(_, (it, _))| !it.has_ended()).map(|(key, _)| key));
-        for node in census.nodes.clone() {
+        for node in session_counts.nodes.clone() {
             let each = |key, _token| *told.runs.entry(key).or_default() += 1;
-            census.each_live(&part, &node, each).await;
+            session_counts.each_live(&part, &node, each).await;
         }
     }
-    if let Some((node, why)) = census.silent.first_key_value() {
+    if let Some((node, why)) = session_counts.silent.first_key_value() {
         bail!("node {node} does not tell what it runs: {why}");
     }
     Ok(told.account(acknowledged))
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn a_session_is_there_when_its_owner_knows_it_and_it_runs() {
-        let told = Told {
+        let told = Reported {
             known: [key("a"), key("stopped")].into(),
             runs: [(key("a"), 1), (key("unknown"), 1), (key("b"), 2)].into(),
         };

@@ -1,6 +1,6 @@
 //! What does not hold, and how long that is known.
 
-use super::census::Key;
+use super::session_counts::Key;
 use serde::Serialize;
 use std::collections::BTreeMap;
 

@@ -3,17 +3,17 @@
 //! ```text
 //!   managers ── Inspect ──▶ [`ring`]: owners, copies, digests ──┐
 //!   owners ── Placements ─┐                                     ├──▶ what persists ──▶ Report
-//!   nodes ── Live ────────┴▶ [`census`]: what runs ─────────────┘
+//!   nodes ── Live ────────┴▶ [`session_counts`]: what runs ─────────────┘
 //! ```
 //! The cluster moves while it is asked. What looks wrong is asked again, round after round, and only
 //! what is found in several rounds one after the other is told as a violation. [`repair`] has it put right. [`account`] is one look at
 //! sessions of which it is known that nobody closes them, for `ringctl bench failover`.
 
 mod account;
-mod census;
 mod finding;
 mod repair;
 mod ring;
+mod session_counts;
 mod waiting;
 
 use crate::connect;
@@ -23,8 +23,6 @@ use crate::length_of_time::length_of_time;
 use crate::output::{Format, Out, counted};
 pub use account::{Account, account};
 use anyhow::Context;
-pub use census::Key;
-use census::{Census, Node, Part};
 use clap::Args;
 use finding::{Finding, Findings, Kind};
 use repair::{Mender, Repaired};
@@ -33,6 +31,8 @@ use rota_client::{Client, v1};
 use rota_model::{ManagerNumber, ManagerStatus};
 use rota_ring::{ManagerEntry, View};
 use serde::Serialize;
+pub use session_counts::Key;
+use session_counts::{Node, Part, SessionCounts};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -205,14 +205,18 @@ fn is_gone(node: &v1::NodeStats) -> bool {
 }
 
 /// Asks the owners and the nodes of which these answers tell.
-fn census<'a>(client: &'a Client, wait: Duration, answers: &Answers) -> anyhow::Result<Census<'a>> {
+fn session_counts<'a>(
+    client: &'a Client,
+    wait: Duration,
+    answers: &Answers,
+) -> anyhow::Result<SessionCounts<'a>> {
     let node = |it: v1::NodeStats| {
         let gone = is_gone(&it);
         Node { id: it.id, address: it.address, boot: it.boot, gone }
     };
     // What signed off had nothing left; what was declared lost may run all the same.
     let nodes = registry(answers).into_values().filter(|it| it.state != "REMOVED");
-    Ok(Census {
+    Ok(SessionCounts {
         client,
         cluster: view_of(answers)?.cluster.as_str().to_owned(),
         wait,
@@ -283,9 +287,9 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    fn census(&self) -> anyhow::Result<Census<'a>> {
+    fn session_counts(&self) -> anyhow::Result<SessionCounts<'a>> {
         let silent = self.silent_nodes.clone();
-        Ok(Census { silent, ..census(self.client, self.wait, &self.answers)? })
+        Ok(SessionCounts { silent, ..session_counts(self.client, self.wait, &self.answers)? })
     }
 
     fn parts(&self) -> anyhow::Result<Vec<Part>> {
@@ -294,16 +298,16 @@ impl<'a> Verifier<'a> {
 
     /// Looks at every session once.
     async fn count_all(&mut self) -> anyhow::Result<()> {
-        let mut census = self.census()?;
+        let mut session_counts = self.session_counts()?;
         for part in self.parts()? {
-            self.count(&mut census, &part).await;
+            self.count(&mut session_counts, &part).await;
         }
-        self.silent_nodes = census.silent;
+        self.silent_nodes = session_counts.silent;
         Ok(())
     }
 
-    async fn count(&mut self, census: &mut Census<'_>, part: &Part) {
-        match census.count(part).await {
+    async fn count(&mut self, session_counts: &mut SessionCounts<'_>, part: &Part) {
+        match session_counts.count(part).await {
             Ok(counted) if !counted.overflow => {
                 self.uncounted.remove(&part.number);
                 self.proved += counted.proved;
@@ -324,26 +328,26 @@ impl<'a> Verifier<'a> {
 
     /// Looks again at what looked wrong, and at whole partitions of which the owner did not tell.
     async fn look_again(&mut self) -> anyhow::Result<Vec<Finding>> {
-        let mut census = self.census()?;
+        let mut session_counts = self.session_counts()?;
         let mut found = Vec::new();
         for part in self.parts()? {
             if self.uncounted.contains(&part.number) {
-                self.count(&mut census, &part).await;
+                self.count(&mut session_counts, &part).await;
             }
             let keys: Vec<Key> =
                 self.suspects.get(&part.number).into_iter().flatten().cloned().collect();
             if keys.is_empty() {
                 continue;
             }
-            let Ok(again) = census.look_again(&part, &keys).await else { continue };
+            let Ok(again) = session_counts.look_again(&part, &keys).await else { continue };
             if !self.uncounted.contains(&part.number) {
-                self.proved += again.proved(|node| census.silent.contains_key(node));
+                self.proved += again.proved(|node| session_counts.silent.contains_key(node));
             }
             let suspects = self.suspects.entry(part.number).or_default();
             suspects.retain(|key| !again.cleared.contains_key(key));
             found.extend(again.found);
         }
-        self.silent_nodes = census.silent;
+        self.silent_nodes = session_counts.silent;
         Ok(found)
     }
 

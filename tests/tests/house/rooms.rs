@@ -20,7 +20,7 @@ const ROOMS: &[&str] = &[
     "documents",
     "searches",
     "lives",
-    "errands",
+    "ring_tasks",
     "tasks",
     "partition",
     "router",

@@ -105,3 +105,58 @@ fn longer_words_that_contain_an_unwanted_one_are_fine() {
     let fine = "MAIL, DETAIL, hai, ai: failed; a shelperd, GPTs";
     assert_eq!(unwanted_words("a", fine), Vec::<String>::new());
 }
+
+/// Names that gave way to the field's terms (docs/glossary.md). Each stood for something that has another name now.
+const GONE: &[&str] = &[
+    concat!("coun", "cil"),
+    concat!("cond", "emned"),
+    concat!("err", "and"),
+    concat!("let", "_go"),
+    concat!("Hold", "ings"),
+    concat!("she", "lf"),
+    concat!("cen", "sus"),
+    concat!("Part", "Meta"),
+    concat!("Sync", "Taken"),
+    concat!("Prom", "ised"),
+    concat!("dh", "op"),
+];
+
+fn names_of(line: &str) -> impl Iterator<Item = &str> {
+    line.split(|it: char| !it.is_alphanumeric() && it != '_').filter(|it| !it.is_empty())
+}
+
+fn is_gone(name: &str) -> bool {
+    let padded = format!("_{name}_");
+    let is_part = |gone: &str| {
+        [format!("_{gone}_"), format!("_{gone}s_")].iter().any(|it| padded.contains(it))
+    };
+    GONE.iter().any(|gone| is_part(gone))
+}
+
+fn gone_names(path: &str, text: &str) -> Vec<String> {
+    let mut mistakes = Vec::new();
+    for (number, line) in std::iter::once(path).chain(text.lines()).enumerate() {
+        let found = names_of(line).filter(|it| is_gone(it));
+        mistakes.extend(found.map(|it| format!("{path}:{number}: {it:?}")));
+    }
+    mistakes
+}
+
+#[test]
+fn no_name_stands_for_what_has_a_term_of_the_field() {
+    let files = tracked().into_iter().filter(|it| it.ends_with(".rs") || it.ends_with(".proto"));
+    let mistakes: Vec<_> = files.flat_map(|it| gone_names(&it, &content(&it))).collect();
+    expect_none(&mistakes);
+}
+
+#[test]
+fn names_that_are_gone_are_found_alone_in_longer_names_and_in_names_of_files() {
+    for gone in GONE {
+        let text = format!("fine\nlet x = {gone}::new();\n");
+        assert_eq!(gone_names("a", &text), [format!("a:2: {gone:?}")]);
+    }
+    let longer = format!("fn begin_{}(self)", GONE[2]);
+    assert_eq!(gone_names("a", &longer).len(), 1);
+    assert_eq!(gone_names(&format!("src/{}s/mod.rs", GONE[2]), "").len(), 1);
+    assert_eq!(gone_names("a", "SessionCounts, promised, lets_go"), Vec::<String>::new());
+}

@@ -114,7 +114,7 @@ impl Operation for ContentCommit {
         edited.put(latest.as_str(), &Commit { number, ..commit.clone() })?;
         edited.put_one(&Head { latest: latest.clone(), number, keep })?;
         let last = number.saturating_sub(u64::from(keep)).min(before_held(edited, held)?);
-        let_go(edited, last)?;
+        drop_old(edited, last)?;
         let items = edited.existing().count();
         if items > ITEMS_MAX - SPARE_ITEMS {
             let problem = format!(
@@ -171,7 +171,7 @@ fn hold(
 }
 
 /// Commits up to a number go, and bodies that no later one needs.
-fn let_go(edited: &mut DocumentEdit, last: u64) -> Result<(), Exception> {
+fn drop_old(edited: &mut DocumentEdit, last: u64) -> Result<(), Exception> {
     let named = |edited: &DocumentEdit, class: &str| -> Vec<String> {
         edited.keys(class).map(str::to_owned).collect()
     };

@@ -10,7 +10,7 @@ use crate::log::resident::RequestHandler;
 use crate::ports::slots::{CONFIGURATION, slot_of_spaces};
 use rota_docstore::Document;
 use rota_docstore::space::SPACE_CLASS;
-use rota_messages::api::{FollowOp, Holdings};
+use rota_messages::api::{CountedUsage, FollowOp};
 use rota_messages::{Answer, DocKey, DocumentAnswer, DocumentOp, Op};
 use rota_model::items::{NUMBER_CLASS, POOL_CLASS};
 use rota_model::{Epoch, ManagerNumber, Refusal, RefusalKind, Retry, Stamp};
@@ -35,8 +35,8 @@ impl Documents {
     pub(crate) fn on_follow(&mut self, led: &mut At<'_>, origin: Origin, op: &FollowOp) {
         if let Some(held) = &op.held {
             let view = led.env.view();
-            self.holdings.retain(|number, _| view.managers.contains_key(number));
-            self.holdings.insert(origin.manager(led.env.me.number), held.clone());
+            self.counted_usage.retain(|number, _| view.managers.contains_key(number));
+            self.counted_usage.insert(origin.manager(led.env.me.number), held.clone());
         }
         self.serve_follow(led, origin);
     }
@@ -47,7 +47,7 @@ impl Documents {
         let is_over = led.env.now.mono_ms >= asked.arrived_ms + op.wait_ms;
         let news = descriptions(&led.log.replica, led.env, op.since);
         if !news.is_empty() || is_over {
-            let held = op.held.as_ref().map(|_| counted(&self.holdings, led.env.epoch()));
+            let held = op.held.as_ref().map(|_| counted(&self.counted_usage, led.env.epoch()));
             let answer = DocumentAnswer::Followed { documents: news, held };
             return self.reply(led, origin, Ok(Answer::Documents(answer)));
         }
@@ -62,9 +62,9 @@ impl Documents {
 }
 
 /// What all said of the same View.
-fn counted(holdings: &BTreeMap<ManagerNumber, Holdings>, epoch: Epoch) -> Holdings {
-    let of_now = holdings.values().filter(|it| it.epoch == epoch);
-    Holdings { epoch, usages: together(of_now.map(|it| &it.usages)) }
+fn counted(counted_usage: &BTreeMap<ManagerNumber, CountedUsage>, epoch: Epoch) -> CountedUsage {
+    let of_now = counted_usage.values().filter(|it| it.epoch == epoch);
+    CountedUsage { epoch, usages: together(of_now.map(|it| &it.usages)) }
 }
 
 /// Whether every manager is told of documents of that class.

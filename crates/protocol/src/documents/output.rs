@@ -87,7 +87,7 @@ impl Operation for SessionOutput {
             }
         }
         edited.put(&key, &kept)?;
-        let_go(edited, now)
+        drop_old(edited, now)
     }
 }
 
@@ -164,7 +164,7 @@ impl Operation for SessionForgetOutput {
             Some(_) if !edited.exists() => {}
             Some(life) => {
                 edited.remove(KeptOutput::CLASS, Some(&life.as_u64().to_string()))?;
-                let_go(edited, now)?;
+                drop_old(edited, now)?;
                 if edited.keys(KeptOutput::CLASS).next().is_none() {
                     edited.destroy();
                 }
@@ -195,7 +195,7 @@ fn check(output: &str, end: &OutputEnd) -> Result<(), Exception> {
 }
 
 /// What is too old, or of too many lives, goes; and bodies that nothing names then.
-fn let_go(edited: &mut DocumentEdit, now: Stamp) -> Result<(), Exception> {
+fn drop_old(edited: &mut DocumentEdit, now: Stamp) -> Result<(), Exception> {
     let keys: Vec<String> = edited.keys(KeptOutput::CLASS).map(str::to_owned).collect();
     let mut kept = Vec::new();
     for key in keys {

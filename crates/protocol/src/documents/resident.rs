@@ -69,7 +69,8 @@ impl RequestHandler for Documents {
     }
 
     fn unfinished(&self, led: &At<'_>, late: &Late) -> BTreeMap<Origin, OpResult> {
-        let appended: BTreeSet<&Origin> = led.inbox.promised.iter().map(|it| &it.origin).collect();
+        let appended: BTreeSet<&Origin> =
+            led.inbox.pending_replies.iter().map(|it| &it.origin).collect();
         let is_mine = |origin: &&Origin| {
             let asked = led.inbox.live.get(origin);
             asked.is_some_and(|asked| matches!(asked.op, Op::Documents(_)))

@@ -3,7 +3,7 @@
 use crate::documents::waiting::Runs;
 use crate::documents::watch::DocumentWatches;
 use crate::log::origin::Origin;
-use rota_messages::api::Holdings;
+use rota_messages::api::CountedUsage;
 use rota_model::{ManagerNumber, Stamp};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,7 +17,7 @@ pub(crate) struct Documents {
     /// Clients that wait for changes.
     pub watches: DocumentWatches,
     /// What they said that their partitions hold of namespaces with limits.
-    pub holdings: BTreeMap<ManagerNumber, Holdings>,
+    pub counted_usage: BTreeMap<ManagerNumber, CountedUsage>,
     /// Nobody was told of anything later that it does not exist.
     pub told: Stamp,
 }
@@ -28,7 +28,7 @@ impl Default for Documents {
             runs: Runs::new(),
             follows: VecDeque::new(),
             watches: DocumentWatches::default(),
-            holdings: BTreeMap::new(),
+            counted_usage: BTreeMap::new(),
             told: Stamp::MAX,
         }
     }

@@ -7,7 +7,7 @@
 //! owner has been told again, it holds its partition to the limit by itself.
 
 use rota_docstore::Usage;
-use rota_messages::api::Holdings;
+use rota_messages::api::CountedUsage;
 use rota_model::{Epoch, ManagerNumber};
 use std::collections::BTreeMap;
 
@@ -30,11 +30,11 @@ pub(crate) fn together<'a>(usages: impl Iterator<Item = &'a Usages>) -> Usages {
 /// What was told last of all partitions, and what this manager had said of its own then.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Counted {
-    told: Option<(Holdings, Own)>,
+    told: Option<(CountedUsage, Own)>,
 }
 
 impl Counted {
-    pub fn learn(&mut self, all: Holdings, own: Own) {
+    pub fn learn(&mut self, all: CountedUsage, own: Own) {
         self.told = Some((all, own));
     }
 

@@ -12,7 +12,7 @@ pub(crate) enum Desire {
     /// That newcomer's arc is to be cut out.
     Split(ManagerNumber),
     /// Who leaves the ring goes: enough others hold everything.
-    LetGo,
+    Release,
     /// Acknowledged writes are lost: that manager is to find again what it can.
     GiveUp(MemberId),
     /// That one holds more, and is to do it.

@@ -14,7 +14,7 @@ impl Log {
     /// here. It is kept while copies are missing, for people to look at should the others die. And it
     /// is kept while this run may have acknowledged something under the current epoch, as a learner:
     /// then its log must not go back.
-    pub fn drop_former_copy(&mut self, env: &mut Env) {
+    pub fn drop_replica(&mut self, env: &mut Env) {
         if !self.is_to_be_dropped(env) {
             return;
         }
@@ -37,10 +37,10 @@ impl Log {
     /// Whether something is left of a copy that nobody will ask for.
     pub fn is_to_be_dropped(&self, env: &Env) -> bool {
         let is_empty = self.replica.docs.is_empty() && self.replica.latest.is_empty();
-        !is_empty && self.is_former_copy(env)
+        !is_empty && self.is_replica_unneeded(env)
     }
 
-    fn is_former_copy(&self, env: &Env) -> bool {
+    fn is_replica_unneeded(&self, env: &Env) -> bool {
         let me = env.me;
         // From its disk a manager knows partitions before it has seen a View.
         let Some(view) = env.view.as_deref() else { return false };

@@ -1,7 +1,7 @@
 //! Requests that wait at an owner, and answers that wait for a commit.
 
 use crate::log::origin::Origin;
-use crate::log::requests::{Asked, Promised, Requests};
+use crate::log::requests::{Asked, PendingReply, Requests};
 use std::collections::VecDeque;
 
 /// Requests that wait at an owner.
@@ -12,5 +12,5 @@ pub(crate) struct Inbox {
     /// Requests that wait until the partition serves, or until it has enough copies.
     pub queue: VecDeque<Origin>,
     /// Answers that wait for a commit.
-    pub promised: VecDeque<Promised>,
+    pub pending_replies: VecDeque<PendingReply>,
 }

@@ -15,7 +15,7 @@ pub(crate) enum Internal {
     /// An operation of a task of a partition.
     Task { part: ManagerNumber, rid: u64 },
     /// Something that the work of a task asks for: that work, and the question.
-    Errand { part: ManagerNumber, work: u64, rid: u64 },
+    RingTask { part: ManagerNumber, work: u64, rid: u64 },
     /// Whoever keeps the numbers of a node's sessions is told of those of a partition.
     Numbers { part: ManagerNumber, node: NodeId },
     /// A document for an operation that waits.

@@ -20,7 +20,7 @@ pub(crate) struct Asked {
 
 /// An answer that waits.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Promised {
+pub(crate) struct PendingReply {
     /// Until this is committed.
     pub at: LogPos,
     /// Who asked.

@@ -181,9 +181,9 @@ impl Manager {
                     led.residents.tasks.on_answered(&mut led.at, rid, result);
                 }
             }
-            Internal::Errand { part, work, rid } => {
+            Internal::RingTask { part, work, rid } => {
                 if let Some(mut led) = self.parts.led(&part, &mut self.env) {
-                    led.residents.tasks.on_errand(&mut led.at, (work, rid), result);
+                    led.residents.tasks.on_ring_task(&mut led.at, (work, rid), result);
                 }
             }
             Internal::Numbers { part, node } => {

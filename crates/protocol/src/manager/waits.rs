@@ -19,7 +19,10 @@ impl Leader {
         };
         waits.push(nowhere("queue", self.inbox.queue.iter().collect()));
         waits.push(nowhere("room", self.residents.sessions.capacity.waiting.iter().collect()));
-        waits.push(nowhere("promises", self.inbox.promised.iter().map(|it| &it.origin).collect()));
+        waits.push(nowhere(
+            "promises",
+            self.inbox.pending_replies.iter().map(|it| &it.origin).collect(),
+        ));
         let reads = &self.rounds;
         waits.push(nowhere("reads", reads.next.iter().chain(&reads.now).collect()));
         waits.push(nowhere("pulls", self.residents.sessions.watches.pulls.iter().collect()));

@@ -87,7 +87,7 @@ impl Manager {
     /// The View says that this run is out: it claims its number anew, unless that has left.
     pub(crate) fn go_out(&mut self, view: &View) {
         let status = view.managers.get(&self.env.config.number).map(|it| it.status);
-        self.parts.let_go(&mut self.env);
+        self.parts.release_all(&mut self.env);
         if status == Some(ManagerStatus::Left) {
             self.membership.standing = Standing::Left;
             self.env.note(Transition::HasLeft, None);

@@ -4,7 +4,7 @@ use crate::log::env::Env;
 use crate::manager::inputs::Manager;
 use crate::membership::purpose::Purpose;
 use crate::membership::standing::Standing;
-use crate::node_lease::judge::long_gone;
+use crate::node_lease::renewals::long_gone;
 use crate::ports::io::{Effect, Reply};
 use crate::ports::note::Transition;
 use rota_model::node_msg::{Register, Registered};
@@ -161,7 +161,7 @@ impl Manager {
         }
     }
 
-    /// Forgets the next node that has been gone for so long that [`crate::node_lease::judge`] gives it up.
+    /// Forgets the next node that has been gone for so long that [`crate::node_lease::renewals`] gives it up.
     fn forget_nodes(&mut self) {
         let under_way = self.changes.asked.values().any(|it| matches!(it, Purpose::Forget));
         if under_way || self.env.now.mono_ms < self.changes.next_ms {

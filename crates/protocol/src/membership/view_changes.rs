@@ -178,7 +178,7 @@ impl Manager {
         let (next, step) = match desire {
             Desire::Add(members) => (view.with_members(number, &members), Transition::MemberAdded),
             Desire::Shrink(member) => (view.shrunk(number, member), Transition::MemberDropped),
-            Desire::LetGo => (view.with_members(number, &[]), Transition::LeaverLetGo),
+            Desire::Release => (view.with_members(number, &[]), Transition::LeaverReleased),
             Desire::Bump => (view.bumped(number), Transition::EpochRenewed),
             Desire::Split(newcomer) => (view.split(newcomer), Transition::ArcSplit),
             Desire::GiveUp(owner) => (view.given_up(number, owner), Transition::GivenUp),

@@ -244,7 +244,7 @@ impl Partitions {
     }
 
     /// The View says that this run is out: it lets go of everything.
-    pub(crate) fn let_go(&mut self, env: &mut Env) {
+    pub(crate) fn release_all(&mut self, env: &mut Env) {
         for part in self.awake_mut() {
             part.step_down(env);
             part.stop_learning();

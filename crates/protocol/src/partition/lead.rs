@@ -20,27 +20,27 @@ impl<R: RequestHandler> Partition<R> {
         let copies = self.log.other_copies(env);
         // Requests stay; everything that was known about the ring or the nodes may be outdated.
         let mut stays = None;
-        let (mut live, mut promised) = match self.take_leader() {
+        let (mut live, mut pending_replies) = match self.take_leader() {
             Some(mut before) => {
                 before.residents.hand_on(stays.insert(R::begin(env, &before.lead.phase)));
                 before.residents.step_down(env);
-                (before.inbox.live, before.inbox.promised)
+                (before.inbox.live, before.inbox.pending_replies)
             }
             None => Default::default(),
         };
         for (origin, (asked, promise)) in std::mem::take(&mut self.inherited) {
             live.insert(origin, asked);
             // The arc was cut out while the log was at rest, so all of them lie below its first entry.
-            promised.extend(promise);
+            pending_replies.extend(promise);
         }
         // Operations that were appended are not begun again: their entries are in this log, and
         // are committed with the first one of this epoch.
         let is_operation = |origin: &Origin| {
             live.get(origin).is_some_and(|asked| matches!(asked.op, Op::Documents(_)))
         };
-        let promised: VecDeque<_> =
-            promised.into_iter().filter(|it| is_operation(&it.origin)).collect();
-        let kept: BTreeSet<Origin> = promised.iter().map(|it| it.origin).collect();
+        let pending_replies: VecDeque<_> =
+            pending_replies.into_iter().filter(|it| is_operation(&it.origin)).collect();
+        let kept: BTreeSet<Origin> = pending_replies.iter().map(|it| it.origin).collect();
         let phase = if lone_take_over && pe.0 > 1 {
             env.note(Transition::LoneTakeOver, Some(self.log.number));
             Phase::Scan
@@ -56,7 +56,7 @@ impl<R: RequestHandler> Partition<R> {
             stays.hand_on(&mut residents);
         }
         let mut leader = Leader::new(Lead::new(pe, phase, copies, env.now.mono_ms), residents);
-        leader.inbox = Inbox { live, queue, promised };
+        leader.inbox = Inbox { live, queue, pending_replies };
         self.role = Role::Leader(Box::new(leader));
         self.find_out(env);
         if let Some(mut led) = self.led(env) {
@@ -73,8 +73,8 @@ impl<R: RequestHandler> Partition<R> {
         leader.residents.step_down(env);
         env.granted.end(self.log.number);
         let epoch = env.epoch();
-        let Inbox { live, promised, .. } = leader.inbox;
-        let appended: BTreeSet<Origin> = promised.iter().map(|it| it.origin).collect();
+        let Inbox { live, pending_replies, .. } = leader.inbox;
+        let appended: BTreeSet<Origin> = pending_replies.iter().map(|it| it.origin).collect();
         for (origin, asked) in live {
             let text = format!("partition {} has another owner now", self.log.number);
             let (kind, retry) = (RefusalKind::NotOwner, Retry::AtOwner(epoch));

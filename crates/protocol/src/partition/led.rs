@@ -46,8 +46,8 @@ impl<R: RequestHandler> Led<'_, R> {
         if !events.is_empty() {
             env.effects.push(Effect::Events(events));
         }
-        for promised in self.at.take_promised(at) {
-            self.release(promised);
+        for reply in self.at.take_committed(at) {
+            self.release(reply);
         }
         if self.at.lead.is_synced(at) {
             self.start_serving();
@@ -140,7 +140,7 @@ impl<R: RequestHandler> Led<'_, R> {
             let live = &self.at.inbox.live;
             let is_there = |origin: &Origin| live.contains_key(origin);
             self.at.inbox.queue.retain(is_there);
-            self.at.inbox.promised.retain(|promised| is_there(&promised.origin));
+            self.at.inbox.pending_replies.retain(|reply| is_there(&reply.origin));
             self.residents.retain(&is_there);
         }
         let live = &self.at.inbox.live;

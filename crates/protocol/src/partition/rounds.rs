@@ -7,7 +7,7 @@ use crate::log::backlog::LOST_AFTER;
 use crate::log::env::ReadFor;
 use crate::log::lead::Phase;
 use crate::log::origin::Origin;
-use crate::log::requests::Promised;
+use crate::log::requests::PendingReply;
 use crate::log::resident::RequestHandler;
 use crate::log::resident::RoundEnd;
 use crate::partition::led::Led;
@@ -101,8 +101,8 @@ impl<R: RequestHandler> Led<'_, R> {
         let (reads, proves) = (self.at.lead.reads(), self.at.rounds.proves);
         let waiting = std::mem::take(&mut self.at.rounds.now);
         // The config store was read since everything up to there was committed, and names this owner.
-        for promised in self.at.take_unproven(proves) {
-            self.release(promised);
+        for reply in self.at.take_unproven(proves) {
+            self.release(reply);
         }
         self.residents.round_ended(&mut self.at, RoundEnd::Confirmed);
         for origin in waiting.into_iter().filter(|_| reads) {
@@ -134,19 +134,19 @@ impl<R: RequestHandler> Led<'_, R> {
         if now < since + patience_ms {
             return;
         }
-        for mut promised in self.at.take_unproven(proves) {
+        for mut reply in self.at.take_unproven(proves) {
             let retry = Retry::AfterMs(retry_ms);
             let text = "it is written, but the only copy must read the config store before it says so, and \
                         cannot reach it";
             let refusal = Refusal::new(RefusalKind::ConfigStoreAway, retry, text);
-            promised.result = Err(Refusal { changed: Changed::Unknown, ..refusal });
-            self.release(promised);
+            reply.result = Err(Refusal { changed: Changed::Unknown, ..refusal });
+            self.release(reply);
         }
     }
 
     /// A promise is kept.
-    pub(crate) fn release(&mut self, promised: Promised) {
-        let Promised { origin, result, .. } = promised;
+    pub(crate) fn release(&mut self, reply: PendingReply) {
+        let PendingReply { origin, result, .. } = reply;
         self.residents.forget(&origin);
         self.at.reply(origin, result);
     }

@@ -68,7 +68,7 @@ impl Partitions {
             for (origin, home) in gone {
                 if let Some(asked) = inbox.live.remove(&origin) {
                     residents.forget(&origin);
-                    moved.push((home, origin, (asked, inbox.take_promise(origin))));
+                    moved.push((home, origin, (asked, inbox.take_pending(origin))));
                 }
             }
         }

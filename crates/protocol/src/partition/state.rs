@@ -8,7 +8,7 @@ use crate::log::lead::Lead;
 use crate::log::learner::Learning;
 use crate::log::origin::Origin;
 use crate::log::read_index::Rounds;
-use crate::log::requests::{Asked, Promised};
+use crate::log::requests::{Asked, PendingReply};
 use crate::log::state::Log;
 use crate::partition::led::Led;
 use crate::partition::residents::Residents;
@@ -23,7 +23,7 @@ pub(crate) struct Partition<R = Residents> {
     pub role: Role<R>,
     /// Requests from the partition that this one was just cut out of, until this manager leads it; with
     /// the answer, if it was carried out there: its entry is in this log, too.
-    pub inherited: BTreeMap<Origin, (Asked, Option<Promised>)>,
+    pub inherited: BTreeMap<Origin, (Asked, Option<PendingReply>)>,
     /// Refusals that were given, for repetitions that are still under way.
     pub answered: Answered,
     /// Why the partition cannot be served from this disk, though the View does not say so yet.

@@ -23,7 +23,7 @@ impl<R: RequestHandler> Partition<R> {
     pub fn tick(&mut self, env: &mut Env) {
         self.answered.forget(env.now.mono_ms);
         if self.is_follower() {
-            return self.log.drop_former_copy(env);
+            return self.log.drop_replica(env);
         }
         let Some(mut led) = self.led(env) else { return };
         led.expire();

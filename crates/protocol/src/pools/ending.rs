@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   spare for the delay ──▶ ScaleIn ──┐                      owners close what may be closed
-//!                                     ├──▶ DRAINING, retires ──▶ empty: its judge tells it, and it leaves
+//!                                     ├──▶ DRAINING, retires ──▶ empty: its owner tells it, and it leaves
 //!   replaced, another came ─▶ Succeeded ──┘
 //! ```
 //! Decided by the owner of the pool's slot; the order is a compare-and-set of the node's entry that changes nothing

@@ -107,7 +107,7 @@ transitions!(
     /// A number began to leave the ring.
     LeaveStarted = "leave_started",
     /// An owner let who leaves go from a partition of which enough others have copies.
-    LeaverLetGo = "leaver_let_go",
+    LeaverReleased = "leaver_released",
     /// A number has left: it holds nothing that the ring needs.
     LeaveFinished = "leave_finished",
     /// A run ends, since its number has left.
@@ -233,7 +233,7 @@ transitions!(
     /// Items of another document were written where copies are held.
     Copied = "copied",
     /// A task whose work goes around the ring began.
-    ErrandBegan = "errand_began",
+    RingTaskBegan = "ring_task_began",
     /// An owner gave a page of a search.
     Searched = "searched",
     /// A run ended well.

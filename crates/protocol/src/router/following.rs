@@ -8,7 +8,7 @@ use crate::partition::partitions::Partitions;
 use crate::ports::note::Transition;
 use rota_docstore::{Document, Spaces};
 use rota_ids::{Entry, Name};
-use rota_messages::api::{FollowOp, Holdings};
+use rota_messages::api::{CountedUsage, FollowOp};
 use rota_messages::documents::{read_number, read_pool};
 use rota_messages::{Answer, DocumentAnswer, DocumentOp, Op, OpResult};
 use rota_model::items::{NUMBER_CLASS, StableNumber};
@@ -82,7 +82,7 @@ impl Following {
         let held = self
             .said
             .as_ref()
-            .map(|(epoch, own)| Holdings { epoch: *epoch, usages: together(own.values()) });
+            .map(|(epoch, own)| CountedUsage { epoch: *epoch, usages: together(own.values()) });
         let op = FollowOp { since: self.since, wait_ms, held };
         let op = Op::Documents(DocumentOp::Follow(op));
         let deadline_ms = now + DEADLINE_MS;

@@ -1,7 +1,6 @@
 //! The workers of a partition's tasks.
 
 use crate::contents::tasks::task_of;
-use crate::errands::state::Errand;
 use crate::log::at::At;
 use crate::log::env::{Env, NameOf};
 use crate::log::internal::OwnRequest;
@@ -13,6 +12,7 @@ use crate::ports::slots::{CONFIGURATION, Slots};
 use crate::ports::task_work::{
     END, Ending, FAIL, PROGRESS, Progressing, START, Started, Starting, TaskJob, TaskOutcome,
 };
+use crate::ring_tasks::state::RingTask;
 use crate::tasks::step::{Held, Step, Work};
 use rota_docstore::{
     Body, DocName, Exception, JsonText, Request, Stamp, TaskRun, Territory, codes,
@@ -50,7 +50,7 @@ pub(crate) struct Tasks {
     /// What each worker waits for, by the name of its request or of its work.
     held: BTreeMap<u64, Held>,
     /// Work that goes around the ring, by its name.
-    errands: BTreeMap<u64, Errand>,
+    ring_tasks: BTreeMap<u64, RingTask>,
     /// Nobody is told before how far it has come.
     tell_ms: u64,
     /// No look for lost runs before.
@@ -152,7 +152,7 @@ impl Tasks {
             }
             // It was deleted, or another run has it by now: nobody wants its end.
             (Step::Told(run), Err(exception)) if *exception.code() == codes::TASK => {
-                if self.errands.values().any(|it| it.key == key && it.run == run) {
+                if self.ring_tasks.values().any(|it| it.key == key && it.run == run) {
                     self.stop(led, (key.ns.as_str(), &key.docid));
                 }
             }
@@ -185,7 +185,7 @@ impl Tasks {
         };
         led.env.note(Transition::TaskStarted, Some(led.log.number));
         if started.goes_around {
-            return self.begin_errand(led, key, &started);
+            return self.begin_ring_task(led, key, &started);
         }
         if !started.is_outside {
             return self.cycle(led, key, Box::new(Work::of(&started)), None);
@@ -223,14 +223,14 @@ impl Tasks {
         self.ask(led, key, Step::Cycle(work), (&operation, parameters), run, quota_ms + COMMIT_MS);
     }
 
-    fn begin_errand(&mut self, led: &mut At<'_>, key: TaskKey, started: &Started) {
-        led.env.note(Transition::ErrandBegan, Some(led.log.number));
-        match Errand::new(led, key.clone(), started) {
-            Ok(mut errand) => {
+    fn begin_ring_task(&mut self, led: &mut At<'_>, key: TaskKey, started: &Started) {
+        led.env.note(Transition::RingTaskBegan, Some(led.log.number));
+        match RingTask::new(led, key.clone(), started) {
+            Ok(mut ring_task) => {
                 let work = led.env.next_id(NameOf::Task);
-                let end = errand.go_on(led, work);
-                self.errands.insert(work, errand);
-                self.on_errand_end(led, work, end);
+                let end = ring_task.go_on(led, work);
+                self.ring_tasks.insert(work, ring_task);
+                self.on_ring_task_end(led, work, end);
             }
             Err(it) => {
                 let why = (it.code().to_string(), it.to_string());
@@ -240,26 +240,26 @@ impl Tasks {
     }
 
     /// Something was answered that work around the ring asked for.
-    pub fn on_errand(&mut self, led: &mut At<'_>, (work, rid): (u64, u64), result: OpResult) {
-        let Some(errand) = self.errands.get_mut(&work) else { return };
-        let end = errand.on_answer(led, (work, rid), result);
-        self.on_errand_end(led, work, end);
+    pub fn on_ring_task(&mut self, led: &mut At<'_>, (work, rid): (u64, u64), result: OpResult) {
+        let Some(ring_task) = self.ring_tasks.get_mut(&work) else { return };
+        let end = ring_task.on_answer(led, (work, rid), result);
+        self.on_ring_task_end(led, work, end);
     }
 
-    fn on_errand_end(&mut self, led: &mut At<'_>, work: u64, end: Option<TaskOutcome>) {
+    fn on_ring_task_end(&mut self, led: &mut At<'_>, work: u64, end: Option<TaskOutcome>) {
         let Some(end) = end else { return };
-        let Some(errand) = self.errands.remove(&work) else { return };
-        let (key, run) = (errand.key.clone(), errand.run);
+        let Some(ring_task) = self.ring_tasks.remove(&work) else { return };
+        let (key, run) = (ring_task.key.clone(), ring_task.run);
         match end {
             Ok(()) => {
                 led.env.note(Transition::TaskEnded, Some(led.log.number));
-                let ending = Ending { changes: errand.changes(), ..ending_of(&key, run) };
+                let ending = Ending { changes: ring_task.changes(), ..ending_of(&key, run) };
                 let bookkeeping = no_run(&key);
                 self.ask(led, key, Step::End, (END, text_of(&ending)), bookkeeping, COMMIT_MS);
             }
             Err(why) => {
                 let patience = led.env.config.tasks.patience;
-                let patience = errand.retries().map(|retries| Patience { retries, ..patience });
+                let patience = ring_task.retries().map(|retries| Patience { retries, ..patience });
                 self.fail_with(led, key, (run, patience), why, false);
             }
         }
@@ -267,18 +267,20 @@ impl Tasks {
 
     /// Goes on with work around the ring, and says now and then how far it has come.
     fn go_around(&mut self, led: &mut At<'_>) {
-        let works: Vec<u64> = self.errands.keys().copied().collect();
+        let works: Vec<u64> = self.ring_tasks.keys().copied().collect();
         for work in works {
-            let end = self.errands.get_mut(&work).and_then(|it| it.go_on(led, work));
-            self.on_errand_end(led, work, end);
+            let end = self.ring_tasks.get_mut(&work).and_then(|it| it.go_on(led, work));
+            self.on_ring_task_end(led, work, end);
         }
         let now = led.env.now.mono_ms;
-        if self.errands.is_empty() || now < self.tell_ms {
+        if self.ring_tasks.is_empty() || now < self.tell_ms {
             return;
         }
         self.tell_ms = now + TELL_MS;
-        let progress =
-            self.errands.values_mut().filter_map(|it| Some((it.key.clone(), it.run, it.news()?)));
+        let progress = self
+            .ring_tasks
+            .values_mut()
+            .filter_map(|it| Some((it.key.clone(), it.run, it.news()?)));
         let progress: Vec<_> = progress.collect();
         for (key, run, progress) in progress {
             let Run { start_time, retry } = run;
@@ -364,9 +366,9 @@ impl Tasks {
             led.env.effects.extend(work.map(|work| Effect::StopTask { work }));
             self.queue.ended(&held.key);
         }
-        let work = self.errands.iter().find(|(_, it)| is_of(&it.key)).map(|it| *it.0);
-        if let Some(errand) = work.and_then(|it| self.errands.remove(&it)) {
-            self.queue.ended(&errand.key);
+        let work = self.ring_tasks.iter().find(|(_, it)| is_of(&it.key)).map(|it| *it.0);
+        if let Some(ring_task) = work.and_then(|it| self.ring_tasks.remove(&it)) {
+            self.queue.ended(&ring_task.key);
         }
     }
 
@@ -475,8 +477,8 @@ impl Resident for Tasks {
             }
             self.queue.ended(&held.key);
         }
-        let gone: Vec<(u64, Errand)> =
-            self.errands.extract_if(.., |_, it| is_gone(&it.key)).collect();
+        let gone: Vec<(u64, RingTask)> =
+            self.ring_tasks.extract_if(.., |_, it| is_gone(&it.key)).collect();
         gone.iter().for_each(|(_, it)| self.queue.ended(&it.key));
     }
 
@@ -499,7 +501,7 @@ impl Resident for Tasks {
     }
 
     fn is_busy(&self) -> bool {
-        !self.held.is_empty() || !self.errands.is_empty()
+        !self.held.is_empty() || !self.ring_tasks.is_empty()
     }
 
     fn hand_on(&mut self, next: &mut Self) {

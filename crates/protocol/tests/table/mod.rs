@@ -5,14 +5,15 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot set its table has failed")]
 
 pub mod asking;
+mod blob_store;
 mod bytes;
 mod effects;
 pub mod lives;
 pub mod losing;
 mod nodes;
 mod results;
-mod shelf;
 
+pub use blob_store::BlobStore;
 use bytes::{bytes_of, bytes_written};
 use effects::At;
 #[allow(unused_imports, reason = "each test uses what it needs")]
@@ -28,7 +29,6 @@ use rota_protocol::{
     TasksConfig, Timing, Transition,
 };
 use rota_ring::{ConfigState, Dropped, RingShape, View};
-pub use shelf::Shelf;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ pub const NUMBERS: [u32; 3] = [300, 600, 1000];
 pub struct Table {
     pub managers: BTreeMap<u32, Manager>,
     pub disks: BTreeMap<u32, Disk>,
-    pub shelves: BTreeMap<u32, Arc<Shelf>>,
+    pub blob_stores: BTreeMap<u32, Arc<BlobStore>>,
     /// Bodies that are asked for come at once from whoever has them and is not dead.
     pub bodies_come: bool,
     /// Bodies that were asked for, and by whom.
@@ -236,14 +236,14 @@ impl Table {
 
     /// The same with these numbers of a ring of 1,024 slots.
     pub fn laid_among(numbers: &[u32], r: u32) -> Self {
-        let shelves = numbers.iter().map(|n| (*n, Arc::default())).collect();
+        let blob_stores = numbers.iter().map(|n| (*n, Arc::default())).collect();
         let numbers: Vec<_> = numbers.iter().map(|n| (ManagerNumber(*n), manager_id(*n))).collect();
         let cluster = ClusterName::parse("test").unwrap();
         let view = View::found(cluster, 1024, r, 100, &numbers).unwrap();
         Self {
             managers: BTreeMap::new(),
             disks: BTreeMap::new(),
-            shelves,
+            blob_stores,
             bodies_come: true,
             fetches: Vec::new(),
             ring: view.shape(),
@@ -334,7 +334,7 @@ impl Table {
 
     /// The same; one that may join when nobody reserved its number.
     pub fn start_newcomer(&mut self, n: u32) {
-        self.shelves.entry(n).or_default();
+        self.blob_stores.entry(n).or_default();
         self.start_as(n, true, false);
         self.settle();
     }
@@ -357,7 +357,7 @@ impl Table {
         if let Some(checker) = &self.checker {
             manager.check_with(checker.clone());
         }
-        manager.keep_bodies(self.shelves[&n].clone());
+        manager.keep_bodies(self.blob_stores[&n].clone());
         if joins {
             manager.may_join();
         }
@@ -570,10 +570,11 @@ impl Table {
     fn fetch(&mut self, n: u32, part: ManagerNumber, bodies: Vec<Digest>) {
         for sha256 in bodies {
             self.fetches.push((n, sha256));
-            let is_there =
-                |(at, shelf): (&u32, &Arc<Shelf>)| !self.dead.contains(at) && shelf.has(sha256);
-            if self.bodies_come && self.shelves.iter().any(is_there) {
-                self.shelves[&n].put(sha256);
+            let is_there = |(at, blob_store): (&u32, &Arc<BlobStore>)| {
+                !self.dead.contains(at) && blob_store.has(sha256)
+            };
+            if self.bodies_come && self.blob_stores.iter().any(is_there) {
+                self.blob_stores[&n].put(sha256);
                 self.queue.push_back((n, Input::BodiesFetched { part }));
             }
         }

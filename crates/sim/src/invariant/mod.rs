@@ -10,7 +10,7 @@
 //! | I2 | [`committed_everywhere`] | when something is announced or answered as committed |
 //! | I3 | [`member_added`] | at every write of the config store |
 //! | J1, J3 | [`split_at_rest`] | at every write of the config store |
-//! | leave | [`let_go`] | at every write of the config store |
+//! | leave | [`leaver_released`] | at every write of the config store |
 //! | surplus | [`surplus_only`] | at every write of the config store |
 //! | one transition | [`one_transition`] | at every write of the config store |
 //! | I4 | [`ack_floor`] | at every acknowledgement |
@@ -65,7 +65,7 @@ pub mod enough_copies;
 pub mod fresh_run;
 pub mod given_up;
 pub mod intent_first;
-pub mod let_go;
+pub mod leaver_released;
 pub mod linear;
 pub mod lost_is_dead;
 pub mod member_added;

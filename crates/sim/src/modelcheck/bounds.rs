@@ -131,9 +131,9 @@ pub enum From {
     LeaseEnds,
     /// The first node was cut off, has ended what it ran, and is LOST with the next step of the clocks.
     Losing,
-    /// The judge of the first node has heard nothing of it for long, while others do: with the next step of the clocks
+    /// The owner of the first node's slot has heard nothing of it for long, while others do: with the next step of the clocks
     /// it declares that node LOST.
-    Condemned,
+    DeclaredLost,
     /// The first id was closed, and its tombstone goes with the next step of the clocks.
     Ended,
     /// The last number was taken for gone and is up again, and nothing of what owners sent it since arrived:

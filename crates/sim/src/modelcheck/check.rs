@@ -7,8 +7,8 @@ use super::room::Room;
 use super::state::State;
 use crate::invariant::split_at_rest::Moment;
 use crate::invariant::{
-    Verdict, Violation, cordon_kept, given_up, let_go, lost_is_dead, member_added, one_owner,
-    one_transition, split_at_rest, surplus_only, view_order,
+    Verdict, Violation, cordon_kept, given_up, leaver_released, lost_is_dead, member_added,
+    one_owner, one_transition, split_at_rest, surplus_only, view_order,
 };
 use crate::ledger::Instance;
 use rota_model::node_msg::ToNode;
@@ -303,7 +303,7 @@ pub fn written(room: &Room, state: &State, author: ManagerNumber, after: &Config
     let owner_last = lasts_of(room, state, author);
     let moment = Moment { author, owner_last: &owner_last, disks: &disks };
     split_at_rest::check(was, view, &moment)?;
-    let_go::check(was, view, &moment)?;
+    leaver_released::check(was, view, &moment)?;
     surplus_only::check(was, view, &disks)?;
     // What a disk acknowledged that is lost since was acknowledged.
     let is_gone = |it: &ManagerNumber| {

@@ -7,7 +7,7 @@ use super::clients::Wish;
 use super::fair::{self, Fair};
 use super::flying::Flying;
 use super::late::Late;
-use super::room::{LEASE_OVER, Room, judge_of};
+use super::room::{LEASE_OVER, Room, owner_of_node};
 use super::seen::Seen;
 use super::state::{Action, State};
 use super::work::{Told, Work};
@@ -276,9 +276,9 @@ fn began(room: &mut Room, mut state: State) -> Result<State, Violation> {
             room.silence(&mut state, 0)?;
             until_next_step(room, &mut state, Transition::NodeLost.as_str())?;
         }
-        From::Condemned => {
-            let judge = judge_of(&room.bounds, 0).expect("a ring of managers");
-            room.bounds.deaf = judge.0;
+        From::DeclaredLost => {
+            let owner = owner_of_node(&room.bounds, 0).expect("a ring of managers");
+            room.bounds.deaf = owner.0;
             until_next_step(room, &mut state, Transition::NodeLost.as_str())?;
         }
         From::Ended => {

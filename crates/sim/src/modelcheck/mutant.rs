@@ -216,7 +216,7 @@ pub fn call(bug: Option<Bug>, bounds: &Bounds, host: &NodeHost, mut message: ToN
 
 /// Writes on their way to a manager's disk.
 pub fn writes(bug: Option<Bug>, process: &Manager, number: u32, writes: &mut Vec<DiskWrite>) {
-    let (Some(Bug::FormerKept), Some(view)) = (bug, process.view()) else { return };
+    let (Some(Bug::ReplicaKept), Some(view)) = (bug, process.view()) else { return };
     writes.retain(|write| match write {
         DiskWrite::Doc { key, doc: None } => view.part_of(key.slot).1.has(ManagerNumber(number)),
         DiskWrite::Doc { .. } | DiskWrite::Part { .. } | DiskWrite::Identity(_) => true,

@@ -102,7 +102,7 @@ impl Room {
         let homes = bounds.ids.iter().flat_map(|(home, then)| [*home, *then]);
         let mut tracked: BTreeSet<ManagerNumber> = homes.map(ManagerNumber).collect();
         if bounds.times == super::bounds::Times::Lease {
-            tracked.extend((0..bounds.nodes).filter_map(|it| judge_of(bounds, it)));
+            tracked.extend((0..bounds.nodes).filter_map(|it| owner_of_node(bounds, it)));
         }
         let bystanders = bystanders(bounds, &tracked);
         let mut numbers: Vec<_> =
@@ -456,7 +456,7 @@ fn bystanders(bounds: &Bounds, tracked: &BTreeSet<ManagerNumber>) -> BTreeSet<Ma
 }
 
 /// The partition whose owner judges a node.
-pub fn judge_of(bounds: &Bounds, node: usize) -> Option<ManagerNumber> {
+pub fn owner_of_node(bounds: &Bounds, node: usize) -> Option<ManagerNumber> {
     let ring: BTreeMap<ManagerNumber, ()> =
         bounds.numbers.iter().map(|it| (ManagerNumber(*it), ())).collect();
     place::home(&ring, rota_ring::slot_of_node(&super::hosts::node_id(node), bounds.slots()))

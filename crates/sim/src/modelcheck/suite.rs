@@ -122,13 +122,13 @@ const DRAIN: Bounds = Bounds { opened: 1, doors: &[10], ..THREE };
 const LEASE: Bounds =
     Bounds { times: Times::Lease, doors: &[10], opened: 1, nodes: 1, shows: LOSES, ..THREE };
 /// The same, and the session lies in the partition whose owner judges its node.
-const LEASE_AT_JUDGE: Bounds = Bounds { ids: &[(30, 30)], doors: &[30], ..LEASE };
+const LEASE_AT_OWNER: Bounds = Bounds { ids: &[(30, 30)], doors: &[30], ..LEASE };
 
-/// The judge of the node hears nothing of it, and declares it lost; the owner of the session does.
-const JUDGE_DEAF: Bounds = Bounds { deaf: 30, from: From::Condemned, ..LEASE };
+/// The owner of the node hears nothing of it, and declares it lost; the owner of the session does.
+const NODE_UNHEARD: Bounds = Bounds { deaf: 30, from: From::DeclaredLost, ..LEASE };
 
 /// The owner of the session judges its node, and hears nothing of it. Others do.
-const OWNER_DEAF: Bounds = Bounds { deaf: 30, shows: LEASE_IS_OVER, ..LEASE_AT_JUDGE };
+const OWNER_DEAF: Bounds = Bounds { deaf: 30, shows: LEASE_IS_OVER, ..LEASE_AT_OWNER };
 
 /// A number may come while something is due that takes long; one certain manager takes others for gone.
 const JOIN_IN_TIME: Bounds = Bounds { nodes: 1, accuser: 30, ..JOIN };
@@ -176,8 +176,8 @@ fn found_within(bug: Bug) -> Option<(Bounds, Left)> {
         Bug::DestroyAssumed => of(Bounds { opened: 1, ..TWO }, Left { closes: 1, ..n }),
         Bug::CarelessStore => of(TWO, Left { suspicions: 2, ..n }),
         Bug::EmptySnapshot | Bug::EarlyMember => of(Bounds { opened: 1, ..TWO }, rejoin),
-        Bug::GrantUnwaited => of(JUDGE_DEAF, Left { ticks: 1, ..n }),
-        Bug::NewOwnerUnwaited => of(JUDGE_DEAF, Left { ticks: 1, suspicions: 1, ..n }),
+        Bug::GrantUnwaited => of(NODE_UNHEARD, Left { ticks: 1, ..n }),
+        Bug::NewOwnerUnwaited => of(NODE_UNHEARD, Left { ticks: 1, suspicions: 1, ..n }),
         Bug::GrantForAll => of(OWNER_DEAF, Left { ticks: 7, ..n }),
         Bug::JournalLate
         | Bug::AdoptedAnew
@@ -186,7 +186,7 @@ fn found_within(bug: Bug) -> Option<(Bounds, Left)> {
         | Bug::LeaseByItself
         | Bug::NewsForgotten => of_agents(bug),
         Bug::LeaseIgnored => of(LEASE, Left { silences: 1, ticks: 9, ..n }),
-        Bug::SplitUnfenced | Bug::EarlyHandOver | Bug::EmptyArc | Bug::FormerKept => {
+        Bug::SplitUnfenced | Bug::EarlyHandOver | Bug::EmptyArc | Bug::ReplicaKept => {
             of(JOIN, Left { joins: 1, ticks: 6, ..n })
         }
         Bug::JoinHidden => of(TWO_JOINS, Left { joins: 2, ticks: 2, ..n }),
@@ -223,7 +223,7 @@ fn found_within(bug: Bug) -> Option<(Bounds, Left)> {
         | Bug::BodyBoasted
         | Bug::ClosingReopened
         | Bug::LateChunk
-        | Bug::JudgeNotAnew
+        | Bug::LeaseNotAnew
         | Bug::BootUnproven
         | Bug::FolderBelieved
         | Bug::ChangeDenied
@@ -232,7 +232,7 @@ fn found_within(bug: Bug) -> Option<(Bounds, Left)> {
         | Bug::WatchMisses
         | Bug::AllDisturbed
         | Bug::LeftEarly
-        | Bug::LetGoUnwedged
+        | Bug::ReleasedUnwedged
         | Bug::ClaimStays
         | Bug::LeftToTheGone
         | Bug::OneMayReturn
@@ -292,7 +292,7 @@ fn is_seen_at_rest(bug: Bug) -> bool {
         bug,
         Bug::NoRedrive
             | Bug::HiddenTail
-            | Bug::FormerKept
+            | Bug::ReplicaKept
             | Bug::LeaseIgnored
             | Bug::DrainHidden
             | Bug::DeltaAfterLoss

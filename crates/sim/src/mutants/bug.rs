@@ -100,8 +100,8 @@ bugs!(
     LeaseIgnored = "lease_ignored",
     /// A learner takes a late chunk of an earlier copying for one of this.
     LateChunk = "late_chunk",
-    /// A judge does not count anew from a later registration of the same boot.
-    JudgeNotAnew = "judge_not_anew",
+    /// An owner of nodes does not count anew from a later registration of the same boot.
+    LeaseNotAnew = "lease_not_anew",
     /// A manager lets every boot in, whatever its data folder proves.
     BootUnproven = "boot_unproven",
     /// A data folder proves boots of other machines to be over.
@@ -123,13 +123,13 @@ bugs!(
     /// A newcomer has learned everything but the arc that it gets from its successor.
     EmptyArc = "empty_arc",
     /// What a manager should let go of stays on its disk.
-    FormerKept = "former_kept",
+    ReplicaKept = "replica_kept",
     /// Who leaves goes before enough others have copies.
     LeftEarly = "left_early",
     /// Who leaves hands its partitions to a manager that is no copy.
     HandedToStranger = "handed_to_stranger",
     /// Who leaves hands on what is not at rest.
-    LetGoUnwedged = "let_go_unwedged",
+    ReleasedUnwedged = "released_unwedged",
     /// A node's next boot is not cordoned any more.
     CordonForgotten = "cordon_forgotten",
     /// Managers see of a drain only that nothing more is to be placed there.

@@ -23,7 +23,7 @@ impl World {
     }
 
     /// Removals of documents that a manager does not copy do not reach its disk.
-    pub(crate) fn keep_former(&self, number: ManagerNumber, writes: &mut Vec<DiskWrite>) {
+    pub(crate) fn keep_replica(&self, number: ManagerNumber, writes: &mut Vec<DiskWrite>) {
         let Some(view) = &self.store.state().view else { return };
         writes.retain(|write| match write {
             DiskWrite::Doc { key, doc: None } => view.part_of(key.slot).1.has(number),

@@ -32,7 +32,7 @@ impl World {
 
     /// Who leaves gives a write to its disk: as the owner of a partition it lets itself go, before the
     /// others have the copies, or while they lack that write.
-    pub(crate) fn let_go_early(&mut self, number: ManagerNumber, run: u64, writes: &[DiskWrite]) {
+    pub(crate) fn release_early(&mut self, number: ManagerNumber, run: u64, writes: &[DiskWrite]) {
         let Some(view) = self.store.state().view.clone() else { return };
         if view.leaver() != Some(number) {
             return;
@@ -43,10 +43,10 @@ impl World {
                 DiskWrite::Part { .. } | DiskWrite::Identity(_) => false,
             })
         };
-        let complete = self.bug() == Some(Bug::LetGoUnwedged);
+        let complete = self.bug() == Some(Bug::ReleasedUnwedged);
         let owned = view.parts.iter().filter(|(_, part)| part.owner == number);
         let mut owned = owned.map(|(part, _)| *part);
-        let early = owned.find(|it| written(it) && view.may_let_go(*it) == complete);
+        let early = owned.find(|it| written(it) && view.may_release(*it) == complete);
         if let Some(next) = early.and_then(|it| without_leaver(&view, it)) {
             self.write_config((number, run), &Change::view(next));
         }

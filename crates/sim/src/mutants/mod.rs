@@ -129,12 +129,12 @@ impl World {
                 self.tell_later(number, 0, Input::Persisted { lsn });
                 Altered::Kept(Effect::Persist { lsn, writes })
             }
-            (Some(Bug::LeftEarly | Bug::LetGoUnwedged), Effect::Persist { lsn, writes }) => {
-                self.let_go_early(number, run, &writes);
+            (Some(Bug::LeftEarly | Bug::ReleasedUnwedged), Effect::Persist { lsn, writes }) => {
+                self.release_early(number, run, &writes);
                 Altered::Kept(Effect::Persist { lsn, writes })
             }
-            (Some(Bug::FormerKept), Effect::Persist { lsn, mut writes }) => {
-                self.keep_former(number, &mut writes);
+            (Some(Bug::ReplicaKept), Effect::Persist { lsn, mut writes }) => {
+                self.keep_replica(number, &mut writes);
                 Altered::Kept(Effect::Persist { lsn, writes })
             }
             (Some(Bug::NoRedrive), Effect::ToNode { node, address, message }) => {
@@ -227,7 +227,7 @@ impl World {
 
     /// A state of the registry in which every boot keeps its first revision.
     fn first_revisions(&mut self, state: &mut ConfigState) {
-        let plant = self.plant.as_mut().filter(|it| it.bug == Bug::JudgeNotAnew);
+        let plant = self.plant.as_mut().filter(|it| it.bug == Bug::LeaseNotAnew);
         let Some(plant) = plant else { return };
         for reg in state.nodes.values_mut().filter(|it| !it.state.is_gone()) {
             let first = plant.revisions.entry((reg.node.clone(), reg.boot));
@@ -262,7 +262,7 @@ impl World {
             }
             (
                 Some(
-                    Bug::JudgeNotAnew
+                    Bug::LeaseNotAnew
                     | Bug::DrainHidden
                     | Bug::AllDisturbed
                     | Bug::CordonUnseen

@@ -25,7 +25,7 @@ impl World {
     ) {
         match (bug, change) {
             (Bug::OneMayReturn, change) => leave_one(change),
-            (Bug::JudgeNotAnew, change) => self.expect_newest(change),
+            (Bug::LeaseNotAnew, change) => self.expect_newest(change),
             (Bug::SplitUnfenced | Bug::EarlyHandOver, change) => self.spoil_split(change),
             (Bug::HandedToStranger, change) => self.hand_to_stranger(change),
             (Bug::RecoverySkipped, change) => self.skip_recovery(change),

@@ -1,7 +1,7 @@
 //! What is registered, and every check of it. All mistakes come together.
 
-use crate::errand::CloseWork;
 use crate::outside::Outside;
+use crate::ring_task::CloseWork;
 use crate::task::{CLOSE, EXEC, GRPC, HTTP, Param, Task, docid};
 use rota_model::{Cron, FieldError, Namespace, SlotId, Stamp};
 use serde_json::Value;

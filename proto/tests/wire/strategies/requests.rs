@@ -10,7 +10,7 @@ use proptest::sample::select;
 use rota_docstore::Usage;
 use rota_lifecycle::{Edit, LifeItem, Managed, Name};
 use rota_messages::api::{
-    ClearOp, DocumentEvent, FollowOp, Holdings, ImportOp, OperateOp, PageOp, Reader, Service,
+    ClearOp, CountedUsage, DocumentEvent, FollowOp, ImportOp, OperateOp, PageOp, Reader, Service,
     SyncOp, WatchOp,
 };
 use rota_messages::lives::{Event, FireOp, Life, LivesAnswer, LivesOp, Retrying, UpdateOp};
@@ -218,9 +218,10 @@ fn document_op() -> Any<DocumentOp> {
         .prop_map(|(from, space)| DocumentOp::Clear(ClearOp { from, space }));
     let import = documents::document()
         .prop_map(|it| DocumentOp::Import(ImportOp { document: Arc::new(it) }));
-    let follow = (any::<u64>(), any::<u64>(), of(holdings())).prop_map(|(ms, wait_ms, held)| {
-        DocumentOp::Follow(FollowOp { since: Stamp::from_epoch_ms(ms), wait_ms, held })
-    });
+    let follow =
+        (any::<u64>(), any::<u64>(), of(counted_usage())).prop_map(|(ms, wait_ms, held)| {
+            DocumentOp::Follow(FollowOp { since: Stamp::from_epoch_ms(ms), wait_ms, held })
+        });
     prop_oneof![operate, sync, page, clear, import, follow, watch_op()].boxed()
 }
 
@@ -253,10 +254,10 @@ fn usage() -> Any<Usage> {
         .boxed()
 }
 
-fn holdings() -> Any<Holdings> {
+fn counted_usage() -> Any<CountedUsage> {
     let space = documents::space().prop_map(|it| it.as_str().to_owned());
     (any::<u64>(), btree_map(space, usage(), 0..3))
-        .prop_map(|(epoch, usages)| Holdings { epoch: Epoch(epoch), usages })
+        .prop_map(|(epoch, usages)| CountedUsage { epoch: Epoch(epoch), usages })
         .boxed()
 }
 
@@ -275,7 +276,7 @@ fn document_answer() -> Any<DocumentAnswer> {
             .prop_map(|(deleted, next)| DocumentAnswer::Cleared { deleted, next }),
         prop_oneof![any::<bool>().prop_map(Ok), documents::exception().prop_map(Err)]
             .prop_map(DocumentAnswer::Imported),
-        (vec(documents::document().prop_map(Arc::new), 0..4), of(holdings()))
+        (vec(documents::document().prop_map(Arc::new), 0..4), of(counted_usage()))
             .prop_map(|(documents, held)| DocumentAnswer::Followed { documents, held }),
         prop_oneof![watched().prop_map(Ok), documents::exception().prop_map(Err)]
             .prop_map(DocumentAnswer::Watched),

@@ -1,8 +1,8 @@
 //! Searches of a size for every change of the code: all of them in a few minutes.
 
 use super::{
-    BEGINS_SHORT, COPY_MISSED, DRAIN, JOIN, JUDGE_DEAF, LEASE, LEASE_AT_JUDGE, LEASE_ENDS, LEAVE,
-    LOSES_NODE, NOTHING, ONE, OPENED, OWNER_DEAF, PURGES, THREE, THREE_TWO_JOINS, TOMBSTONE_GOES,
+    BEGINS_SHORT, COPY_MISSED, DRAIN, JOIN, LEASE, LEASE_AT_OWNER, LEASE_ENDS, LEAVE, LOSES_NODE,
+    NODE_UNHEARD, NOTHING, ONE, OPENED, OWNER_DEAF, PURGES, THREE, THREE_TWO_JOINS, TOMBSTONE_GOES,
     TWO, TWO_JOINS, UNHEARD, WIDE, WITHDRAWS,
 };
 use crate::modelcheck::bounds::{Bounds, From, Left, Times};
@@ -173,8 +173,8 @@ fn ci_faults() -> Vec<Bounds> {
         of("n=3 r=1: join, cancel", JOIN, Left { joins: 1, cancels: 1, ticks: 6, ..n }),
         of("n=3 r=1: leave, cancel", abandon, Left { leaves: 1, cancels: 1, ticks: 2, ..n }),
         of(
-            "n=3 r=1: node cut off, lease, the judge is suspected",
-            LEASE_AT_JUDGE,
+            "n=3 r=1: node cut off, lease, the node's owner is suspected",
+            LEASE_AT_OWNER,
             Left { silences: 1, suspicions: 1, ticks: 5, ..n },
         ),
         of(
@@ -282,13 +282,17 @@ fn ci_leases() -> Vec<Bounds> {
         of("n=3 r=1: node cut off, lease", LEASE, Left { silences: 1, ticks: 7, ..n }),
         of(
             "n=3 r=1: node cut off and reached again, lease",
-            LEASE_AT_JUDGE,
+            LEASE_AT_OWNER,
             Left { silences: 1, returns: 1, ticks: 7, ..n },
         ),
-        of("n=3 r=1: the judge hears nothing of a node, lease", JUDGE_DEAF, Left { ticks: 7, ..n }),
         of(
-            "n=3 r=1: the judge hears nothing of a node, lease, suspicion, one accuser",
-            Bounds { accuser: 30, shows: LOSES_NODE, ..JUDGE_DEAF },
+            "n=3 r=1: a node's owner hears nothing of it, lease",
+            NODE_UNHEARD,
+            Left { ticks: 7, ..n },
+        ),
+        of(
+            "n=3 r=1: a node's owner hears nothing of it, lease, suspicion, one accuser",
+            Bounds { accuser: 30, shows: LOSES_NODE, ..NODE_UNHEARD },
             Left { suspicions: 1, ticks: 1, ..n },
         ),
         of("n=3 r=1: the owner hears nothing of a node, lease", OWNER_DEAF, Left { ticks: 8, ..n }),

@@ -1,8 +1,8 @@
 //! The larger searches: too long for every change of the code.
 
 use super::{
-    BEGINS_SHORT, COPY_MISSED, DRAIN, JOIN, JOIN_MISSED, JUDGE_DEAF, LEASE, LEASE_AT_JUDGE,
-    LEASE_ENDS, LEAVE, LOSING, NOTHING, ONE, PURGES, THREE, THREE_TWO_JOINS, TOMBSTONE_GOES, TWO,
+    BEGINS_SHORT, COPY_MISSED, DRAIN, JOIN, JOIN_MISSED, LEASE, LEASE_AT_OWNER, LEASE_ENDS, LEAVE,
+    LOSING, NODE_UNHEARD, NOTHING, ONE, PURGES, THREE, THREE_TWO_JOINS, TOMBSTONE_GOES, TWO,
     TWO_JOINS, UNHEARD, WIDE,
 };
 use crate::modelcheck::bounds::{Bounds, From, Left, Times};
@@ -295,18 +295,18 @@ fn leases() -> Vec<Bounds> {
             Left { opens: 1, silences: 1, early: 1, ticks: 7, ..n },
         ),
         of(
-            "n=3 r=1: node cut off, lease, the judge dies",
-            &LEASE_AT_JUDGE,
+            "n=3 r=1: node cut off, lease, the node's owner dies",
+            &LEASE_AT_OWNER,
             Left { silences: 1, crashes: 1, starts: 0, ticks: 6, ..n },
         ),
         of(
-            "n=2 r=1: node cut off, lease, the judge dies",
+            "n=2 r=1: node cut off, lease, the node's owner dies",
             &Bounds { numbers: &[10, 40], ..LEASE },
             Left { silences: 1, crashes: 1, starts: 0, ticks: 7, ..n },
         ),
         of(
             "n=3 r=1: node cut off, lease, crash for good, suspicion, one accuser, 5 steps",
-            &Bounds { accuser: 50, ..LEASE_AT_JUDGE },
+            &Bounds { accuser: 50, ..LEASE_AT_OWNER },
             Left { silences: 1, crashes: 1, suspicions: 1, starts: 0, ticks: 5, ..n },
         ),
     ]
@@ -382,8 +382,8 @@ fn agents() -> Vec<Bounds> {
             Left { opens: 1, closes: 1, copies: 1, ..n },
         ),
         of(
-            "n=3 r=1: the judge hears nothing of a node, an agent dies, lease",
-            &JUDGE_DEAF,
+            "n=3 r=1: a node's owner hears nothing of it, an agent dies, lease",
+            &NODE_UNHEARD,
             Left { ticks: 1, ..n },
         ),
     ]

@@ -6,12 +6,12 @@ use std::sync::Mutex;
 
 /// The bodies on one manager's disk.
 #[derive(Debug, Default)]
-pub struct Shelf {
+pub struct BlobStore {
     held: Mutex<BTreeSet<Digest>>,
     damaged: Mutex<BTreeSet<Digest>>,
 }
 
-impl Shelf {
+impl BlobStore {
     pub fn has(&self, sha256: Digest) -> bool {
         self.held.lock().unwrap().contains(&sha256)
     }
@@ -33,7 +33,7 @@ impl Shelf {
     }
 }
 
-impl rota_protocol::Bodies for Shelf {
+impl rota_protocol::Bodies for BlobStore {
     /// Each has 9 bytes.
     fn hold(&self, sha256: &Digest) -> Option<u64> {
         self.has(*sha256).then_some(9)

@@ -1,8 +1,8 @@
 //! Closing the sessions that a filter selects.
 
-use crate::errands::look::{Look, Round};
-use crate::errands::state::{Asking, Of, Order};
 use crate::log::at::At;
+use crate::ring_tasks::look::{Look, Round};
+use crate::ring_tasks::state::{Asking, Of, Order};
 use rota_docstore::{Exception, Namespace};
 use rota_messages::documents::{SESSION_FIELDS, session_fields};
 use rota_messages::{Found, Op};

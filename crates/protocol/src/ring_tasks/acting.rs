@@ -1,6 +1,6 @@
 //! Running an action of a session again that failed.
 
-use crate::errands::state::{Of, Order};
+use crate::ring_tasks::state::{Of, Order};
 use rota_docstore::Exception;
 use rota_messages::Op;
 use rota_messages::lives::{Event, FireOp, LivesOp};

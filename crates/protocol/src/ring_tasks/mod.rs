@@ -2,11 +2,11 @@
 //! action of a session again.
 //!
 //! ```text
-//!  a task runs ─▶ Errand ── Op::Search, every partition ──▶ a page ── Op::Copy, Op::Close, so many at a time ──▶ done
+//!  a task runs ─▶ RingTask ── Op::Search, every partition ──▶ a page ── Op::Copy, Op::Close, so many at a time ──▶ done
 //!                   ▲                                                                  │
 //!                   └── a refusal: asked again ────────────────────────────────────────┘
 //! ```
-//! An errand is a value of its task's owner, and remembers nothing: who takes over begins it anew. What was done is found
+//! A ring task is a value at the owner of its task, and remembers nothing: who takes over begins it anew. What was done is found
 //! to be done.
 
 mod acting;

@@ -1,19 +1,19 @@
-//! One errand: what it asked, and what it asks again.
+//! One ring task: what it asked, and what it asks again.
 
-use crate::errands::acting::Acting;
-use crate::errands::closing::Closing;
-use crate::errands::copying::{Copying, unread};
 use crate::log::at::At;
 use crate::log::env::NameOf;
 use crate::log::internal::{Internal, InternalRequest};
 use crate::ports::task_work::{Started, TaskOutcome};
+use crate::ring_tasks::acting::Acting;
+use crate::ring_tasks::closing::Closing;
+use crate::ring_tasks::copying::{Copying, unread};
 use rota_docstore::Exception;
 use rota_messages::{Answer, DocumentAnswer, LivesAnswer, Op, OpResult};
 use rota_model::{FieldError, Refusal, RefusalKind, Retry};
 use rota_tasks::{ACT, ActWork, COPY, CloseWork, CopyWork, Progress, Run, TaskKey};
 use std::collections::BTreeMap;
 
-/// Most that an errand asks at a time, searches aside. Fewer, and programs that take their time to end hold it up. More,
+/// Most that a ring task asks at a time, searches aside. Fewer, and programs that take their time to end hold it up. More,
 /// and it is noticed by whoever else asks.
 const ASKED_MAX: usize = 64;
 
@@ -63,7 +63,7 @@ enum Plan {
 
 /// The work of a task that goes around the ring.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Errand {
+pub(crate) struct RingTask {
     pub key: TaskKey,
     pub run: Run,
     plan: Plan,
@@ -80,14 +80,14 @@ pub(crate) struct Errand {
     quota_ms: u64,
 }
 
-/// Errands follow from records and answers: what a search over all states tells apart is which there are.
-impl std::hash::Hash for Errand {
+/// Ring tasks follow from records and answers: what a search over all states tells apart is which there are.
+impl std::hash::Hash for RingTask {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         (&self.key, self.run, self.asked.keys().collect::<Vec<_>>()).hash(state);
     }
 }
 
-impl Errand {
+impl RingTask {
     pub fn new(led: &At<'_>, key: TaskKey, started: &Started) -> Result<Self, Exception> {
         let run = started.run();
         let plan = if started.operation == COPY {
@@ -181,7 +181,7 @@ impl Errand {
         let deadline_ms = led.env.now.mono_ms + ANSWER_MS;
         for (of, op) in orders {
             let rid = led.env.next_id(NameOf::Task);
-            let inner = Internal::Errand { part: led.log.number, work, rid };
+            let inner = Internal::RingTask { part: led.log.number, work, rid };
             let asked = InternalRequest { inner, op: op.clone(), deadline_ms };
             led.env.internal.asked.push(asked);
             self.asked.insert(rid, Asked { of, op, again_ms: None });

@@ -1,9 +1,9 @@
 //! Copying what changed in a document to all that hold it.
 
-use crate::errands::look::{Look, Round};
-use crate::errands::state::{Asking, Of, Order};
 use crate::log::at::At;
 use crate::ports::slots::slot_of;
+use crate::ring_tasks::look::{Look, Round};
+use crate::ring_tasks::state::{Asking, Of, Order};
 use rota_docstore::{Content, DocName, Exception, Item, Namespace, codes};
 use rota_messages::api::CopyOp;
 use rota_messages::{DocKey, DocumentOp, Found, Op};

@@ -92,7 +92,7 @@ pub struct Counted {
 }
 
 /// Asks owners and nodes.
-pub struct Census<'a> {
+pub struct SessionCounts<'a> {
     pub client: &'a Client,
     pub cluster: String,
     pub wait: Duration,
@@ -108,7 +108,7 @@ struct Page {
     after: Option<v1::SessionKey>,
 }
 
-impl Census<'_> {
+impl SessionCounts<'_> {
     /// Looks at a whole partition.
     ///
     /// # Errors
