@@ -34,7 +34,7 @@ impl Resident for NodeLeases {
     fn serve(&mut self, led: &mut At<'_>) {
         led.env.granted.begin(led.log.number, led.env.now.mono_ms);
         self.judged.clear();
-        self.judge_new(led);
+        self.count_new(led);
     }
 
     fn wants_round(&self) -> bool {
@@ -73,7 +73,7 @@ impl Resident for NodeLeases {
 
 impl NodeLeases {
     /// Counts from now for nodes of this partition that it has not met.
-    fn judge_new(&mut self, led: &At<'_>) {
+    fn count_new(&mut self, led: &At<'_>) {
         let m = led.env.view().m;
         let range = led.log.range;
         // What is left of a node may be dropped from the registry before this owner saw that it is gone.
@@ -137,7 +137,7 @@ impl NodeLeases {
 
     /// Gives the verdict that is due, if any.
     pub fn verdict(&mut self, led: &mut At<'_>) -> Option<Change> {
-        self.judge_new(led);
+        self.count_new(led);
         let lost_ms = led.env.config.timing.node_lost_ms;
         let is_due = |judged: &Judged| led.env.now.mono_ms >= judged.heard_ms + lost_ms;
         let (node, _) = self.judged.iter().find(|(_, judged)| is_due(judged))?;
