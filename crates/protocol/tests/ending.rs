@@ -59,7 +59,7 @@ fn nodes_renew(table: &mut Table, ms: u64) {
     }
 }
 
-/// What its owner tells a node: whether it is to end once it is empty.
+/// What the owner of a node tells it: whether it is to end once it is empty.
 fn is_told_to_end(table: &mut Table, node: &str) -> bool {
     let judge = table.view().owner_of(slot_of_node(&reg(table, node).node, 1024)).0;
     let told = NUMBERS.map(|n| (n, table.renews(n, node)));

@@ -38,7 +38,7 @@ fn pass_renewing(table: &mut Table, ms: u64, managers: &[u32]) {
     }
 }
 
-/// The node renews with the session's owner alone, until its own declares it lost.
+/// The node renews with the owner of the session alone, until the owner of the node declares it lost.
 fn pass_until_lost(table: &mut Table, owner: u32) {
     let until_ms = table.now_ms + 2 * Timing::default().node_lost_ms;
     while registered(table, "n1").1 != NodeState::Lost {

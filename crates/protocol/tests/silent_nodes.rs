@@ -1,4 +1,4 @@
-//! Nodes that do not renew: their owner tells them who runs the ring, and declares them lost in the end.
+//! Nodes that do not renew: the owner of each tells it who runs the ring, and declares it lost in the end.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot ask has failed")]
 

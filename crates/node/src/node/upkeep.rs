@@ -109,7 +109,7 @@ impl Node {
         }
     }
 
-    /// Its owner has not heard of this node, and says who runs the ring now.
+    /// The owner of this node's slot has not heard of it, and says who runs the ring now.
     pub(super) fn meet(&mut self, now: u64, epoch: Epoch, managers: Vec<(ManagerNumber, String)>) {
         if epoch > self.epoch {
             self.learn_managers(epoch, managers);

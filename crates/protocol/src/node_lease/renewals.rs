@@ -1,6 +1,6 @@
 //! Leases of nodes. Every owner grants what a node has in its partition, after a confirm round begun after the renewal
-//! arrived. The owner of the node's slot declares it LOST, too: it counts the full time from its own beginning, and
-//! declares LOST by a compare-and-set that fails when the View has changed. That shuts the boot out. What ran
+//! arrived. The owner of the node's slot also counts the full time from its own beginning, and then declares
+//! the node LOST by a compare-and-set that fails when the View has changed. That shuts the boot out. What ran
 //! there is over for each owner when its own grant is ([`crate::nodes::granted`]).
 
 use crate::log::at::At;

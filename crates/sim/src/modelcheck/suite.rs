@@ -124,7 +124,7 @@ const LEASE: Bounds =
 /// The same, and the session lies in the partition whose owner judges its node.
 const LEASE_AT_OWNER: Bounds = Bounds { ids: &[(30, 30)], doors: &[30], ..LEASE };
 
-/// The owner of the node hears nothing of it, and declares it lost; the owner of the session does.
+/// The owner of the node hears nothing of it, and declares it lost; the owner of the session hears it.
 const NODE_UNHEARD: Bounds = Bounds { deaf: 30, from: From::DeclaredLost, ..LEASE };
 
 /// The owner of the session judges its node, and hears nothing of it. Others do.
