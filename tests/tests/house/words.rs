@@ -70,15 +70,24 @@ fn holds(line: &str, lower: &str, needle: &Needle) -> bool {
     line.match_indices(&text).any(|(at, _)| !needle.alone || stands_alone(at))
 }
 
+/// What is found in each line, with its place. The name of the file counts as its line 0.
+fn mistakes_of<'a>(
+    path: &'a str,
+    text: &'a str,
+    found_in: impl Fn(&'a str) -> Vec<&'a str>,
+) -> Vec<String> {
+    let lines = std::iter::once(path).chain(text.lines()).enumerate();
+    let found =
+        lines.flat_map(|(number, line)| found_in(line).into_iter().map(move |it| (number, it)));
+    found.map(|(number, it)| format!("{path}:{number}: {it:?}")).collect()
+}
+
 fn unwanted_words(path: &str, text: &str) -> Vec<String> {
-    let mut mistakes = Vec::new();
-    // The name of the file counts as its line 0.
-    for (number, line) in std::iter::once(path).chain(text.lines()).enumerate() {
+    mistakes_of(path, text, |line| {
         let lower = line.to_lowercase();
         let found = NEEDLES.iter().filter(|needle| holds(line, &lower, needle));
-        mistakes.extend(found.map(|it| format!("{path}:{number}: {:?}", it.text)));
-    }
-    mistakes
+        found.map(|needle| needle.text).collect()
+    })
 }
 
 #[test]
@@ -127,19 +136,13 @@ fn names_of(line: &str) -> impl Iterator<Item = &str> {
 
 fn is_gone(name: &str) -> bool {
     let padded = format!("_{name}_");
-    let is_part = |gone: &str| {
-        [format!("_{gone}_"), format!("_{gone}s_")].iter().any(|it| padded.contains(it))
-    };
+    let is_part =
+        |it: &str| padded.contains(&format!("_{it}_")) || padded.contains(&format!("_{it}s_"));
     GONE.iter().any(|gone| is_part(gone))
 }
 
 fn gone_names(path: &str, text: &str) -> Vec<String> {
-    let mut mistakes = Vec::new();
-    for (number, line) in std::iter::once(path).chain(text.lines()).enumerate() {
-        let found = names_of(line).filter(|it| is_gone(it));
-        mistakes.extend(found.map(|it| format!("{path}:{number}: {it:?}")));
-    }
-    mistakes
+    mistakes_of(path, text, |line| names_of(line).filter(|name| is_gone(name)).collect())
 }
 
 #[test]
