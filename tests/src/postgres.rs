@@ -48,7 +48,8 @@ impl PostgresServer {
         fs::create_dir(folder).expect("there is room");
         let folder = folder.to_str().expect("the path is UTF-8");
         Self::start_as(
-            &["min_wal_size=2MB", "max_wal_size=4MB"],
+            // A journal whose pieces are used again grows no more, and never fills its disk.
+            &["wal_keep_size=1GB"],
             &["--waldir", folder, "--wal-segsize=1"],
         )
     }
