@@ -5,6 +5,7 @@ use super::error::Failed;
 use super::links::is_number;
 use super::paging::Paging;
 use super::shown::Manager;
+use super::tags::tagged;
 use super::tree::{Answer, Tree, missing};
 use axum::Json;
 use axum::extract::State;
@@ -50,5 +51,5 @@ pub async fn one(State(tree): State<Arc<Tree>>, uri: Uri, headers: HeaderMap) ->
         false => it.id == part,
     });
     let found = found.ok_or_else(|| missing("manager", &part, "/v1/managers"))?;
-    Ok(Json(Manager::of(found)).into_response())
+    tagged(&headers, &Manager::of(found))
 }

@@ -9,11 +9,10 @@ use super::pools;
 use super::sessions;
 use super::sessions::Within;
 use super::shown::Node;
+use super::tags::tagged;
 use super::tree::{Answer, Tree, missing};
-use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
-use axum::response::IntoResponse as _;
 use rota_proto::v1;
 use rota_proto::v1::operator_server::Operator as _;
 use rota_proto::v1::pools_server::Pools as _;
@@ -87,7 +86,7 @@ async fn find(tree: &Tree, uri: &Uri, asked: &Asked) -> Result<(String, v1::Node
 pub async fn one(State(tree): State<Arc<Tree>>, uri: Uri, headers: HeaderMap) -> Answer {
     let request = Call::new(&uri, &headers)?.request(())?;
     let (list, node) = find(&tree, &uri, &Asked::begin(request.metadata())).await?;
-    Ok(Json(Node::of(node, &list)).into_response())
+    tagged(&headers, &Node::of(node, &list))
 }
 
 /// The stable numbers of a node's sessions.

@@ -9,7 +9,7 @@ use super::tags::tagged;
 use super::tree::{Answer, Tree, missing};
 use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
-use rota_model::{PoolName, Refusal, RefusalKind, Retry};
+use rota_model::PoolName;
 use rota_proto::v1;
 use rota_proto::v1::pools_server::Pools as _;
 use rota_protocol::stable_numbers::of_pool;
@@ -99,10 +99,7 @@ pub async fn one(State(tree): State<Arc<Tree>>, uri: Uri, headers: HeaderMap) ->
     let name = name_of(&tree, &part, &asked).await?;
     let request = asked.with(v1::GetPoolRequest { name });
     let found = tree.pools.get_pool(request).await?.into_inner();
-    tagged(&headers, &Pool::of(found)).map_err(|error| {
-        let text = format!("the pool is no JSON: {error}");
-        Refusal::new(RefusalKind::Internal, Retry::Never, text).into()
-    })
+    tagged(&headers, &Pool::of(found))
 }
 
 impl Tree {

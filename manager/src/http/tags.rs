@@ -1,7 +1,9 @@
 //! Entity tags of resources whose answers have no version of their own.
 
+use super::tree::Answer;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse as _;
+use rota_model::{Refusal, RefusalKind, Retry};
 use serde::Serialize;
 use std::hash::{DefaultHasher, Hasher as _};
 
@@ -22,11 +24,11 @@ pub fn has_it(headers: &HeaderMap, tag: &str) -> bool {
 }
 
 /// The answer with its tag; without its body where the caller has it.
-///
-/// # Errors
-/// It is no JSON.
-pub fn tagged(headers: &HeaderMap, answer: &impl Serialize) -> serde_json::Result<Response> {
-    let body = serde_json::to_vec(answer)?;
+pub fn tagged(headers: &HeaderMap, answer: &impl Serialize) -> Answer {
+    let body = serde_json::to_vec(answer).map_err(|error| {
+        let text = format!("the answer is no JSON: {error}");
+        Refusal::new(RefusalKind::Internal, Retry::Never, text)
+    })?;
     let tag = tag(&body);
     let mut response = match has_it(headers, &tag) {
         true => StatusCode::NOT_MODIFIED.into_response(),

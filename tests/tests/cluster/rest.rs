@@ -208,11 +208,11 @@ async fn a_refusal_is_the_status_of_grpc_as_json() {
     cluster.end().await;
 }
 
-async fn a_pool_that_did_not_change_is_not_sent_again(cluster: &Cluster) {
-    let path = "/v1/pools/default";
+/// Waits until an answer stays as it is for a moment, and is not sent again. Gives its tag.
+async fn not_sent_again(cluster: &Cluster, path: &str) -> String {
     let http = &cluster.document.managers[0].http;
     let mut tag = String::new();
-    // Its load may change while the node tells that a session has ended.
+    // The load may change while a node tells that a session has ended.
     eventually("it stays as it is", PATIENCE, async || {
         let page = asked(cluster, 0, path, 200).await;
         page.header("etag").expect("it has a tag").clone_into(&mut tag);
@@ -222,14 +222,30 @@ async fn a_pool_that_did_not_change_is_not_sent_again(cluster: &Cluster) {
         if is_same == (304, "", Some(tag.as_str())) { Ok(()) } else { Err(format!("{again:?}")) }
     })
     .await;
-    printed(cluster, &["pool", "create", "default", "--description", "other"]).await;
+    tag
+}
+
+/// Waits until an answer with another tag is sent whose field says that.
+async fn sent_again(cluster: &Cluster, (path, tag): (&str, &str), (field, says): (&str, &str)) {
+    let http = &cluster.document.managers[0].http;
     eventually("another one is sent", PATIENCE, async || {
-        let headers = [("If-None-Match", tag.as_str())];
-        let page = http_ask(http, HttpRequest::get(path, &headers)).await?;
-        let is_new = page.code == 200 && page.json()["description"] == "other";
-        if is_new && page.header("etag") != Some(&tag) { Ok(()) } else { Err(format!("{page:?}")) }
+        let page = http_ask(http, HttpRequest::get(path, &[("If-None-Match", tag)])).await?;
+        let is_new = page.code == 200 && page.json()[field] == says;
+        if is_new && page.header("etag") != Some(tag) { Ok(()) } else { Err(format!("{page:?}")) }
     })
     .await;
+}
+
+async fn a_pool_a_node_and_a_manager_that_did_not_change_are_not_sent_again(cluster: &Cluster) {
+    let pool = "/v1/pools/default";
+    let tag = not_sent_again(cluster, pool).await;
+    printed(cluster, &["pool", "create", "default", "--description", "other"]).await;
+    sent_again(cluster, (pool, &tag), ("description", "other")).await;
+    let node = "/v1/pools/default/nodes/n1";
+    let tag = not_sent_again(cluster, node).await;
+    printed(cluster, &["node", "cordon", "n1"]).await;
+    sent_again(cluster, (node, &tag), ("state", "CORDONED")).await;
+    not_sent_again(cluster, "/v1/managers/1").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -253,6 +269,6 @@ async fn a_session_that_did_not_change_is_not_sent_again() {
     let page = again(2).await;
     assert_eq!((page.code, &page.json()["state"]), (200, &"CLOSED".into()));
     assert_ne!(page.header("etag"), Some(tag.as_str()));
-    a_pool_that_did_not_change_is_not_sent_again(&cluster).await;
+    a_pool_a_node_and_a_manager_that_did_not_change_are_not_sent_again(&cluster).await;
     cluster.end().await;
 }
