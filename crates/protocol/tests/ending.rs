@@ -2,6 +2,7 @@
 
 mod table;
 
+use rota_model::items::Orders;
 use rota_model::node_msg::{Register, Renewed};
 use rota_model::{ClassFacts, Disturb, NodeId, NodeState, PoolName, Reason, Refusal, SessionState};
 use rota_protocol::{Input, NodeOrdered, Transition};
@@ -61,14 +62,14 @@ fn nodes_renew(table: &mut Table, ms: u64) {
 
 /// What the owner of a node tells it: whether it is to end once it is empty.
 fn is_told_to_end(table: &mut Table, node: &str) -> bool {
-    let judge = table.view().owner_of(slot_of_node(&reg(table, node).node, 1024)).0;
+    let owner = table.view().owner_of(slot_of_node(&reg(table, node).node, 1024)).0;
     let told = NUMBERS.map(|n| (n, table.renews(n, node)));
     let ends: Vec<u32> = told
         .iter()
         .filter(|(_, it)| matches!(it, Some(Renewed::Heard { retires: true, .. })))
         .map(|it| it.0)
         .collect();
-    assert!(ends.iter().all(|n| *n == judge), "{ends:?} beside {judge}");
+    assert!(ends.iter().all(|n| *n == owner), "{ends:?} beside {owner}");
     !ends.is_empty()
 }
 
@@ -254,13 +255,17 @@ fn leaves(table: &mut Table, node: &str) {
     });
 }
 
-/// What operators are told of nodes of the pool of which something is left.
-fn end_failure(table: &Table) -> String {
+/// What is written down of what the pool ordered.
+fn orders(table: &Table) -> Orders {
     let key = rota_messages::documents::orders_name(&PoolName::default_pool());
     let owner = table.view().owner_of(slot_of_pool(&PoolName::default_pool(), 1024)).0;
     let doc = table.disks[&owner].docs.iter().find(|(it, _)| it.name == key);
-    let orders = doc.and_then(|(_, doc)| doc.orders());
-    orders.map(|it| it.end_failure.clone()).unwrap_or_default()
+    doc.and_then(|(_, doc)| doc.orders()).cloned().unwrap_or_default()
+}
+
+/// What operators are told of nodes of the pool of which something is left.
+fn end_failure(table: &Table) -> String {
+    orders(table).end_failure
 }
 
 #[test]
@@ -306,7 +311,30 @@ fn a_node_that_never_came_is_cleared_away_when_it_is_given_up_and_one_that_is_lo
     assert_eq!(reg(&table, &lost).state, NodeState::Lost);
     assert_eq!(table.to_clear, [], "both may come");
     table.pass(50_000);
+    assert_eq!(answers(&mut table, Some("no answer")), [never[0].to_string()]);
+    table.pass(35_000);
+    let left = |table: &Table| {
+        let it = orders(table);
+        [it.ordered, it.overdue, it.to_clear].concat()
+    };
+    assert_eq!(left(&table), never, "until an end succeeds");
     assert_eq!(answers(&mut table, None), [never[0].to_string()]);
+    table.pass(2_000);
+    assert_eq!((left(&table), end_failure(&table)), (Vec::new(), String::new()));
+}
+
+#[test]
+fn a_pool_that_was_deleted_has_its_lost_nodes_ended_when_they_are_forgotten() {
+    let mut table = shrinking(&json!({}));
+    let node = open_on_a_new_node(&mut table, "a", Disturb::OnUpgrade);
+    table.pass(90_000);
+    assert_eq!(reg(&table, &node).state, NodeState::Lost);
+    table.operate("pool.remove", &json!({"name": "default"}));
+    table.pass(2_000);
+    assert_eq!(table.to_clear, [], "it may come back");
+    order(&mut table, &node, NodeOrder::Forget).expect("it is lost");
+    table.pass(2_000);
+    assert_eq!(answers(&mut table, None), [node]);
 }
 
 #[test]

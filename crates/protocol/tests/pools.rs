@@ -437,6 +437,25 @@ fn a_clock_that_is_put_back_keeps_nobody_waiting_for_nodes_that_never_came() {
 }
 
 #[test]
+fn a_clock_that_is_put_back_frees_the_maximum_of_a_pool_when_its_nodes_are_given_up() {
+    let mut table = Table::growing();
+    table.set_pool(&json!({"max_nodes": 1}));
+    let _ = table.ask_within(300, open("a", "r1"), 59_000);
+    table.pass(2_000);
+    provisioned(&mut table);
+    let never = std::mem::take(&mut table.ordered);
+    assert_eq!(never.len(), 1);
+    table.wall_step_ms = -3_600_000;
+    table.pass(50_000);
+    assert_eq!(table.ordered, [], "the first one may come");
+    let waiting = table.ask_within(300, open("b", "r2"), 59_000);
+    table.pass(20_000);
+    provisioned(&mut table);
+    assert_eq!(nodes_come(&mut table), 1, "the first one was given up");
+    opened(table.wait_for(waiting, 2_000));
+}
+
+#[test]
 fn a_clock_that_is_put_forward_leaks_no_node_that_comes() {
     let mut table = Table::growing();
     let waiting = table.ask_within(300, open("a", "r1"), 59_000);

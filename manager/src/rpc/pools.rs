@@ -62,8 +62,16 @@ fn described(document: Option<&Document>) -> Result<Described, Exception> {
     Ok(read_pool(document)?.map(|it| (it, document.version())))
 }
 
-/// Most names of nodes that are told to be overdue.
-const OVERDUE_TOLD_MAX: usize = 8;
+/// Most names of nodes that are told at once.
+const TOLD_MAX: usize = 8;
+
+/// Names of nodes, for people.
+fn some_of(nodes: &[NodeId]) -> String {
+    let names: Vec<&str> = nodes.iter().map(NodeId::as_str).take(TOLD_MAX).collect();
+    let more = nodes.len().saturating_sub(names.len());
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{more}", names.join(", "))
+}
 
 /// What the owner of a pool ordered, and has not come.
 async fn orders(shared: &Shared, name: &PoolName, deadline: Instant) -> Result<Orders, Failure> {
@@ -77,11 +85,8 @@ async fn orders(shared: &Shared, name: &PoolName, deadline: Instant) -> Result<O
         orders.flatten().unwrap_or_default().as_of(Clock::start().now().wall_ms, has_come);
     let overdue = std::mem::take(&mut orders.overdue);
     if orders.failure.is_empty() && !overdue.is_empty() {
-        let names: Vec<&str> = overdue.iter().map(NodeId::as_str).take(OVERDUE_TOLD_MAX).collect();
-        let more = overdue.len().saturating_sub(names.len());
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         // It may come all the same; until then it has its place in the maximum.
-        orders.failure = format!("not registered in time: {}{more}", names.join(", "));
+        orders.failure = format!("not registered in time: {}", some_of(&overdue));
     }
     orders.ordered.extend(overdue);
     Ok(orders)
@@ -174,11 +179,19 @@ impl PoolsService {
         Ok(state(shared, name, found, load.unwrap_or_default(), deadline).await)
     }
 
-    /// Refused while nodes of a pool are there, or were ordered and may come.
+    /// Refused while nodes of a pool are there, were ordered and may come, or are not ended: nobody ends what a pool
+    /// left behind that is gone.
     async fn check_unused(&self, name: &PoolName, deadline: Instant) -> Result<(), Failure> {
         let there = loads(&self.shared).await?.remove(name).unwrap_or_default().nodes;
-        let ordered = orders(&self.shared, name, usage_until(deadline)).await?.ordered.len();
-        let message = match (there, ordered) {
+        let orders = orders(&self.shared, name, usage_until(deadline)).await?;
+        let message = match (there, orders.ordered.len()) {
+            (0, 0) if !orders.end_failure.is_empty() => {
+                format!("{}; it is tried again and again: mend the provisioner", orders.end_failure)
+            }
+            (0, 0) if !orders.to_clear.is_empty() => format!(
+                "nodes of pool {name} that never came are being ended: {}; try again in a moment",
+                some_of(&orders.to_clear)
+            ),
             (0, 0) => return Ok(()),
             (0, ordered) => format!(
                 "nodes of pool {name} were ordered and may come: {ordered}; without a provisioner no more are \

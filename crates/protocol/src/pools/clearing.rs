@@ -1,12 +1,12 @@
 //! What is left of nodes that a pool started: those that have left or were forgotten, and those that never came.
 //!
 //! The provisioner is told to end it: a process that hangs, a container, a machine. That it did so is remembered here
-//! alone: the next owner of the pool asks once more, and whoever is asked twice does it once. That it could not stands
-//! in the pool's record of orders, for operators.
+//! alone for nodes that were registered: the next owner of the pool asks once more, and whoever is asked twice does it
+//! once. What is to be ended of nodes that never came, and why it could not be, stands in the pool's record of orders.
 
 use crate::log::at::At;
 use crate::pools::ending::{decision_of, was_ordered};
-use crate::pools::order::{expected, pools_here};
+use crate::pools::order::{expected, pools_with_nodes_here};
 use crate::pools::state::Pools;
 use crate::ports::io::Effect;
 use crate::ports::note::Transition;
@@ -86,11 +86,10 @@ impl Pools {
         }
         let mut left = BTreeMap::new();
         // A pool that starts none any more may have left something, too.
-        for pool in pools_here(led) {
+        for pool in pools_with_nodes_here(led) {
             let of_pool: Vec<_> = left_over(led, self, &pool).collect();
-            if of_pool.iter().all(|(node, _)| self.clearing.has_cleared(node)) {
-                self.write_end_failure(led, &pool, String::new());
-            }
+            let all = of_pool.iter().all(|(node, _)| self.clearing.has_cleared(node));
+            self.write_cleared(led, &pool, all);
             left.extend(of_pool.into_iter().map(|(node, by)| (node, (pool.clone(), by))));
         }
         let clearing = &mut self.clearing;

@@ -17,7 +17,7 @@ use rota_model::items::{Orders, POOL_CLASS};
 use rota_model::{NewNodes, NodeId, PoolName, PoolSettings, ProvisionerName, Stamp};
 use rota_placement::{PoolNodes, nodes_to_start};
 use rota_ring::slot_of_pool;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// How many times `provision_ms` after an order has lapsed its nodes are given up. Until then one that
@@ -49,18 +49,19 @@ fn prefix(pool: &PoolName, decision: u64) -> String {
 pub(crate) fn expected(led: &At<'_>, pools: &Pools, pool: &PoolName) -> (Option<Arc<Doc>>, Orders) {
     let (doc, orders) = ordered(led, pool);
     let (now, reg) = (led.env.now.wall_ms, &led.env.nodes.reg);
-    let is_at_work = led.env.fleet.orders.values().any(|it| it == pool);
-    let done_ms = match is_at_work {
+    let done_ms = match is_at_work(led, pool) {
         true => now,
         false => pools.provisioned_ms.get(pool).copied().unwrap_or(0),
     };
     let provision_ms = led.env.config.timing.provision_ms;
     let late_ms = done_ms.saturating_add(provision_ms).saturating_sub(orders.lapses_wall_ms);
-    // No order lapses so late: the clock was put back. Who waits does not wait for as long as that.
-    let is_from_later = !is_at_work && orders.lapses_wall_ms > now.saturating_add(2 * provision_ms);
-    let as_of_ms = if is_from_later { orders.lapses_wall_ms } else { now.saturating_sub(late_ms) };
-    let orders = orders.as_of(as_of_ms, |it| reg.contains_key(it));
+    let orders = orders.as_of(now.saturating_sub(late_ms), |it| reg.contains_key(it));
     (doc, orders)
+}
+
+/// Whether a provisioner starts nodes of a pool for this owner now.
+fn is_at_work(led: &At<'_>, pool: &PoolName) -> bool {
+    led.env.fleet.orders.values().any(|it| it == pool)
 }
 
 /// What was ordered for a pool, as it lies here.
@@ -91,11 +92,22 @@ pub(crate) fn growing_here(led: &At<'_>) -> Vec<PoolName> {
 }
 
 fn here(led: &At<'_>, which: impl Fn(&PoolSettings) -> bool) -> Vec<PoolName> {
-    let (number, m) = (led.log.number, led.env.view().m);
-    let is_here = |pool: &PoolName| led.env.view().home(slot_of_pool(pool, m)) == number;
     let pools = led.env.nodes.pools.iter();
     let pools = pools.filter(|(_, it)| it.settings.as_ref().is_some_and(&which));
-    pools.map(|(pool, _)| pool).filter(|it| is_here(it)).cloned().collect()
+    pools.map(|(pool, _)| pool).filter(|it| is_here(led, it)).cloned().collect()
+}
+
+fn is_here(led: &At<'_>, pool: &PoolName) -> bool {
+    let view = led.env.view();
+    view.home(slot_of_pool(pool, view.m)) == led.log.number
+}
+
+/// Pools of this partition that are described or of which a node is registered: what has gone of a deleted one may
+/// have left something.
+pub(crate) fn pools_with_nodes_here(led: &At<'_>) -> BTreeSet<PoolName> {
+    let of_nodes: BTreeSet<&PoolName> = led.env.nodes.reg.values().map(|it| &it.pool).collect();
+    let of_nodes = of_nodes.into_iter().filter(|it| is_here(led, it)).cloned();
+    pools_here(led).into_iter().chain(of_nodes).collect()
 }
 
 impl Resident for Pools {
@@ -123,6 +135,7 @@ impl Resident for Pools {
         let growing = growing_here(led);
         self.see_short_lived(led, &growing);
         self.clear(led);
+        self.count_anew(led);
         for pool in growing {
             // Nobody is to wait for what failed a moment ago.
             if led.env.nodes.why_none_started(&pool, led.env.now.mono_ms).is_none() {
@@ -198,11 +211,9 @@ impl Pools {
         let successors = known.chain(alone.into_iter().zip(new.iter().cloned())).collect();
         let lapses_wall_ms = led.env.now.wall_ms + led.env.config.timing.provision_ms;
         let ordered = [orders.ordered, new].concat();
-        let patience_ms = GIVEN_UP_AFTER * led.env.config.timing.provision_ms;
-        let given_up_wall_ms = lapses_wall_ms + patience_ms;
+        let given_up_wall_ms = lapses_wall_ms + patience_ms(led);
         let (overdue, failure) = (orders.overdue, String::new());
         let mut to_clear = orders.to_clear;
-        to_clear.retain(|it| !self.clearing.has_cleared(it));
         to_clear.drain(..to_clear.len().saturating_sub(TO_CLEAR_MAX));
         let provisioners = provisioners(orders.provisioners, &settings, decisions);
         let orders = Orders {
@@ -220,6 +231,23 @@ impl Pools {
         };
         let at = write(led, pool, before.as_deref(), orders);
         self.ordering.insert(pool.clone(), at);
+    }
+
+    /// No order lapses so late as some do once the clock was put back. Those have lapsed, and their nodes are given up
+    /// as long after now as those of others: nobody waits until the clock has caught up.
+    fn count_anew(&mut self, led: &mut At<'_>) {
+        let (now, provision_ms) = (led.env.now.wall_ms, led.env.config.timing.provision_ms);
+        for pool in pools_here(led) {
+            let (before, orders) = ordered(led, &pool);
+            let is_from_later = orders.lapses_wall_ms > now.saturating_add(2 * provision_ms);
+            if !is_from_later || is_at_work(led, &pool) || self.ordering.contains_key(&pool) {
+                continue;
+            }
+            self.provisioned_ms.remove(&pool);
+            let given_up_wall_ms = now + patience_ms(led);
+            let orders = Orders { lapses_wall_ms: now, given_up_wall_ms, ..orders };
+            write(led, &pool, before.as_deref(), orders);
+        }
     }
 
     /// A pool's orders were committed: carry the last one out, if it is this owner's own.
@@ -284,7 +312,7 @@ impl Pools {
 }
 
 impl Pools {
-    /// Writes down why what is left of a pool's nodes is not ended; empty: nothing fails any more.
+    /// Writes down why what is left of a pool's nodes is not ended.
     pub fn write_end_failure(&mut self, led: &mut At<'_>, pool: &PoolName, end_failure: String) {
         let (before, orders) = ordered(led, pool);
         if led.may_begin() && !self.ordering.contains_key(pool) && orders.end_failure != end_failure
@@ -292,6 +320,27 @@ impl Pools {
             write(led, pool, before.as_deref(), Orders { end_failure, ..orders });
         }
     }
+
+    /// Writes down that nothing is left of nodes that never came. `all`: nor of any other node of the pool, so nothing
+    /// fails any more.
+    pub fn write_cleared(&mut self, led: &mut At<'_>, pool: &PoolName, all: bool) {
+        let (before, mut orders) = expected(led, self, pool);
+        let were = orders.to_clear.len();
+        orders.to_clear.retain(|it| !self.clearing.has_cleared(it));
+        let mended = all && !orders.end_failure.is_empty();
+        if mended {
+            orders.end_failure.clear();
+        }
+        let is_news = mended || orders.to_clear.len() < were;
+        if is_news && led.may_begin() && !self.ordering.contains_key(pool) {
+            write(led, pool, before.as_deref(), orders);
+        }
+    }
+}
+
+/// How long after an order has lapsed its nodes are given up.
+fn patience_ms(led: &At<'_>) -> u64 {
+    GIVEN_UP_AFTER * led.env.config.timing.provision_ms
 }
 
 /// Whose the nodes of each decision are, with a new one.

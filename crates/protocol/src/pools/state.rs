@@ -53,9 +53,9 @@ impl Pools {
         self.wanted.entry(pool.clone()).or_default().insert(from, wanted);
     }
 
-    /// Which sessions wait for room in a pool: what each takes, and how many there are. Who asks does so again and again, and does not know of
-    /// nodes that have come meanwhile: it is heard only when it has seen all that are known here, since it
-    /// then found no room in them either.
+    /// Which sessions wait for room in a pool: what each takes, and how many there are. Who asks does so again and
+    /// again, and does not know of nodes that have come meanwhile: it is heard only when it has seen all that are known
+    /// here, since it then found no room in them either.
     pub fn waiting(&self, pool: &PoolName, seen_all: u64, now_ms: u64) -> Vec<(Resources, u32)> {
         let wanted = self.wanted.get(pool).into_iter().flat_map(BTreeMap::values);
         let heard = wanted.filter(|it| it.index >= seen_all && now_ms < it.at_ms + WANTED_MS);

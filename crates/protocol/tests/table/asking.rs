@@ -111,8 +111,13 @@ impl Table {
     /// Operators say that of the only pool, and every manager has heard of it.
     pub fn set_pool(&mut self, settings: &Value) {
         let parameters = json!({"name": "default", "allow_missing": true, "settings": settings});
-        let operation = Request::new(space(CONFIGURATION), "pool.set");
-        let operation = operation.with(&parameters).expect("a small document");
+        self.operate("pool.set", &parameters);
+    }
+
+    /// Has an operation of administrators carried out, and passes a second.
+    pub fn operate(&mut self, name: &str, parameters: &Value) {
+        let operation = Request::new(space(CONFIGURATION), name);
+        let operation = operation.with(parameters).expect("a small document");
         let call = self.ask(300, op(operation, SPACES_DOCID));
         let answer = self.wait_for(call, 1_000);
         let Ok(Answer::Documents(DocumentAnswer::Operated(Ok(_)))) = answer else {
