@@ -95,8 +95,8 @@ impl Scene {
     /// Keepers and programs.
     fn pids(&self) -> Vec<u32> {
         let all = running(&self.folder.path().join("node"));
-        // A loop of a shell starts one after the other.
-        let lasting = all.into_values().flatten().filter(|it| it.line[0] != "sleep");
+        // A loop of a shell starts one process after the other, and each looks like the shell for a moment.
+        let lasting = all.into_values().flatten().filter(|it| it.is_keeper() || it.pid == it.group);
         let mut pids: Vec<u32> = lasting.map(|it| it.pid).collect();
         pids.sort_unstable();
         pids
