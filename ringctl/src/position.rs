@@ -65,7 +65,7 @@ impl Start {
 
 /// What a reader of the text knows already.
 #[derive(Default)]
-pub struct Reported {
+pub struct WatchProgress {
     /// The watch did not begin with a snapshot, or its first one is complete.
     resumed: bool,
     /// A later snapshot is being shown: a position was too old.
@@ -73,7 +73,7 @@ pub struct Reported {
     caught_up: bool,
 }
 
-impl Reported {
+impl WatchProgress {
     /// A watch that begins there.
     pub fn from(position: &[u8]) -> Self {
         Self { resumed: !position.is_empty(), ..Self::default() }
@@ -133,18 +133,18 @@ mod tests {
 
     #[test]
     fn an_answer_that_only_moves_the_position_prints_no_text() {
-        assert_eq!(Reported::default().text(false, false, None), "");
+        assert_eq!(WatchProgress::default().text(false, false, None), "");
     }
 
     #[test]
     fn only_a_snapshot_that_nobody_asked_for_is_told_as_one() {
         let line = || Some("a".to_owned());
-        let mut fresh = Reported::default();
+        let mut fresh = WatchProgress::default();
         assert!(!fresh.text(true, false, line()).contains("too old"));
         assert!(fresh.text(false, true, None).contains("caught up"));
         assert_eq!(fresh.text(false, true, None), "", "another manager goes on");
         assert!(fresh.text(true, false, line()).contains("too old"));
-        let mut resumed = Reported::from(b"here");
+        let mut resumed = WatchProgress::from(b"here");
         assert!(resumed.text(true, false, None).contains("too old"));
         assert!(!resumed.text(true, false, line()).contains("too old"), "told once");
         assert!(resumed.text(false, true, None).contains("caught up"));

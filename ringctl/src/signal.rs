@@ -105,7 +105,7 @@ struct Input {
 
 /// What came of it.
 #[derive(Serialize, Debug, Default)]
-struct Reported {
+struct SignalReport {
     /// Who looks gone.
     gone: Vec<Manager>,
     /// Whom it was told.
@@ -136,7 +136,7 @@ pub async fn run(it: &SignalArguments, out: &mut Out) -> anyhow::Result<()> {
     let mut text = Vec::new();
     std::io::stdin().take(STDIN_BYTES_MAX + 1).read_to_end(&mut text).context("stdin")?;
     let Input { sights, strays } = input(&text)?;
-    let mut all = Reported { strays, ..Reported::default() };
+    let mut all = SignalReport { strays, ..SignalReport::default() };
     for (cluster, sight) in &sights {
         tell(cluster, sight, it.timeout, &mut all).await;
     }
@@ -221,7 +221,7 @@ fn manager(entry: &Entry) -> anyhow::Result<(String, Manager)> {
     Ok((meta("cluster")?, manager))
 }
 
-async fn tell(cluster: &str, sight: &Sight, wait: Duration, all: &mut Reported) {
+async fn tell(cluster: &str, sight: &Sight, wait: Duration, all: &mut SignalReport) {
     if sight.gone.is_empty() {
         return;
     }
@@ -265,7 +265,7 @@ async fn signal_at(
     Ok(Answer { grpc: grpc.to_owned(), suspected: answer.suspected })
 }
 
-fn show(all: &Reported, out: &mut Out) -> anyhow::Result<()> {
+fn show(all: &SignalReport, out: &mut Out) -> anyhow::Result<()> {
     if out.format() == Format::Json {
         return Ok(out.json(all)?);
     }

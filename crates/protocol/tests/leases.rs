@@ -11,13 +11,13 @@ use rota_protocol::{Message, Timing};
 use rota_ring::slot_of_node;
 use table::*;
 
-/// The manager that judges a node, and an id whose session another one owns.
+/// The owner of a node, and an id whose session another one owns.
 fn apart(table: &Table, node: &str) -> (u32, u32, String) {
     let slot = slot_of_node(&NodeId::parse(node).unwrap(), 1024);
-    let judge = table.view().owner_of(slot).0;
-    let id = (0..).map(|n| format!("b{n}")).find(|it| table.owner(it) != judge).unwrap();
+    let of_node = table.view().owner_of(slot).0;
+    let id = (0..).map(|n| format!("b{n}")).find(|it| table.owner(it) != of_node).unwrap();
     let owner = table.owner(&id);
-    (judge, owner, id)
+    (of_node, owner, id)
 }
 
 fn state_of(table: &mut Table, owner: u32, id: &str) -> SessionState {
@@ -71,13 +71,13 @@ fn each_manager_grants_the_slots_that_it_owns_and_together_they_grant_all() {
 #[test]
 fn a_session_runs_on_where_its_owner_granted_it_though_the_owner_of_its_node_heard_nothing() {
     let mut table = Table::serving();
-    let (judge, owner, id) = apart(&table, "n1");
+    let (of_node, owner, id) = apart(&table, "n1");
     opened(table.call(owner, open(&id, "r1")));
     let lost_ms = Timing::default().node_lost_ms;
     pass_renewing(&mut table, lost_ms - 2_000, &[owner]);
     let newest_ms = table.now_ms - 1_000;
     while registered(&table, "n1").1 != NodeState::Lost {
-        assert!(table.now_ms < newest_ms + lost_ms, "{judge} declares it lost");
+        assert!(table.now_ms < newest_ms + lost_ms, "{of_node} declares it lost");
         pass_renewing(&mut table, 1_000, &[owner]);
     }
     assert!(table.granted(owner, "n1").is_empty(), "it is shut out");
@@ -95,7 +95,7 @@ fn a_session_runs_on_where_its_owner_granted_it_though_the_owner_of_its_node_hea
 #[test]
 fn a_new_owner_waits_as_long_as_if_it_had_granted_when_it_began_to_serve() {
     let mut table = Table::serving();
-    let (judge, owner, id) = apart(&table, "n1");
+    let (of_node, owner, id) = apart(&table, "n1");
     opened(table.call(owner, open(&id, "r1")));
     let lost_ms = Timing::default().node_lost_ms;
     pass_until_lost(&mut table, owner);
@@ -103,7 +103,7 @@ fn a_new_owner_waits_as_long_as_if_it_had_granted_when_it_began_to_serve() {
     table.pass_until("somebody takes over", 8_000, |it| it.owner(&id) != owner);
     let (since_ms, next) = (table.now_ms, table.owner(&id));
     table.pass(2_000);
-    assert_eq!(state_of(&mut table, next, &id), SessionState::Ready, "{judge} said LOST");
+    assert_eq!(state_of(&mut table, next, &id), SessionState::Ready, "{of_node} said LOST");
     table.pass(lost_ms - 4_000);
     assert_eq!(state_of(&mut table, next, &id), SessionState::Ready);
     table.pass(4_000);

@@ -388,19 +388,19 @@ fn an_owner_that_sees_that_writes_were_lost_gives_the_partition_up_and_finds_it_
 fn an_owner_that_gives_a_partition_up_renews_no_lease_by_the_word_of_its_copies() {
     let mut table = Table::serving();
     let node = NodeId::parse("n1").expect("a name");
-    let judge = table.view().owner_of(rota_ring::slot_of_node(&node, 1024)).0;
-    let id = (0..).map(|n| format!("b{n}")).find(|it| table.owner(it) == judge);
-    let granted = |table: &mut Table| table.grants(judge, "n1");
+    let owner = table.view().owner_of(rota_ring::slot_of_node(&node, 1024)).0;
+    let id = (0..).map(|n| format!("b{n}")).find(|it| table.owner(it) == owner);
+    let granted = |table: &mut Table| table.grants(owner, "n1");
     assert!(granted(&mut table));
     table.manual_nodes = true;
-    table.ask(judge, open(&id.expect("one is there"), "r1"));
+    table.ask(owner, open(&id.expect("one is there"), "r1"));
     let (_, create) = table.node_calls.pop().expect("PENDING is committed");
     let ToNode::Create { mut token, .. } = create.clone() else { panic!("{create:?}") };
     token.0.seq.0 += 7;
     // Whether it is given up cannot be heard: another may have that number by now, and nobody else.
     table.store_away = true;
     let answer = rota_model::node_msg::NodeAnswer::OtherLive { token };
-    table.node_says(judge, "n1", create.head().call, answer);
+    table.node_says(owner, "n1", create.head().call, answer);
     table.settle();
     assert!(!granted(&mut table));
     (table.store_away, table.manual_nodes) = (false, false);

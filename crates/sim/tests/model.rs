@@ -52,7 +52,7 @@ searches! {
         "n=3 r=1: open, an agent dies, suspicion, one accuser", 300_000;
     agents_die_on_a_node_that_is_cut_off: "n=3 r=1: node cut off, agents die, lease", 1_000_000;
     an_agent_dies_of_which_an_owner_hears_nothing:
-        "n=3 r=1: the owner hears nothing of a node, an agent dies, lease", 2_000;
+        "n=3 r=1: the owner of session and node hears nothing of it, an agent dies, lease", 2_000;
     a_node_is_cut_off_until_it_is_lost: "n=3 r=1: node cut off, lease", 100;
     a_lease_ends_amid_a_crash_a_suspicion_and_a_join:
         "n=3 r=1: lease about to end, crash for good, suspicion, join, one accuser, one step", 1_000_000;
@@ -62,7 +62,7 @@ searches! {
         "n=3 r=1: a node's owner hears nothing of it, lease", 1_000;
     a_new_owner_waits_when_an_owner_that_heard_nothing_declares_a_node_lost:
         "n=3 r=1: a node's owner hears nothing of it, lease, suspicion, one accuser", 10_000;
-    what_an_owner_hears_nothing_of_ends: "n=3 r=1: the owner hears nothing of a node, lease", 30;
+    what_an_owner_hears_nothing_of_ends: "n=3 r=1: the owner of session and node hears nothing of it, lease", 30;
     a_node_is_reached_again: "n=3 r=1: node cut off and reached again, lease", 7_000;
     a_number_leaves: "n=3 r=1: leave", 13_000;
     two_numbers_join_one_after_the_other: "n=2 r=0: 2 joins", 10_000;

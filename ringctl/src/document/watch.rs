@@ -5,7 +5,7 @@ use super::show::Shown;
 use crate::length_of_time::length_of_time;
 use crate::namespace::namespace;
 use crate::output::{Format, Out, counted};
-use crate::position::{Reported, start, to_text};
+use crate::position::{WatchProgress, start, to_text};
 use anyhow::Context;
 use clap::Args;
 use rota_client::docstore::{Caller, DocName, Namespace};
@@ -149,7 +149,7 @@ pub async fn watch(client: &Client, it: &WatchArguments, out: &mut Out) -> anyho
     let mut stop = Stop::listen()?;
     let start = start(it.position.as_deref())?;
     let request = request(it, start.position.clone())?;
-    let mut told = Reported::from(&request.position);
+    let mut told = WatchProgress::from(&request.position);
     let mut watch = client.watch_documents(request, WatchOptions { patience: it.patience });
     loop {
         let answer = tokio::select! {

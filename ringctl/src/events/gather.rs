@@ -101,7 +101,7 @@ async fn kept(
 }
 
 /// What one manager says.
-enum Reported {
+enum FromManager {
     /// Events, or a remark about them.
     Events(Vec<Shown>),
     /// What it kept is told, or it is silent.
@@ -118,8 +118,8 @@ pub struct Following {
     tasks: JoinSet<()>,
     /// Where each manager answers, and who reads it.
     readers: BTreeMap<u32, (String, AbortHandle)>,
-    told: mpsc::Receiver<(u32, Reported)>,
-    tell: mpsc::Sender<(u32, Reported)>,
+    told: mpsc::Receiver<(u32, FromManager)>,
+    tell: mpsc::Sender<(u32, FromManager)>,
     look_at: Instant,
     /// Managers whose kept events are not all there, and until when the others wait for them.
     behind: Option<(BTreeSet<u32>, Instant)>,
@@ -189,11 +189,11 @@ impl Following {
             tokio::select! {
                 Some((number, told)) = self.told.recv() => {
                     match (told, &mut self.behind) {
-                        (Reported::Events(events), None) => return Ok(events),
-                        (Reported::Events(events), Some(_)) => self.first.extend(events),
-                        (Reported::CaughtUp, Some((behind, _))) => drop(behind.remove(&number)),
-                        (Reported::CaughtUp, None) => {}
-                        (Reported::Wrong(error), _) => return Err(error.into()),
+                        (FromManager::Events(events), None) => return Ok(events),
+                        (FromManager::Events(events), Some(_)) => self.first.extend(events),
+                        (FromManager::CaughtUp, Some((behind, _))) => drop(behind.remove(&number)),
+                        (FromManager::CaughtUp, None) => {}
+                        (FromManager::Wrong(error), _) => return Err(error.into()),
                     }
                 }
                 () = sleep_until(wake_at) => {
@@ -216,7 +216,7 @@ async fn read_one(
     number: u32,
     address: String,
     mut request: v1::EventsRequest,
-    tell: mpsc::Sender<(u32, Reported)>,
+    tell: mpsc::Sender<(u32, FromManager)>,
 ) {
     let mut is_silent = false;
     loop {
@@ -224,7 +224,7 @@ async fn read_one(
         let why = match read {
             Some(Err(error)) => {
                 // Whoever listens is told, or has gone.
-                let _ = tell.send((number, Reported::Wrong(error))).await;
+                let _ = tell.send((number, FromManager::Wrong(error))).await;
                 return;
             }
             Some(Ok(why)) => why,
@@ -232,12 +232,12 @@ async fn read_one(
         };
         // One remark for each silence.
         if !std::mem::replace(&mut is_silent, true) {
-            let remark = Reported::Events(vec![Shown::silent(number, &why)]);
+            let remark = FromManager::Events(vec![Shown::silent(number, &why)]);
             if tell.send((number, remark)).await.is_err() {
                 return;
             }
         }
-        if tell.send((number, Reported::CaughtUp)).await.is_err() {
+        if tell.send((number, FromManager::CaughtUp)).await.is_err() {
             return;
         }
         sleep(AGAIN_AFTER).await;
@@ -250,7 +250,7 @@ async fn read_once(
     number: u32,
     address: &str,
     request: &mut v1::EventsRequest,
-    tell: &mpsc::Sender<(u32, Reported)>,
+    tell: &mpsc::Sender<(u32, FromManager)>,
     is_silent: &mut bool,
 ) -> Option<Result<String, CallError>> {
     let ended = |error: CallError| {
@@ -274,10 +274,10 @@ async fn read_once(
         let events: Vec<Shown> =
             remark.into_iter().chain(events.into_iter().map(Shown::of)).collect();
         if !events.is_empty() {
-            tell.send((number, Reported::Events(events))).await.ok()?;
+            tell.send((number, FromManager::Events(events))).await.ok()?;
         }
         if caught_up {
-            tell.send((number, Reported::CaughtUp)).await.ok()?;
+            tell.send((number, FromManager::CaughtUp)).await.ok()?;
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::FilterArguments;
 use super::show::Shown;
 use crate::output::{Format, Out};
-use crate::position::{Reported, start, to_text};
+use crate::position::{WatchProgress, start, to_text};
 use clap::Args;
 use rota_client::{Client, WatchOptions, v1};
 use rota_daemon::Stop;
@@ -51,7 +51,7 @@ pub async fn watch(client: &Client, it: &WatchArguments, out: &mut Out) -> anyho
         position: start.position.clone().into(),
         r#where: it.filter.conditions.clone(),
     };
-    let mut told = Reported::from(&request.position);
+    let mut told = WatchProgress::from(&request.position);
     let mut watch = client.watch(request, WatchOptions { patience: it.patience });
     loop {
         let answer = tokio::select! {

@@ -18,14 +18,14 @@ pub struct Account {
 
 /// What is told of all sessions.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-struct Reported {
+struct Sightings {
     /// Those that have not ended, by their owners.
     known: BTreeSet<Key>,
     /// How many instances of each run, by the nodes.
     runs: BTreeMap<Key, u32>,
 }
 
-impl Reported {
+impl Sightings {
     fn account(&self, acknowledged: impl IntoIterator<Item = Key>) -> Account {
         let is_there = |key: &Key| self.known.contains(key) && self.runs.contains_key(key);
         let lost = acknowledged.into_iter().filter(|it| !is_there(it)).collect();
@@ -47,7 +47,7 @@ pub async fn account(
     let first = client.inspect(wait).await?;
     let answers: Answers = [(first.number, Ok(first))].into();
     let mut session_counts = super::session_counts(client, wait, &answers)?;
-    let mut told = Reported::default();
+    let mut told = Sightings::default();
     for part in super::parts(&super::view_of(&answers)?) {
         let known = session_counts.known(&part).await?.into_iter();
         told.known.extend(known.filter(|(_, (it, _))| !it.has_ended()).map(|(key, _)| key));
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn a_session_is_there_when_its_owner_knows_it_and_it_runs() {
-        let told = Reported {
+        let told = Sightings {
             known: [key("a"), key("stopped")].into(),
             runs: [(key("a"), 1), (key("unknown"), 1), (key("b"), 2)].into(),
         };

@@ -120,7 +120,7 @@ impl Lead {
     /// Whether the log should come to rest: a newcomer's arc is cut out then, too, and who leaves hands on
     /// what is at rest.
     pub fn wants_wedge(&self, last: LogPos, sizes: &Sizes) -> bool {
-        self.has_close_learner(last, sizes) || self.wedge.to_split.is_some() || self.wedge.lets_go
+        self.has_close_learner(last, sizes) || self.wedge.to_split.is_some() || self.wedge.releases
     }
 
     /// Whether that is a copy, or may be one by now.

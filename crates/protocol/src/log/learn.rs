@@ -26,7 +26,7 @@ impl Lead {
         let (number, me, now) = (log.number, env.me.number, env.now.mono_ms);
         let Some(view) = env.view.clone() else { return };
         self.wedge.to_split = view.unsplit(number);
-        self.wedge.lets_go = view.may_release(number);
+        self.wedge.releases = view.may_release(number);
         let is_absent =
             |it: &ManagerNumber| *it != me && !self.copies.contains_key(it) && view.is_up(*it);
         let wanted = view.wanted(number);
@@ -248,7 +248,7 @@ impl Lead {
         if !complete.is_empty() {
             return Some(Desire::Add(complete));
         }
-        if self.wedge.lets_go {
+        if self.wedge.releases {
             return Some(Desire::Release);
         }
         asked.then_some(Desire::Bump)

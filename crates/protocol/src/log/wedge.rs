@@ -12,7 +12,7 @@ pub(crate) struct Wedge {
     /// A newcomer whose arc is to be cut out of this partition.
     pub to_split: Option<ManagerNumber>,
     /// Who leaves the ring is a copy, or this owner, and enough others hold everything.
-    pub lets_go: bool,
+    pub releases: bool,
     /// None begins before this.
     pub next_ms: u64,
     /// One begins when the config store has answered.

@@ -6,8 +6,8 @@
 //!                   ▲                                                                  │
 //!                   └── a refusal: asked again ────────────────────────────────────────┘
 //! ```
-//! A ring task is a value at the owner of its task, and remembers nothing: who takes over begins it anew. What was done is found
-//! to be done.
+//! A ring task is a value at the owner of its task, and remembers nothing: who takes over begins it anew. What was
+//! done is found to be done.
 
 mod acting;
 pub(crate) mod closing;

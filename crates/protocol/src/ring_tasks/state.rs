@@ -13,8 +13,8 @@ use rota_model::{FieldError, Refusal, RefusalKind, Retry};
 use rota_tasks::{ACT, ActWork, COPY, CloseWork, CopyWork, Progress, Run, TaskKey};
 use std::collections::BTreeMap;
 
-/// Most that a ring task asks at a time, searches aside. Fewer, and programs that take their time to end hold it up. More,
-/// and it is noticed by whoever else asks.
+/// Most that a ring task asks at a time, searches aside. Fewer, and programs that take their time to end hold it up.
+/// More, and it is noticed by whoever else asks.
 const ASKED_MAX: usize = 64;
 
 /// How long an answer may take, in milliseconds.

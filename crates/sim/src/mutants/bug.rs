@@ -100,7 +100,7 @@ bugs!(
     LeaseIgnored = "lease_ignored",
     /// A learner takes a late chunk of an earlier copying for one of this.
     LateChunk = "late_chunk",
-    /// An owner of nodes does not count anew from a later registration of the same boot.
+    /// The owner of a node does not count anew from a later registration of the same boot.
     LeaseNotAnew = "lease_not_anew",
     /// A manager lets every boot in, whatever its data folder proves.
     BootUnproven = "boot_unproven",

@@ -268,7 +268,7 @@ fn ci_agents() -> Vec<Bounds> {
             Left { silences: 1, resumes: 2, ticks: 7, ..n },
         ),
         of(
-            "n=3 r=1: the owner hears nothing of a node, an agent dies, lease",
+            "n=3 r=1: the owner of session and node hears nothing of it, an agent dies, lease",
             OWNER_DEAF,
             Left { resumes: 1, ticks: 8, ..n },
         ),
@@ -295,7 +295,11 @@ fn ci_leases() -> Vec<Bounds> {
             Bounds { accuser: 30, shows: LOSES_NODE, ..NODE_UNHEARD },
             Left { suspicions: 1, ticks: 1, ..n },
         ),
-        of("n=3 r=1: the owner hears nothing of a node, lease", OWNER_DEAF, Left { ticks: 8, ..n }),
+        of(
+            "n=3 r=1: the owner of session and node hears nothing of it, lease",
+            OWNER_DEAF,
+            Left { ticks: 8, ..n },
+        ),
         of("n=3 r=1: leave", LEAVE, Left { leaves: 1, ticks: 4, ..n }),
         of("n=3 r=1: open, drain", DRAIN, Left { opens: 1, drains: 1, ticks: 4, ..n }),
         of("n=3 r=1: drain, node boots anew", DRAIN, Left { drains: 1, boots: 1, ticks: 2, ..n }),
