@@ -105,6 +105,19 @@ fn a_repeated_request_of_an_earlier_life_is_answered_with_what_that_life_ran() {
 }
 
 #[test]
+fn a_close_of_an_operator_that_is_repeated_in_the_next_life_tells_who_closed() {
+    let mut table = Table::serving();
+    opened(table.call(300, open("a", "r1")));
+    let Op::Close(by_client) = close("a", "c1") else { unreachable!("it is a close") };
+    let closing = Op::Close(CloseOp { by_operator: true, ..by_client });
+    let first = closed(table.call(300, closing.clone())).record;
+    assert_eq!(first.reason, Some(Reason::ClosedByOperator));
+    opened(table.call(300, open("a", "r2")));
+    let again = closed(table.call(1000, closing)).record;
+    assert_eq!((again.life, again.reason), (first.life, first.reason));
+}
+
+#[test]
 fn a_repeated_open_tells_nothing_of_what_came_after_its_answer() {
     let mut table = Table::serving();
     let first = opened(table.call(300, open("a", "r1"))).1;

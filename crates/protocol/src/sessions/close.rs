@@ -7,7 +7,7 @@ use crate::ports::note::Transition;
 use crate::sessions::read::{key_of, not_found, view_of};
 use crate::sessions::remembered::write_session;
 use crate::sessions::reopen::stays_lost;
-use crate::sessions::request_ids::{earlier_life, fail_opens, hasten, remember, reused};
+use crate::sessions::request_ids::{closed_by, earlier_life, fail_opens, hasten, remember, reused};
 use crate::sessions::state::Sessions;
 use crate::sessions::version::next_version;
 use rota_messages::{Answer, DocKey};
@@ -38,7 +38,7 @@ impl Sessions {
             }
             Some((RequestFate::Closed { life }, entry)) if record.life != *life => {
                 // That close was carried out, and a later open began a new life.
-                let session = view_of(led, earlier_life(&record, entry, *life));
+                let session = view_of(led, earlier_life(&record, entry, *life, op));
                 let result = Ok(Answer::Closed { finished: true, session });
                 return self.reply_when_committed(led, &key, origin, result);
             }
@@ -65,10 +65,7 @@ impl Sessions {
             }
             SessionState::Pending | SessionState::Starting | SessionState::Ready => {
                 record.grace_ms = op.grace_ms;
-                record.reason = Some(match op.by_operator {
-                    true => Reason::ClosedByOperator,
-                    false => Reason::ClosedByClient,
-                });
+                record.reason = Some(closed_by(op));
                 self.start_closing(led, &key, record, &op.request);
                 self.join_work(led, origin, &op.key);
             }

@@ -3,9 +3,9 @@
 use crate::log::env::Env;
 use crate::sessions::reopen::waits_for;
 use rota_model::{
-    Attributes, AttributesDigest, EarlierSpec, Epoch, FieldError, LifeFacts, Lifetime, NodeId,
-    OpenOp, Outcome, REQUEST_MEMORY_MS, Reason, Refusal, RefusalKind, RequestEntry, RequestFate,
-    RequestId, Retry, SessionKey, SessionRecord, SessionSpec, SessionState, Stamp,
+    Attributes, AttributesDigest, CloseOp, EarlierSpec, Epoch, FieldError, LifeFacts, Lifetime,
+    NodeId, OpenOp, Outcome, REQUEST_MEMORY_MS, Reason, Refusal, RefusalKind, RequestEntry,
+    RequestFate, RequestId, Retry, SessionKey, SessionRecord, SessionSpec, SessionState, Stamp,
 };
 use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3;
@@ -116,19 +116,25 @@ pub(crate) fn hasten(record: &mut SessionRecord, grace_ms: Option<u64>) -> bool 
     hastens
 }
 
-/// What is still known of a life that was closed before the one in the record. Its version is the latest
-/// that it can have had: an older one than was told would look like a step back.
+/// What a close gives as the reason of the end that it begins.
+pub(crate) fn closed_by(op: &CloseOp) -> Reason {
+    if op.by_operator { Reason::ClosedByOperator } else { Reason::ClosedByClient }
+}
+
+/// What is still known of a life that was closed before the one in the record, by a request that is repeated now. Its
+/// version is the latest that it can have had: an older one than was told would look like a step back.
 pub(crate) fn earlier_life(
     record: &SessionRecord,
     entry: &RequestEntry,
     life: Stamp,
+    repeated: &CloseOp,
 ) -> SessionRecord {
     SessionRecord {
         spec: spec_then(record, entry),
         life,
         version: record.life.minus_ms(1).max(life),
         state: SessionState::Closed,
-        reason: Some(Reason::ClosedByClient),
+        reason: Some(closed_by(repeated)),
         detail: "an earlier life of this session".to_string(),
         exit: None,
         grace_ms: None,
