@@ -3,7 +3,7 @@
 //! ```text
 //!   open, get            ─ load ─▶ the cluster at --endpoint
 //!   compare              ─ load ─▶ own cluster | bare echo, in turns
-//!   failover, dead-node, stall, adopt, join, grow, memory, cold, hot, burst, tasks, search, content, timers ──▶ own cluster
+//!   failover, dead-node, stall, adopt, join, grow, memory, nodes, cold, hot, burst, tasks, search, content, timers ──▶ own cluster
 //! ```
 //!
 //! One load generator for all (closed loop, one thread, few connections), so that ratios compare
@@ -22,6 +22,7 @@ mod hot;
 mod join;
 mod load;
 mod memory;
+mod nodes;
 mod packing;
 mod pulse;
 mod report;
@@ -61,6 +62,8 @@ pub enum BenchCommand {
     Grow(grow::GrowArguments),
     /// Resident memory and disk of the managers of a cluster of its own.
     Memory(memory::MemoryArguments),
+    /// What many nodes cost a ring of its own: renewals, opens among them, memory of managers.
+    Nodes(nodes::NodesArguments),
     /// Time from an open to an answering program, beside a bare spawn of the same program.
     Cold(cold::ColdArguments),
     /// Many opens at once on a pool without nodes, in a cluster of its own: nodes started, beside nodes needed.
@@ -110,6 +113,7 @@ pub async fn run(
         BenchCommand::Join(it) => Box::pin(join::run(it, out)).await,
         BenchCommand::Grow(it) => Box::pin(grow::run(it, out)).await,
         BenchCommand::Memory(it) => Box::pin(memory::run(it, out)).await,
+        BenchCommand::Nodes(it) => Box::pin(nodes::run(it, out)).await,
         BenchCommand::Cold(it) => Box::pin(cold::run(it, out)).await,
         BenchCommand::Burst(it) => Box::pin(burst::run(it, out)).await,
         BenchCommand::Packing(it) => packing::run(it, out),

@@ -31,6 +31,18 @@ fn written_of(io: &str) -> Option<u64> {
     io.lines().find_map(|it| it.strip_prefix("wchar:"))?.trim().parse().ok()
 }
 
+/// Bytes that passed over this machine's loopback so far, of everything that runs on it.
+pub fn loopback_bytes() -> std::io::Result<u64> {
+    let wrong = || std::io::Error::other("/proc/net/dev says nothing of lo");
+    received_of(&fs::read_to_string("/proc/net/dev")?, "lo").ok_or_else(wrong)
+}
+
+fn received_of(devices: &str, device: &str) -> Option<u64> {
+    let rest =
+        |line: &str| Some(line.trim_start().strip_prefix(device)?.strip_prefix(':')?.to_owned());
+    devices.lines().find_map(rest)?.split_whitespace().next()?.parse().ok()
+}
+
 /// Bytes that a folder takes on disk, all below it included.
 pub fn on_disk(path: &Path) -> u64 {
     let Ok(meta) = fs::symlink_metadata(path) else { return 0 };
@@ -57,6 +69,14 @@ mod tests {
         assert_eq!(written_of("rchar: 5\nwchar: 77\nwrite_bytes: 3\n"), Some(77));
         assert_eq!(written_of("rchar: 5\n"), None);
         assert!(written(std::process::id()).is_some());
+    }
+
+    #[test]
+    fn bytes_of_the_loopback_are_read_from_its_line() {
+        let devices = "face |bytes packets\n eth0: 3 1\n    lo:  812 7 0\n";
+        assert_eq!(received_of(devices, "lo"), Some(812));
+        assert_eq!(received_of(" lo2: 5 1\n", "lo"), None);
+        assert!(loopback_bytes().is_ok());
     }
 
     #[test]

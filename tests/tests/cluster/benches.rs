@@ -111,6 +111,31 @@ fn nothing_was_lost(document: &Value, fault: &str, rounds: u64) {
     assert_eq!(struck.last(), Some(&&document["killed"]["number"]), "{document}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn bench_nodes_tells_what_renewals_cost_and_opens_among_many_nodes() {
+    let folder = TestFolder::new();
+    let line = ["nodes", "--nodes", "3", "--sessions", "10", "--managers", "3", "--rest", "1s"];
+    let document = own_cluster(&folder, &line).await;
+    assert_eq!((&document["managers"], &document["renewals_per_s"]), (&3.into(), &3.0.into()));
+    let rests = document["rests"].as_array().expect("a list");
+    let of =
+        |field: &str| -> Vec<u64> { rests.iter().filter_map(|it| it[field].as_u64()).collect() };
+    assert_eq!((of("nodes"), of("sessions")), (vec![1, 3, 3], vec![0, 0, 30]), "{document}");
+    for rest in rests {
+        for field in ["manager_cores", "loopback_kib_per_s", "manager_rss_max_mib"] {
+            assert!(rest[field].as_f64() > Some(0.0), "{field} in {document}");
+        }
+    }
+    let opens = &document["opens"];
+    let [p50, p99] = ["p50_ms", "p99_ms"].map(|it| opens[it].as_f64().expect("a number"));
+    assert!(0.0 < p50 && p50 <= p99 && opens["count"] == 30, "{document}");
+    // A node has 14 places, so thirty sessions need three of them.
+    assert_eq!(
+        (&opens["nodes_used"], opens["fullest_node"].as_u64() <= Some(14)),
+        (&3.into(), true)
+    );
+}
+
 const FEW: [&str; 6] = ["--sessions", "24", "--concurrency", "4", "--rate", "100"];
 
 #[tokio::test(flavor = "multi_thread")]
