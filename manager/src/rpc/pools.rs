@@ -10,7 +10,7 @@ use rota_docstore::{
     Body, DocName, Document, Exception, FieldError, Phase, Stamp, SyncRequest, Update, codes,
 };
 use rota_model::items::{ORDERS_CLASS, Orders, POOL_CLASS};
-use rota_model::{KnownPool, NodeId, NodeState, PoolName, PoolSettings};
+use rota_model::{KnownPool, NodeId, NodeState, PoolName, PoolSettings, ProvisionerName};
 use rota_proto::documents::{UPDATES_BYTES_MAX, in_call, status as exception_status};
 use rota_proto::pool::{CreatePool, PoolLoad, PoolState, SetPool};
 use rota_proto::{pool, v1};
@@ -183,7 +183,14 @@ impl PoolsService {
     /// left behind that is gone.
     async fn check_unused(&self, name: &PoolName, deadline: Instant) -> Result<(), Failure> {
         let there = loads(&self.shared).await?.remove(name).unwrap_or_default().nodes;
-        let orders = orders(&self.shared, name, usage_until(deadline)).await?;
+        let mut orders = orders(&self.shared, name, usage_until(deadline)).await?;
+        let has =
+            |it: &ProvisionerName| self.shared.provisioners.iter().any(|has| has == it.as_str());
+        if !orders.provisioners.values().any(has) {
+            // Nobody ends what a provisioner started that managers do not have, and a misspelt one started nothing.
+            orders.end_failure.clear();
+            orders.to_clear.clear();
+        }
         let message = match (there, orders.ordered.len()) {
             (0, 0) if !orders.end_failure.is_empty() => {
                 format!("{}; it is tried again and again: mend the provisioner", orders.end_failure)
