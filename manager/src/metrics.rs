@@ -504,6 +504,7 @@ mod tests {
             on_nodes: std::collections::BTreeMap::new(),
             waiting: std::collections::BTreeMap::new(),
             tasks: std::collections::BTreeMap::new(),
+            copy_lag_ms: 0,
             marks: Vec::new(),
         }
     }

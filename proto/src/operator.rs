@@ -277,6 +277,7 @@ impl TryFrom<v1::PartitionStats> for PartitionStats {
             on_nodes: it.on_nodes.into_iter().map(on_node).collect::<Result<_, WireError>>()?,
             waiting: it.waiting.into_iter().map(in_pool).collect::<Result<_, WireError>>()?,
             tasks: BTreeMap::new(),
+            copy_lag_ms: 0,
         })
     }
 }

@@ -85,6 +85,9 @@ pub struct PartitionStats {
     pub waiting: BTreeMap<PoolName, u64>,
     /// At the owner: tasks by queue. Managers do not tell each other of them: whoever asks for a backlog asks all owners.
     pub tasks: BTreeMap<u8, TaskStats>,
+    /// At the owner: age of the oldest change that has not reached all deferred copies, in milliseconds; 0:
+    /// there is none. Told as tasks are.
+    pub copy_lag_ms: u64,
     /// Order-independent digest of all committed session records (key, life, version, state).
     pub digest: u64,
     /// The same at some earlier committed positions, oldest first.

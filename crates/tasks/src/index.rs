@@ -4,6 +4,7 @@
 //! what is due, and which runs its predecessor began.
 
 use crate::queue::TaskKey;
+use crate::ring_task::CopyWork;
 use crate::task::{Run, Task, TaskState};
 use rota_model::{Namespace, Stamp};
 use std::collections::{BTreeMap, BTreeSet};
@@ -64,6 +65,8 @@ pub struct TaskIndex {
     due: BTreeMap<u8, BTreeMap<Namespace, Due>>,
     running: BTreeMap<(Stamp, TaskKey), Running>,
     counts: BTreeMap<u8, TaskCounts>,
+    /// Copyings, each with the first change that it has not copied.
+    copying: BTreeSet<(Stamp, TaskKey)>,
 }
 
 impl TaskIndex {
@@ -78,6 +81,9 @@ impl TaskIndex {
     }
 
     fn note(&mut self, task: &Task) {
+        if let Some(work) = CopyWork::of(task) {
+            self.copying.insert((work.from, TaskKey::of(task)));
+        }
         *self.counts.entry(task.qn).or_default().of(task.state()) += 1;
         if let Some(at) = task.due_at() {
             let spaces = self.due.entry(task.qn).or_default();
@@ -90,6 +96,9 @@ impl TaskIndex {
     }
 
     fn forget(&mut self, task: &Task) {
+        if let Some(work) = CopyWork::of(task) {
+            self.copying.remove(&(work.from, TaskKey::of(task)));
+        }
         if let Some(counts) = self.counts.get_mut(&task.qn) {
             let count = counts.of(task.state());
             *count = count.saturating_sub(1);
@@ -126,6 +135,11 @@ impl TaskIndex {
     /// How many there are, by queue.
     pub fn counts(&self) -> impl Iterator<Item = (u8, TaskCounts)> {
         self.counts.iter().map(|(qn, it)| (*qn, *it))
+    }
+
+    /// The oldest change of a document that is copied and has not reached all copies, if there is one.
+    pub fn copies_since(&self) -> Option<Stamp> {
+        self.copying.first().map(|it| it.0)
     }
 
     /// How many of a queue should have been started at that time, and are not.

@@ -190,6 +190,7 @@ pub fn copied(stored: Option<&Task>, changes: u64, now: Stamp) -> Change {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::index::TaskIndex;
     use crate::task::start;
 
     fn at(ms: u64) -> Stamp {
@@ -223,6 +224,24 @@ mod tests {
         assert_eq!(task.state(), TaskState::Waiting);
         let next = work(&task);
         assert_eq!((next.from, next.changes, next.next_from), (at(7), 3, None));
+    }
+
+    #[test]
+    fn the_index_tells_the_oldest_change_that_is_not_copied() {
+        let mut index = TaskIndex::default();
+        let first = changed(None, 5);
+        index.change(None, Some(&first));
+        let running = start(Some(&first), at(8)).expect("it is due");
+        let more = changed(Some(&running), 9);
+        index.change(Some(&first), Some(&more));
+        assert_eq!(index.copies_since(), Some(at(5)));
+        let Change::Put { task: rest, gave_up: false } = copied(Some(&more), 1, at(10)) else {
+            panic!("the second change is not copied")
+        };
+        index.change(Some(&more), Some(&rest));
+        assert_eq!(index.copies_since(), Some(at(9)));
+        index.change(Some(&rest), None);
+        assert_eq!((index.copies_since(), index.is_empty()), (None, true));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use super::{Look, SERVING};
 use rota_protocol::TaskStats;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::time::Duration;
 
 /// Tasks are told by the owner of their partition alone, so that a sum over managers counts each once. Those that are late
 /// do not count as waiting, so that a sum over states counts each once, too.
@@ -31,7 +32,14 @@ pub(super) fn write(text: &mut String, look: &Look) -> std::fmt::Result {
             writeln!(text, "rota_tasks{{queue=\"{queue}\",state=\"{state}\"}} {count}")?;
         }
     }
-    Ok(())
+    let served = look.stats.parts.iter().filter(|it| it.role == SERVING);
+    let lag = served.map(|it| it.copy_lag_ms).max().unwrap_or(0);
+    let lag = Duration::from_millis(lag).as_secs_f64();
+    writeln!(
+        text,
+        "# HELP rota_copy_lag_seconds Age of the oldest change that has not reached all deferred copies."
+    )?;
+    writeln!(text, "# TYPE rota_copy_lag_seconds gauge\nrota_copy_lag_seconds {lag}")
 }
 
 #[cfg(test)]
@@ -45,7 +53,8 @@ mod tests {
         let with = |number, role, queue| {
             let mut tasks = TaskStats { late: 2, ..TaskStats::default() };
             (tasks.counts.waiting, tasks.counts.parked) = (5, 1);
-            PartitionStats { tasks: [(queue, tasks)].into(), ..part(number, role) }
+            let copy_lag_ms = u64::from(number) * 15;
+            PartitionStats { tasks: [(queue, tasks)].into(), copy_lag_ms, ..part(number, role) }
         };
         let parts = vec![with(100, "serving", 0), with(400, "serving", 0), with(700, "copy", 1)];
         let mut text = String::new();
@@ -54,5 +63,6 @@ mod tests {
         let expected = [("waiting", 6), ("late", 4), ("running", 0), ("parked", 2), ("paused", 0)]
             .map(|(state, count)| format!("rota_tasks{{queue=\"0\",state=\"{state}\"}} {count}"));
         assert_eq!(lines, expected);
+        assert!(text.ends_with("\nrota_copy_lag_seconds 6\n"), "{text}");
     }
 }

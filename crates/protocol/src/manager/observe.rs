@@ -247,6 +247,7 @@ pub(crate) fn of_part(env: &Env, part: &Partition) -> PartitionStats {
         on_nodes: sessions_on_nodes(&part.log),
         waiting: part.leader().map(|it| waiting(env, part, it)).unwrap_or_default(),
         tasks: part.leader().map(|_| tasks(env, part)).unwrap_or_default(),
+        copy_lag_ms: part.leader().map(|_| copy_lag_ms(env, part)).unwrap_or_default(),
     }
 }
 
@@ -256,6 +257,11 @@ fn tasks(env: &Env, part: &Partition) -> BTreeMap<u8, TaskStats> {
     let at = Stamp::from_epoch_ms(env.now.wall_ms).minus_ms(TASK_LATE_MS);
     let stats = |(queue, counts)| (queue, TaskStats { counts, late: index.late(queue, at) });
     index.counts().map(stats).collect()
+}
+
+fn copy_lag_ms(env: &Env, part: &Partition) -> u64 {
+    let since = part.log.replica.counts.tasks.index.copies_since();
+    since.map_or(0, |it| env.now.wall_ms.saturating_sub(it.to_epoch_ms()))
 }
 
 /// Sessions that wait for a node, by pool.

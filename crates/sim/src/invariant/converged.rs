@@ -194,6 +194,7 @@ mod tests {
             on_nodes: BTreeMap::new(),
             waiting: BTreeMap::new(),
             tasks: BTreeMap::new(),
+            copy_lag_ms: 0,
             marks: Vec::new(),
         };
         Stats { parts: vec![part(10), part(20)], ..Stats::default() }

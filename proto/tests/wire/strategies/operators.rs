@@ -183,6 +183,7 @@ pub fn stats() -> Any<Stats> {
                     waiting,
                     // They are not sent.
                     tasks: BTreeMap::new(),
+                    copy_lag_ms: 0,
                     documents: numbers.0,
                     digest: numbers.1,
                     marks,
