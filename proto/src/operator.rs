@@ -249,12 +249,9 @@ impl TryFrom<v1::PartitionStats> for PartitionStats {
         })?;
         let mut sessions = BTreeMap::new();
         for (text, count) in it.sessions {
-            let state = SessionState::parse(&text).ok_or_else(|| {
-                WireError::new(
-                    "PartitionStats.sessions",
-                    format!("{text:?} is not a session state"),
-                )
-            })?;
+            let problem = || format!("{text:?} is not a session state");
+            let mistake = || WireError::new("PartitionStats.sessions", problem());
+            let state = SessionState::parse(&text).ok_or_else(mistake)?;
             sessions.insert(state, count);
         }
         let on_node = |(node, count): (String, u64)| {

@@ -1,16 +1,14 @@
 //! Actions under way: each is asked for once as long as its life goes on, its end is its own, and none stands in the
 //! way of others for ever.
 
-mod table;
-
+use crate::table::lives::*;
+use crate::table::*;
 use rota_messages::lives::{Event, FireOp};
 use rota_messages::{Envelope, Message};
 use rota_model::node_msg::{NodeAnswer, ReportEvent, ToNode};
 use rota_model::{ClassFacts, Exit, Handler, LifeFacts, Reason, Restarts, SessionState};
 use rota_protocol::{LivesOp, Op, Transition};
 use std::collections::BTreeSet;
-use table::lives::*;
-use table::*;
 
 /// An event by its item.
 fn event(text: &str) -> Event {

@@ -1,13 +1,9 @@
 //! Who is added to the copies of a partition, and an owner that does not hear that it was.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot ask has failed")]
-
-mod table;
-
+use crate::table::*;
 use rota_model::{ManagerNumber, NodeId, RefusalKind, SessionState, SlotId};
 use rota_protocol::Input;
 use rota_ring::{slot_of_node, slot_of_session};
-use table::*;
 
 /// So many that some lie in each partition.
 const MANY: std::ops::Range<usize> = 2..14;

@@ -1,15 +1,11 @@
 //! What time makes of documents, at managers.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot ask has failed")]
-
-mod table;
-
+use crate::table::asking::*;
+use crate::table::*;
 use rota_docstore::{Document, Held, Letter, Request, Update};
 use rota_protocol::Transition;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use table::asking::*;
-use table::*;
 
 const DAY_MS: i64 = 24 * 3_600_000;
 

@@ -1,12 +1,8 @@
 //! A manager that lives, is heard by the others, and does not reach the config store.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot ask has failed")]
-
-mod table;
-
+use crate::table::*;
 use rota_model::{Outcome, SessionState};
 use rota_protocol::Transition;
-use table::*;
 
 #[test]
 fn whoever_sees_the_config_store_serves_without_one_that_does_not_and_one_that_died() {

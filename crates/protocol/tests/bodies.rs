@@ -1,16 +1,12 @@
 //! Documents whose attachments have bodies.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot ask has failed")]
-
-mod table;
-
+use crate::table::*;
 use rota_docstore::*;
 use rota_protocol::api::{ImportOp, OperateOp};
 use rota_protocol::operate::slot_of;
 use rota_protocol::{DocumentAnswer, DocumentOp, Input, Message, Op, OpResult};
 use serde_json::json;
 use std::sync::Arc;
-use table::*;
 
 fn name() -> DocName {
     DocName::new(&Namespace::parse("shop").unwrap(), "Album", "a").unwrap()

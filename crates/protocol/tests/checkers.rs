@@ -1,15 +1,11 @@
 //! Who may do what where an application checks its callers.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot ask has failed")]
-
-mod table;
-
+use crate::table::asking::*;
+use crate::table::*;
 use rota_docstore::{Checker, Credentials, Letter, Request};
 use rota_protocol::operate::{AdminKey, SPACES_DOCID};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use table::asking::*;
-use table::*;
 
 /// Nobody without an account may do anything.
 struct NoStrangers;

@@ -1,9 +1,6 @@
 //! Commits of content: one after the other, their bodies kept as long as a commit needs them, and what pools follow.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot ask has failed")]
-
-mod table;
-
+use crate::table::*;
 use rota_content::{CONTENT_CLASS, Commit, FOLLOWS_CLASS, Follows, Head};
 use rota_docstore::*;
 use rota_protocol::api::OperateOp;
@@ -12,7 +9,6 @@ use rota_protocol::operate::slot_of;
 use rota_protocol::{DocumentAnswer, DocumentOp, Op};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use table::*;
 
 fn z() -> Namespace {
     Namespace::parse("z").unwrap()

@@ -1,15 +1,11 @@
 //! Deferred copies: what changed in a document arrives wherever it is held, never older over newer, and makes nothing.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot ask has failed")]
-
-mod table;
-
+use crate::table::asking::*;
+use crate::table::*;
 use rota_docstore::Schema;
 use rota_protocol::Transition;
 use rota_protocol::operate::{check_schema, operations, schema};
 use serde_json::{Value, json};
-use table::asking::*;
-use table::*;
 
 fn associations() -> Schema {
     schema()

@@ -1,13 +1,11 @@
 //! What holds while much is copied: messages and what is on its way stay bounded, and it ends.
 
-mod table;
-
+use crate::table::*;
 use rota_docstore::{Document, DocumentParts};
 use rota_model::node_msg::{NodeAnswer, ToNode};
 use rota_model::{LogPos, ManagerNumber, Namespace, SlotId, Stamp};
 use rota_protocol::{Doc, DocKey, DocName, Envelope, Message, Transition};
 use std::sync::Arc;
-use table::*;
 
 /// How many documents a manager's disk holds of a partition.
 fn held(table: &Table, n: u32, part: u32) -> usize {

@@ -1,7 +1,5 @@
 //! Sessions as documents: what a record says, its document says, and the other way round.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use proptest::collection::{btree_map, vec};
 use proptest::option::of;
 use proptest::prelude::*;

@@ -1,14 +1,12 @@
 //! Nodes that operators cordon, drain, and let serve again.
 
-mod table;
-
+use crate::table::*;
 use rota_model::node_msg::ToNode;
 use rota_model::{
     ClassFacts, Disturb, NodeId, NodeState, Outcome, Reason, Refusal, RefusalKind, SessionState,
 };
 use rota_protocol::{Input, NodeOrdered, Transition};
 use rota_ring::{DrainTime, NodeOrder};
-use table::*;
 
 const AT_ONCE: NodeOrder = NodeOrder::Drain(DrainTime::AsBefore);
 const SESSIONS: usize = 40;

@@ -1,14 +1,10 @@
 //! A pool that starts and ends nodes for years: the registry does not grow, and no boot that is over comes back.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot ask has failed")]
-
-mod table;
-
+use crate::table::*;
 use rota_model::node_msg::{NodeLoad, Renew, Renewed};
 use rota_model::{BootId, NodeId, NodeState, Resources, SessionState};
 use rota_protocol::{Input, Timing};
 use rota_ring::NodeOrder;
-use table::*;
 
 const TRACES_MAX: usize = 3;
 

@@ -1,11 +1,9 @@
 //! Sessions that a node does not take.
 
-mod table;
-
+use crate::table::*;
 use rota_model::node_msg::{Blame, DeadToken, NodeAnswer, ToNode};
 use rota_model::{Changed, Outcome, Reason, RefusalKind, SessionState};
 use rota_protocol::Transition;
-use table::*;
 
 /// The creates that nodes were asked for since the last look.
 fn creates(table: &mut Table) -> Vec<(u32, ToNode)> {

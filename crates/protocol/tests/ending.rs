@@ -1,14 +1,12 @@
 //! Nodes that a pool ends: those that it needs no more, and those that operators have replaced.
 
-mod table;
-
+use crate::table::*;
 use rota_model::items::Orders;
 use rota_model::node_msg::{Register, Renewed};
 use rota_model::{ClassFacts, Disturb, NodeId, NodeState, PoolName, Reason, Refusal, SessionState};
 use rota_protocol::{Input, NodeOrdered, Transition};
 use rota_ring::{DrainTime, NodeOrder, NodeReg, slot_of_node, slot_of_pool};
 use serde_json::json;
-use table::*;
 
 /// A pool that may grow to nine nodes, of which operators say that, too.
 fn shrinking(more: &serde_json::Value) -> Table {

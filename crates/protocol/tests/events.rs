@@ -1,13 +1,11 @@
 //! What happened to sessions, as their owners tell it to operators.
 
-mod table;
-
+use crate::table::lives::*;
+use crate::table::*;
 use rota_model::node_msg::ReportEvent;
 use rota_model::{Exit, Reason};
 use rota_protocol::events::{SessionEvent, SessionEventKind as Kind};
 use rota_protocol::{Message, Transition};
-use table::lives::*;
-use table::*;
 
 /// What was told of a session, in order.
 fn told<'a>(table: &'a Table, id: &'a str) -> impl Iterator<Item = &'a SessionEvent> {

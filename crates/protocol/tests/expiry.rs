@@ -1,7 +1,6 @@
 //! Sessions that end by themselves: nobody uses them, they lived long enough, or they end badly and are started again.
 
-mod table;
-
+use crate::table::*;
 use rota_model::node_msg::{ReportEvent, ReportItem};
 use rota_model::{
     ClassFacts, Exit, KeepAliveOp, LifeFacts, LifeOptions, NodeId, Outcome, Reason, RefusalKind,
@@ -9,7 +8,6 @@ use rota_model::{
 };
 use rota_protocol::{Op, Transition};
 use std::sync::Arc;
-use table::*;
 
 /// Three managers, and a node with class `builtin` that says that of lives.
 fn laid(life: LifeFacts) -> Table {

@@ -1,7 +1,6 @@
 //! What holds while managers and nodes fail.
 
-mod table;
-
+use crate::table::*;
 use rota_model::node_msg::{DeadToken, NodeAnswer, ScanFate, ScanItem, ToNode};
 use rota_model::{
     Epoch, Exit, Incarnation, LogPos, ManagerNumber, ManagerStatus, Outcome, Reason, RefusalKind,
@@ -9,7 +8,6 @@ use rota_model::{
 };
 use rota_protocol::{Op, Timing, Transition};
 use rota_ring::{Change, PartitionEntry, PartitionState};
-use table::*;
 
 #[test]
 fn killing_the_owner_blocks_its_sessions_no_longer_than_the_suspicion_time() {

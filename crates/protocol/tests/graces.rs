@@ -1,11 +1,9 @@
 //! The time that a close gives a session's program.
 
-mod table;
-
+use crate::table::*;
 use rota_model::node_msg::{NodeAnswer, ToNode};
 use rota_model::{SessionState, Token};
 use rota_protocol::Op;
-use table::*;
 
 fn close_within(request: &str, grace_ms: Option<u64>) -> Op {
     let Op::Close(mut op) = close("a", request) else { unreachable!("close gives a close") };

@@ -1,14 +1,10 @@
 //! Who says that it is there, and to whom.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot ask has failed")]
-
-mod table;
-
+use crate::table::*;
 use rota_model::ManagerNumber;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use table::*;
 
 /// Whom each manager of a ring tells in ten seconds at rest that it is there, and how often.
 fn told_at_rest(managers: u32, r: u32) -> (Table, BTreeMap<u32, BTreeMap<u32, u32>>) {

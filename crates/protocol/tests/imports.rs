@@ -1,16 +1,12 @@
 //! Documents that are brought in from elsewhere, beside what is here of them.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot ask has failed")]
-
-mod table;
-
+use crate::table::asking::*;
+use crate::table::*;
 use rota_docstore::*;
 use rota_protocol::api::ImportOp;
 use rota_protocol::{DocumentAnswer, DocumentOp, Op};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use table::asking::*;
-use table::*;
 
 /// A cart as another cluster has it: so many lines, all of one moment.
 fn cart(docid: &str, ctime: Stamp, version: Stamp, lines: &[(&str, u32)]) -> Arc<Document> {

@@ -1,14 +1,12 @@
 //! A new number comes into a running ring.
 
-mod table;
-
+use crate::table::asking::*;
+use crate::table::*;
 use rota_docstore::Update;
 use rota_model::{ManagerNumber, ManagerStatus};
 use rota_protocol::{Disk, Transition};
 use rota_ring::View;
 use std::collections::BTreeSet;
-use table::asking::*;
-use table::*;
 
 const NEW: u32 = 450;
 const SESSIONS: usize = 60;

@@ -1,10 +1,8 @@
 //! Clients say that they use sessions.
 
-mod table;
-
+use crate::table::*;
 use rota_model::{KeepAliveOp, RefusalKind};
 use rota_protocol::{Answer, Op, OpResult};
-use table::*;
 
 /// For how long nobody had said that a session is used.
 fn kept_alive(result: OpResult) -> Option<u64> {

@@ -1,15 +1,11 @@
 //! Every owner grants what a node has in its partition. A verdict shuts a boot out; what ran there is over for each
 //! owner when its own grant is.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot ask has failed")]
-
-mod table;
-
+use crate::table::*;
 use rota_model::node_msg::{Register, Renewed};
 use rota_model::{NodeId, NodeState, SessionState};
 use rota_protocol::{Message, Timing};
 use rota_ring::slot_of_node;
-use table::*;
 
 /// The owner of a node, and an id whose session another one owns.
 fn apart(table: &Table, node: &str) -> (u32, u32, String) {

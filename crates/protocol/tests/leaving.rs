@@ -1,12 +1,10 @@
 //! A number leaves a running ring, or is called back.
 
-mod table;
-
+use crate::table::*;
 use rota_model::{ManagerNumber, ManagerStatus, RefusalKind};
 use rota_protocol::{Input, Order, Transition};
 use rota_ring::{Change, RingTransition, View};
 use std::collections::BTreeSet;
-use table::*;
 
 const LEAVER: u32 = 600;
 const NEW: u32 = 450;

@@ -1,15 +1,13 @@
 //! Life cycles of sessions: events fire at their time, actions run on the node one at a time, and all of it ends with
 //! the session.
 
-mod table;
-
+use crate::table::lives::*;
+use crate::table::*;
 use rota_messages::lives::{Event, UpdateOp};
 use rota_model::node_msg::Action;
 use rota_model::{RefusalKind, SessionState};
 use rota_protocol::{LivesOp, Op, Transition};
 use std::collections::BTreeMap;
-use table::lives::*;
-use table::*;
 
 #[test]
 fn a_mark_is_made_at_its_time_and_once_and_what_waits_for_it_follows() {

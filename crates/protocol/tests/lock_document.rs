@@ -1,13 +1,9 @@
 //! A document that stands for a group: operations that contend over it, through several managers.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot ask has failed")]
-
-mod table;
-
+use crate::table::asking::*;
+use crate::table::*;
 use rota_docstore::*;
 use serde_json::{Value, json};
-use table::asking::*;
-use table::*;
 
 /// Sells at a till, and touches the document that stands for all of them.
 fn sale(till: u32, cents: u32) -> Request {

@@ -1,17 +1,13 @@
 //! An owner without copies, and without the config store: it answers what a node's fence decides, and
 //! nothing else. Somebody else may own the partition by now.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot ask has failed")]
-
-mod table;
-
+use crate::table::asking::*;
+use crate::table::*;
 use rota_model::{Changed, ManagerNumber, Outcome, RefusalKind, Retry};
 use rota_protocol::operate::slot_of_spaces;
 use rota_protocol::{Input, Message, Op, Transition};
 use rota_ring::{Change, View};
 use std::sync::Arc;
-use table::asking::*;
-use table::*;
 
 /// Three managers, each of them alone with what it owns.
 fn without_copies() -> Table {

@@ -1,15 +1,11 @@
 //! An operator has owners look at what nodes have, and put right what differs from their records.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot ask has failed")]
-
-mod table;
-
+use crate::table::*;
 use rota_model::node_msg::{NodeAnswer, ToNode};
 use rota_model::{
     Epoch, LogPos, MendOp, MendStep, Mended, NodeId, Reason, RefusalKind, Seq, SessionState, Token,
 };
 use rota_protocol::{Answer, Op, OpResult};
-use table::*;
 
 fn mend_at(id: &str, node: &str, dry_run: bool) -> Op {
     Op::Mend(MendOp { key: key(id), node: NodeId::parse(node).unwrap(), dry_run })

@@ -1,9 +1,7 @@
 //! Namespaces, known to every manager: switched off, limited, listed, cleared, imported.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot ask has failed")]
-
-mod table;
-
+use crate::table::asking::*;
+use crate::table::*;
 use rota_docstore::*;
 use rota_model::{Changed, Filter, ManagerNumber, PullOp, RefusalKind, SlotId};
 use rota_protocol::api::{ClearOp, ImportOp, PageOp, Reader, Service, SyncOp};
@@ -11,8 +9,6 @@ use rota_protocol::operate::{AdminKey, SPACES_DOCID, slot_of, slot_of_spaces};
 use rota_protocol::{DocumentAnswer, DocumentCursor, DocumentOp, Message, Op};
 use serde_json::json;
 use std::sync::Arc;
-use table::asking::*;
-use table::*;
 
 #[test]
 fn a_long_poll_in_a_namespace_ends_when_it_is_switched_off() {

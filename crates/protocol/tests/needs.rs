@@ -1,7 +1,7 @@
 //! What classes need of their nodes: weight, memory and labels.
 
-mod table;
-
+use crate::table::asking::{op, space};
+use crate::table::*;
 use rota_docstore::Request;
 use rota_model::node_msg::Register;
 use rota_model::{
@@ -11,8 +11,6 @@ use rota_model::{
 use rota_protocol::operate::{CONFIGURATION, SPACES_DOCID};
 use rota_protocol::{Answer, DocumentAnswer, Op};
 use serde_json::json;
-use table::asking::{op, space};
-use table::*;
 
 fn class() -> ClassName {
     ClassName::parse("big").expect("a short name")

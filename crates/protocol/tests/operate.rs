@@ -1,9 +1,7 @@
 //! Operations and copies, served by managers.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot ask has failed")]
-
-mod table;
-
+use crate::table::asking::*;
+use crate::table::*;
 use rota_docstore::*;
 use rota_model::{Changed, RefusalKind};
 use rota_protocol::api::{Reader, SyncOp};
@@ -13,8 +11,6 @@ use rota_protocol::{DocumentAnswer, DocumentOp, Message, Op, Transition};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use table::asking::*;
-use table::*;
 
 #[test]
 fn an_operation_through_any_manager_is_answered_when_every_copy_has_it_on_disk() {

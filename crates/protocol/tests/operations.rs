@@ -1,7 +1,5 @@
 //! The operations that every manager knows, on a store that stands alone.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot ask has failed")]
-
 use proptest::prelude::*;
 use rota_docstore::space::SPACE_CLASS;
 use rota_docstore::*;

@@ -1,9 +1,6 @@
 //! What programs printed last: kept by life beside the session, for as long as its class says.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot ask has failed")]
-
-mod table;
-
+use crate::table::*;
 use rota_docstore::*;
 use rota_protocol::api::OperateOp;
 use rota_protocol::kept_outputs::{kept_outputs, output_name};
@@ -11,7 +8,6 @@ use rota_protocol::operate::slot_of;
 use rota_protocol::{DocKey, DocumentAnswer, DocumentOp, Op};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use table::*;
 
 fn digest(number: u8) -> Digest {
     Digest([number; 32])

@@ -1,12 +1,10 @@
 //! Lists and snapshots of watches come in pages, and no page looks at more than a bounded part.
 
-mod table;
-
+use crate::table::*;
 use rota_model::node_msg::NodeAnswer;
 use rota_model::{Filter, ListCursor, ListOp, PullOp, SessionState, SlotId};
 use rota_protocol::{Answer, Message, Op, Sizes};
 use std::collections::{BTreeMap, BTreeSet};
-use table::*;
 
 const LOOKED_AT: usize = 2;
 

@@ -1,11 +1,9 @@
 //! What operators ask who compare owners, copies and nodes.
 
-mod table;
-
+use crate::table::*;
 use rota_model::{ManagerNumber, SessionState};
 use rota_protocol::placements::{Placed, PlacementsAsk, Which};
 use std::collections::BTreeSet;
-use table::*;
 
 const SESSIONS: usize = 60;
 

@@ -1,10 +1,8 @@
 //! Long polls, which watches are made of.
 
-mod table;
-
+use crate::table::*;
 use rota_model::{Filter, LogPos, PullOp, Pulled, Seq, SlotId};
 use rota_protocol::{Answer, Message, Op, OpResult, Sizes, Transition};
-use table::*;
 
 fn poll(from: Option<LogPos>) -> Op {
     filtered_poll(from, Filter::default())

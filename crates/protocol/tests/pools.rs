@@ -1,15 +1,13 @@
 //! Nodes that are ordered for opens that find no room.
 
-mod table;
-
+use crate::table::asking::{op, space};
+use crate::table::*;
 use rota_docstore::Request;
 use rota_model::{ClassName, Namespace, NodeId, PoolName, RefusalKind};
 use rota_protocol::operate::{CONFIGURATION, SPACES_DOCID};
 use rota_protocol::{Answer, DocumentAnswer, Input, Op, Transition};
 use serde_json::json;
 use std::collections::VecDeque;
-use table::asking::{op, space};
-use table::*;
 
 /// Of its four places a node gives all at a load limit of 0.8.
 const ROOM: usize = 4;

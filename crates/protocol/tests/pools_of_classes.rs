@@ -1,15 +1,13 @@
 //! Classes and their pools: where opens go, and which text of a class counts.
 
-mod table;
-
+use crate::table::asking::{op, space};
+use crate::table::*;
 use rota_docstore::Request;
 use rota_model::node_msg::Register;
 use rota_model::{ClassDigest, ClassFacts, ClassName, NodeState, PoolName, RefusalKind};
 use rota_protocol::operate::{CONFIGURATION, SPACES_DOCID};
 use rota_protocol::{Answer, DocumentAnswer, Op};
 use serde_json::json;
-use table::asking::{op, space};
-use table::*;
 
 /// A node of pool `gpu`, whose text of class `big` says which pool it is for.
 fn registers_big(table: &mut Table, node: &str, boot: u64, digest: u64, says: Option<&str>) {

@@ -1,7 +1,8 @@
 //! What is left when the last copy of a partition is gone: what runs on the nodes.
 
-mod table;
-
+use crate::table::asking::{op, operated, sync, synced, write};
+use crate::table::losing::{after_ms, lose, recovering, roll_back, write_all_down};
+use crate::table::*;
 use rota_docstore::{Held, Update};
 use rota_model::node_msg::{ReportEvent, ToNode};
 use rota_model::{
@@ -9,9 +10,6 @@ use rota_model::{
 };
 use rota_protocol::{Answer, Sizes, Timing, Transition};
 use rota_ring::ClaimRefused;
-use table::asking::{op, operated, sync, synced, write};
-use table::losing::{after_ms, lose, recovering, roll_back, write_all_down};
-use table::*;
 
 const SESSIONS: usize = 30;
 

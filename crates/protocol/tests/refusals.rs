@@ -1,7 +1,6 @@
 //! What a refused client is told: which field, what there is instead, and whether repeating helps.
 
-mod table;
-
+use crate::table::*;
 use rota_model::node_msg::ReportEvent;
 use rota_model::{
     Changed, ClassName, ManagerNumber, Outcome, PoolName, RefusalKind, Retry, SessionState,
@@ -9,7 +8,6 @@ use rota_model::{
 use rota_protocol::{Answer, Message, Op, Sizes};
 use rota_ring::PartitionEntry;
 use std::sync::Arc;
-use table::*;
 
 fn open_of(id: &str, request: &str, class: &str) -> Op {
     let Op::Open(mut op) = open(id, request) else { unreachable!("open gives an open") };

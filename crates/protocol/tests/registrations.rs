@@ -1,13 +1,9 @@
 //! Which nodes managers let in.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot ask has failed")]
-
-mod table;
-
+use crate::table::*;
 use rota_model::node_msg::Register;
 use rota_model::{BootId, LeaseTimes, NodeId, NodeState, PoolName, RefusalKind, Retry};
 use rota_protocol::Transition;
-use table::*;
 
 /// The registration of a boot.
 fn register(node: &str, boot: u64) -> Register {

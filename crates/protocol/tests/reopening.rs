@@ -1,8 +1,9 @@
 //! Sessions whose node is lost and whose class says `on_node_loss = "reopen"`: a new life begins, unless a client
 //! closed them.
 
-mod table;
-
+use crate::table::asking::{configure, op, operated, space};
+use crate::table::losing::roll_back;
+use crate::table::*;
 use rota_docstore::Request;
 use rota_model::node_msg::ReportEvent;
 use rota_model::{
@@ -12,9 +13,6 @@ use rota_protocol::operate::{CONFIGURATION, SPACES_DOCID};
 use rota_protocol::{Input, Op, Transition};
 use rota_ring::NodeOrder;
 use serde_json::json;
-use table::asking::{configure, op, operated, space};
-use table::losing::roll_back;
-use table::*;
 
 /// A node boots, or boots anew, with class `builtin`, whose lost sessions are opened again.
 fn boots(table: &mut Table, node: &str, boot: u64) {

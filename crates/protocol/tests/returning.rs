@@ -1,11 +1,9 @@
 //! Everything restarts, and not everybody comes back: whoever holds a complete copy goes on with it.
 
-mod table;
-
+use crate::table::*;
 use rota_model::{ManagerNumber, ManagerStatus, SessionState, SessionView};
 use rota_protocol::{Input, Timing, Transition};
 use rota_ring::PartitionState;
-use table::*;
 
 const SESSIONS: usize = 30;
 

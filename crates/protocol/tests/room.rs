@@ -1,17 +1,13 @@
 //! How much documents of applications may fill at a manager.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot ask has failed")]
-
-mod table;
-
+use crate::table::asking::*;
+use crate::table::*;
 use rota_docstore::*;
 use rota_model::{Now, Retry};
 use rota_protocol::api::ImportOp;
 use rota_protocol::operate::DOCUMENT_BYTES;
 use rota_protocol::{Answer, DiskWrite, DocumentAnswer, DocumentOp, Effect, Input, Op};
 use serde_json::json;
-use table::asking::*;
-use table::*;
 
 /// A table of managers that may hold so much.
 fn serving(bytes_max: u64) -> Table {

@@ -1,7 +1,7 @@
 //! Pools that keep more by day than by night: schedules, as the owner of the pool follows them.
 
-mod table;
-
+use crate::table::asking::{op, space};
+use crate::table::*;
 use rota_docstore::Request;
 use rota_model::node_msg::Register;
 use rota_model::{NodeId, NodeState, PoolName};
@@ -9,8 +9,6 @@ use rota_protocol::operate::{CONFIGURATION, SPACES_DOCID};
 use rota_protocol::{Answer, DocumentAnswer};
 use rota_ring::slot_of_pool;
 use serde_json::{Value, json};
-use table::asking::{op, space};
-use table::*;
 
 const HOUR_MS: i64 = 3_600_000;
 

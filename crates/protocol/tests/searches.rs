@@ -1,9 +1,7 @@
 //! Searches at the owners of partitions: what was answered is found, on one page, whoever owns the slots.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot ask has failed")]
-
-mod table;
-
+use crate::table::asking::*;
+use crate::table::*;
 use rota_docstore::{FieldType, Schema, SlotId};
 use rota_protocol::api::{Reader, Service};
 use rota_protocol::operate::{operations, schema};
@@ -12,8 +10,6 @@ use rota_protocol::{Answer, Found, Op, SearchOp, Searchable, Transition};
 use rota_search::{Filter, Limits, Page, Position, Query, Search, Sort, Wanted, merge};
 use serde_json::json;
 use std::collections::BTreeSet;
-use table::asking::*;
-use table::*;
 
 fn shop() -> Schema {
     schema().class("Cart", |it| it.any().field("Ln", "n", FieldType::Long))

@@ -1,7 +1,5 @@
 //! What a copy counts of its sessions, against a look at each of them.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;

@@ -1,16 +1,12 @@
 //! Stable numbers of sessions: each counts within its node, any manager answers, and whoever takes over keeps them.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot ask has failed")]
-
-mod table;
-
+use crate::table::*;
 use rota_model::items::SessionNumber;
 use rota_model::{NodeId, NumbersOp, PoolName};
 use rota_protocol::stable_numbers::of_session;
 use rota_protocol::{Answer, Input, Message, NumbersConfig, Op, Timing};
 use rota_ring::NodeOrder;
 use std::collections::BTreeMap;
-use table::*;
 
 /// Longer than a step, a report and its commit.
 const SOON_MS: u64 = 3_000;

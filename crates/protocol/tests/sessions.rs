@@ -1,14 +1,12 @@
 //! Opening, reading and closing, through any manager.
 
-mod table;
-
+use crate::table::*;
 use rota_model::node_msg::{DeadToken, NodeAnswer, ReportEvent, ToNode};
 use rota_model::{
     Changed, ClassName, CloseOp, Exit, NodeId, Outcome, Placement, Reason, Refusal, RefusalKind,
     RequestId, Retry, SessionState,
 };
 use rota_protocol::{Answer, Message, Op, OpResult, Sizes, Transition};
-use table::*;
 
 #[test]
 fn an_open_through_any_manager_creates_one_session_and_finds_it_again() {

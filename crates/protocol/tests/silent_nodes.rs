@@ -1,12 +1,8 @@
 //! Nodes that do not renew: the owner of each tells it who runs the ring, and declares it lost in the end.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot ask has failed")]
-
-mod table;
-
+use crate::table::*;
 use rota_model::{ManagerNumber, NodeId};
 use rota_protocol::{Order, Timing, Transition};
-use table::*;
 
 fn times_met(table: &Table) -> usize {
     table.met.len()

@@ -1,9 +1,7 @@
 //! Stable numbers: assigned by the owner of all descriptions, the same at every manager, kept by whoever takes over.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot ask has failed")]
-
-mod table;
-
+use crate::table::asking::{configure, operated};
+use crate::table::*;
 use rota_model::{NodeId, PoolName};
 use rota_protocol::operate::slot_of_spaces;
 use rota_protocol::stable_numbers::{Told, of_manager, of_node, of_pool};
@@ -11,8 +9,6 @@ use rota_protocol::{Input, NumbersConfig, Timing, Transition};
 use rota_ring::NodeOrder;
 use serde_json::json;
 use std::collections::BTreeMap;
-use table::asking::{configure, operated};
-use table::*;
 
 /// Longer than a step, and than a follower needs to hear of it.
 const SOON_MS: u64 = 2_000;

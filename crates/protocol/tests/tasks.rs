@@ -1,16 +1,12 @@
 //! Tasks at the owner of their slot: each runs at least once, and what it writes is written once.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot ask has failed")]
-
-mod table;
-
+use crate::table::asking::*;
+use crate::table::*;
 use rota_docstore::*;
 use rota_protocol::operate::{AdminKey, operations, schema};
 use rota_protocol::{Answer, DocumentCursor, Op, QueueRow, TasksOp, TasksPage, Transition};
 use rota_tasks::{Backlog, Filter, Patience, Task, TaskState};
 use serde_json::{Value, json};
-use table::asking::*;
-use table::*;
 
 /// Counts up in a document, in so many cycles; fails as often as it is told; may leave further tasks.
 struct Step {

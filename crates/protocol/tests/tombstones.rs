@@ -1,10 +1,8 @@
 //! What is kept of sessions that have ended, and how much all records may fill.
 
-mod table;
-
+use crate::table::*;
 use rota_model::{Changed, Outcome, RefusalKind, Retry, SessionState};
 use rota_protocol::Sizes;
-use table::*;
 
 /// Bytes of the attributes of a large session.
 const LARGE: usize = 60_000;

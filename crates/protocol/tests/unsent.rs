@@ -1,13 +1,9 @@
 //! Creates that wait for a connection that nobody takes; and what is told of such nodes.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot ask has failed")]
-
-mod table;
-
+use crate::table::*;
 use rota_model::node_msg::{NodeAnswer, ReportEvent, ToNode};
 use rota_model::{NodeContact, NodeId, NodeState, Outcome, Placement, SessionState, Token};
 use rota_protocol::{Input, Timing, Transition};
-use table::*;
 
 fn node(id: &str) -> NodeId {
     NodeId::parse(id).unwrap()

@@ -1,15 +1,13 @@
 //! Changes of sessions that live: what they come to, and that they may be repeated.
 
-mod table;
-
+use crate::table::lives::*;
+use crate::table::*;
 use rota_lifecycle::Edit;
 use rota_messages::lives::{Event, UpdateOp};
 use rota_model::{Outcome, RefusalKind, Stamp};
 use rota_protocol::{LivesOp, Op};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use table::lives::*;
-use table::*;
 
 fn asked(op: UpdateOp) -> Op {
     Op::Lives(LivesOp::Update(Box::new(op)))

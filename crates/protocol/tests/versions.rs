@@ -1,13 +1,11 @@
 //! Versions and lives of a session only grow, whatever the clocks do.
 
-mod table;
-
+use crate::table::*;
 use rota_model::node_msg::{NodeAnswer, ReportEvent, ToNode};
 use rota_model::{
     Filter, ListCursor, ListOp, NodeId, Outcome, Placement, RefusalKind, SessionState, SessionView,
 };
 use rota_protocol::{Answer, Envelope, Message, Op, Transition};
-use table::*;
 
 const HOUR_MS: i64 = 3_600_000;
 

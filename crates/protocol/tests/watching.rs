@@ -1,9 +1,7 @@
 //! Long polls of watches of documents.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot ask has failed")]
-
-mod table;
-
+use crate::table::asking::*;
+use crate::table::*;
 use proptest::prelude::*;
 use rota_docstore::{Caller, Checker, Credentials, Exception, FieldType, Update};
 use rota_model::{LogPos, Pulled, RefusalKind, Seq, SlotId, Stamp};
@@ -15,8 +13,6 @@ use rota_protocol::{Answer, DocumentAnswer, DocumentCursor, DocumentOp, Op, OpRe
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use table::asking::*;
-use table::*;
 
 type Watched = Pulled<DocumentEvent, DocumentCursor>;
 

@@ -1,16 +1,12 @@
 //! Operations that work beside the decisions: on a snapshot, validated, bounded in time and number.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot ask has failed")]
-
-mod table;
-
+use crate::table::asking::*;
+use crate::table::*;
 use rota_docstore::*;
 use rota_model::RefusalKind;
 use rota_protocol::operate::{operations, schema};
 use rota_protocol::{Transition, Wait};
 use serde_json::{Value, json};
-use table::asking::*;
-use table::*;
 
 /// Counts up in a document that it names before, or that it only finds when it works.
 struct Count {

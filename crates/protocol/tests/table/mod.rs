@@ -1,9 +1,6 @@
 //! Managers around one table: every effect of one is carried out at once as an input of another,
 //! in order, with a clock that only the test moves. What a test wants lost, it drops by a filter.
 
-#![allow(dead_code, reason = "each test uses what it needs")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot set its table has failed")]
-
 pub mod asking;
 mod blob_store;
 mod bytes;
@@ -16,7 +13,6 @@ mod results;
 pub use blob_store::BlobStore;
 use bytes::{bytes_of, bytes_written};
 use effects::At;
-#[allow(unused_imports, reason = "each test uses what it needs")]
 pub use results::{closed, got, opened, refused};
 use rota_docstore::{Checker, Digest, Operations, Schema};
 use rota_model::node_msg::{Alive, Register, Registered, Renewed, ReportEvent, ReportItem, ToNode};
