@@ -3,7 +3,8 @@
 //! ```text
 //!  TestFolder ──▶ Cluster (`ringctl dev`) ──▶ managers, node-agents, config store
 //!      │     ├──▶ Assembled: Consul, managers and nodes, each started by the test
-//!      │     └──▶ Launched: one process alone
+//!      │     ├──▶ Launched: one process alone
+//!      │     └──▶ Booted: a system of its own, with a real systemd
 //!      └── processes::of_folder: whatever still runs for this test, found by the folder's name
 //! ```
 //!
@@ -14,6 +15,7 @@
 
 mod assembled;
 mod binaries;
+mod booted;
 pub mod brief;
 pub mod busy;
 mod classes;
@@ -37,6 +39,7 @@ pub mod small;
 
 pub use assembled::{Assembled, Leases, Member, Places};
 pub use binaries::{binary, checkout};
+pub use booted::{Booted, ControlGroups};
 pub use classes::{classes_of, shipped_classes_and};
 pub use cluster::{Cluster, Document, Manager, Node, Store};
 pub use condition::{PATIENCE, eventually};

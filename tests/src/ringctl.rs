@@ -58,10 +58,15 @@ pub async fn ringctl_in(folder: &TestFolder, arguments: &[&str]) -> Ran {
 async fn run((variable, value): (&str, &OsStr), arguments: &[&str]) -> Ran {
     let mut command = Command::new(crate::binary("ringctl"));
     command.env(variable, value).args(arguments);
+    to_end(command, &format!("ringctl {arguments:?}")).await
+}
+
+/// Runs a command to its end, and ends it when that takes too long.
+pub(crate) async fn to_end(mut command: Command, what: &str) -> Ran {
     command.stdin(Stdio::null()).kill_on_drop(true);
     let output = timeout(WAIT, command.output()).await;
-    let output = output.unwrap_or_else(|_| panic!("ringctl {arguments:?} did not end"));
-    let output = output.expect("ringctl starts");
+    let output = output.unwrap_or_else(|_| panic!("{what} did not end"));
+    let output = output.unwrap_or_else(|error| panic!("{what}: {error}"));
     Ran {
         code: output.status.code().unwrap_or(-1),
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),

@@ -27,6 +27,7 @@ mod outside {
     mod reloads;
     mod sandbox;
     mod signals;
+    mod systemd;
     mod units;
     mod unread_answers;
     mod work;

@@ -1,4 +1,4 @@
-//! The unit files that ship. `deploy/systemd/try` runs them under a real systemd.
+//! The unit files that ship. `systemd.rs` beside this file runs them under a real systemd.
 
 use rota_tests::{TestFolder, checkout, skipped};
 use std::process::Command;
