@@ -1,6 +1,7 @@
 //! The nodes of an assembled cluster: how they are started, and what befalls their agents.
 
 use super::{Assembled, Leases, Places, owned, program};
+use crate::binaries::binary;
 use crate::classes::shipped_classes_and;
 use crate::condition::{PATIENCE, eventually};
 use crate::folder::TestFolder;
@@ -8,6 +9,7 @@ use crate::launched::Launched;
 use crate::processes::{self, Process};
 use crate::recorded::{Execution, executions};
 use crate::small::ring;
+use rustix::process::Signal;
 use serde_json::Value;
 use std::path::PathBuf;
 
@@ -65,6 +67,25 @@ impl Assembled {
     /// Kills an agent and waits until it is gone. Its keepers go on.
     pub async fn kill_agent(&mut self, at: usize) {
         self.hosts[at].runs.take().expect("it runs").kill().await;
+    }
+
+    /// Puts another file in the place of the agents' program, tells an agent to leave what runs, and starts the next one
+    /// from that file. Gives how many sessions it went on with.
+    pub async fn upgrade_agent(&mut self, at: usize) -> u64 {
+        let (folder, new) = (self.folder.at("installed"), self.folder.at("new-program"));
+        std::fs::create_dir_all(&folder).expect("it is the test's own");
+        // Agents of other nodes may run from the earlier file, and keepers do.
+        std::fs::copy(binary("rota-node-agent"), &new).expect("there is room for a program");
+        let installed = format!("{folder}/rota-node-agent");
+        std::fs::rename(&new, &installed).expect("it is the test's own");
+        let it = &mut self.hosts[at];
+        let leaves = it.runs.take().expect("it runs");
+        processes::send(leaves.pid(), Signal::USR2);
+        assert_eq!(leaves.ended().await, Some(0), "{} leaves what runs", it.id);
+        it.line[0] = installed;
+        self.start_agent(at).await;
+        let next = self.hosts[at].runs.as_ref().expect("it was started");
+        next.ready["adopts"].as_u64().expect("an agent says how many it adopts")
     }
 
     /// An agent's process.

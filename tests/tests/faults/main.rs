@@ -18,3 +18,5 @@ mod rounds;
 mod stale_disk;
 #[cfg(test)]
 mod stopped;
+#[cfg(test)]
+mod upgrades;
