@@ -4,6 +4,8 @@
 mod applications;
 mod associations;
 #[cfg(test)]
+mod bad_provisioners;
+#[cfg(test)]
 mod bad_requests;
 #[cfg(test)]
 mod bad_starts;

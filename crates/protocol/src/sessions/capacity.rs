@@ -251,7 +251,7 @@ pub(crate) fn no_room_yet(env: &Env, open: &OpenOp) -> Refusal {
             Some(why) => format!("an order of new nodes failed: {why}"),
             None => "a new one may be on its way".to_owned(),
         };
-        let text = format!("no node with room was found in time; {news}");
+        let text = format!("no node of pool {pool:?} with room was found in time; {news}");
         Refusal::new(RefusalKind::Provisioning, retry, text)
     })
 }
