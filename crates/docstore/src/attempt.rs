@@ -5,20 +5,18 @@
 //! around, and its validation finds out. A [`Transaction`] is an attempt at work: it joins the attempt
 //! with the documents of this moment.
 
-pub(crate) mod dedup;
-
-pub use dedup::{MEMORIES_MAX, Remembered, floors, merged_floor, remembers};
+mod dedup;
 
 use crate::cache::{Cache, Lookup};
 use crate::content::{JsonText, check_mime};
 use crate::document::Document;
 use crate::document_edit::DocumentEdit;
+use crate::documents::Documents;
 use crate::exception::{Exception, codes};
 use crate::json::to_json;
 use crate::name::DocName;
 use crate::request::Request;
 use crate::rules::{Rules, unserved};
-use crate::store::Documents;
 use crate::sync::Held;
 use crate::tolerance::Tolerance;
 use rota_model::{FieldError, Namespace, SlotId, Stamp};

@@ -7,26 +7,11 @@
 //! A copy changes an item that is there. It makes none, and takes none away: the operations of the other class do.
 
 use crate::attempt::Transaction;
+use crate::copy_rule::CopyRule;
 use crate::exception::Exception;
 use crate::name::{DocName, ItemName};
 use crate::schema::{ClassSchema, Schema};
 use rota_model::FieldError;
-
-/// How the items of a class are copied.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct CopyRule {
-    /// The classes of documents that hold copies.
-    pub to: Vec<&'static str>,
-    /// What stands between the key of an item and the id of its document.
-    pub separator: char,
-}
-
-impl CopyRule {
-    /// The key under which others hold an item of that document.
-    pub fn key(&self, item: &ItemName, docid: &str) -> String {
-        item.key().map_or_else(|| docid.to_owned(), |key| format!("{key}{}{docid}", self.separator))
-    }
-}
 
 impl ClassSchema {
     /// Items of that class are copied to documents of other classes, which hold them under the same class. Keys of these

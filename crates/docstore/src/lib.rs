@@ -23,7 +23,8 @@
 //!   bytes.
 //! * [`request`], [`operation`], [`attempt`], [`document_edit`], [`commit`], [`run`]: how it changes.
 //! * [`sync`], [`cache`]: how copies follow.
-//! * [`store`], [`space`], [`rules`]: what an operation finds, and what it must respect.
+//! * [`documents`], [`store`], [`space`], [`rules`]: what an operation finds, and what it must respect.
+//! * [`memory`]: what is remembered of operations. [`copy_rule`], [`copying`]: items that are copied elsewhere.
 //! * `session`: the classes of documents that managers keep of sessions and pools.
 //! * [`exception`]: how anything of this fails, in one table.
 //!
@@ -62,13 +63,16 @@ pub mod cache;
 pub mod checker;
 pub mod commit;
 pub mod content;
+pub mod copy_rule;
 pub mod copying;
 pub mod document;
 pub mod document_edit;
+pub mod documents;
 pub mod encoding;
 pub mod exception;
 pub mod field;
 pub mod json;
+pub mod memory;
 pub mod name;
 pub mod operation;
 pub mod request;
@@ -82,15 +86,16 @@ pub mod sync;
 pub mod task;
 pub mod tolerance;
 
-pub use attempt::{Attempt, Body, DOCUMENTS_MAX, Need, Remembered, Transaction, Wanted};
+pub use attempt::{Attempt, Body, DOCUMENTS_MAX, Need, Transaction, Wanted};
 pub use by_age::ByAge;
 pub use cache::{Cache, Lookup};
 pub use checker::{Anyone, Checker, Credentials};
 pub use commit::{AHEAD_MS_MAX, Commit, WRITTEN_BYTES_MAX, Write, validate};
 pub use content::{Attachment, Content, Digest, JsonText, beyond};
-pub use copying::CopyRule;
+pub use copy_rule::CopyRule;
 pub use document::{Document, DocumentParts, Item, Volumes};
 pub use document_edit::DocumentEdit;
+pub use documents::{Documents, Remembered};
 pub use encoding::Glance;
 pub use exception::{Code, Details, Effect, Exception, Letter, Phase, Row, Status, TABLE, codes};
 pub use field::{FieldType, FieldValue};
@@ -103,7 +108,7 @@ pub use rules::{Aged, OneSlot, Rules, Territory};
 pub use run::{Answer, Next, Progress, Run, Validated};
 pub use schema::{Keyed, Schema, Singleton};
 pub use space::{Description, Limits, Spaces, Suspended, Undescribed, Usage};
-pub use store::{Documents, Purged, Store};
+pub use store::{Purged, Store};
 pub use sync::{ApplyError, Changes, ChangesParts, Held, Update, apply, update_for};
 pub use task::{NewTask, TaskKeeper, TaskRun};
 pub use tolerance::Tolerance;

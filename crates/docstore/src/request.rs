@@ -3,11 +3,11 @@
 
 use crate::checker::Credentials;
 use crate::content::JsonText;
+use crate::documents::Documents;
 use crate::exception::{Exception, Phase, codes};
 use crate::name::{DocName, check_word};
 use crate::rules::{Rules, unserved};
 use crate::space::Spaces;
-use crate::store::Documents;
 use crate::sync::Held;
 use crate::task::TaskRun;
 use rota_model::{FieldError, Namespace, RequestId, Stamp};

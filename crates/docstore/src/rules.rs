@@ -1,9 +1,9 @@
 //! What an application and its administrator decide once: classes, builds, times, who may do what.
 
-use crate::attempt::dedup::{Kind, MEMORIES_MAX, kind_of};
 use crate::cache::CLOCKS_APART_MS_MAX;
 use crate::checker::{Anyone, Checker};
 use crate::document::Document;
+use crate::memory::{Kind, MEMORIES_MAX, kind_of};
 use crate::name::DocName;
 use crate::schema::Schema;
 use crate::task::TaskKeeper;
@@ -113,7 +113,7 @@ pub enum Aged {
     /// moved on.
     Shortened(Document),
     /// Its life ended long ago, or nobody may repeat any more what it remembers: nothing is left of it.
-    /// For a memory, see [`crate::attempt::floors`].
+    /// For a memory, see [`crate::memory::floors`].
     Gone,
 }
 

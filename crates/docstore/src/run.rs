@@ -14,12 +14,13 @@
 use crate::attempt::{Attempt, Body, DOCUMENTS_MAX, Need, Transaction};
 use crate::cache::Cache;
 use crate::commit::Commit;
+use crate::documents::Documents;
 use crate::exception::{Exception, Phase, codes};
 use crate::name::DocName;
 use crate::operation::{Done, Operation, Operations, Running};
 use crate::request::Request;
 use crate::rules::Rules;
-use crate::store::{Documents, Store};
+use crate::store::Store;
 use crate::sync::{Update, update_for};
 use rota_model::{FieldError, Stamp};
 use std::any::Any;

@@ -1,7 +1,7 @@
 //! Which classes of documents there are, and which items each may have.
 
 use crate::content::{Content, JsonText};
-use crate::copying::CopyRule;
+use crate::copy_rule::CopyRule;
 use crate::document::Document;
 use crate::field::{self, FieldType, check_field_name};
 use crate::name::{ATTACHMENT_CLASS, ItemName, MEMORY_CLASS, check_class};

@@ -1,10 +1,12 @@
-//! The reference copy of documents, in memory, and what an operation needs to know of it.
+//! The reference copy of documents, in memory.
 
-use crate::attempt::{Attempt, Remembered, Transaction, floors, remembers};
+use crate::attempt::{Attempt, Transaction};
 use crate::by_age::ByAge;
 use crate::commit::{AHEAD_MS_MAX, Commit, Write, validate};
 use crate::document::Document;
+use crate::documents::{Documents, Remembered};
 use crate::exception::Exception;
+use crate::memory::{floors, remembers};
 use crate::name::DocName;
 use crate::rules::{Aged, Rules};
 use crate::space::{Spaces, Usage, Usages};
@@ -14,47 +16,6 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
-
-/// Documents as an operation sees them. [`Store`] is one; whoever keeps documents in another way
-/// can be one, too.
-pub trait Documents {
-    /// A document, or the trace of its ended life.
-    fn get(&self, name: &DocName) -> Option<Arc<Document>>;
-
-    /// Whether it is known here what there is of a document of this store. Default: always. An operation
-    /// that asks for another one is begun again with it ([`crate::Next::Fetch`]).
-    fn is_at_hand(&self, name: &DocName) -> bool {
-        let _ = name;
-        true
-    }
-
-    /// The latest version that was given out. Another operation may yet get the same.
-    fn high_water(&self) -> Stamp;
-
-    /// Every change up to this is known here: later operations get later versions.
-    fn known_through(&self) -> Stamp {
-        self.high_water().minus_ms(1)
-    }
-
-    /// A time that has come, whatever the clock says since: it was set back, or what is here is of a clock that
-    /// was ahead. Changes are held back by the later one of this and the clock
-    /// ([`crate::AHEAD_MS_MAX`]). Default: none.
-    fn clock(&self) -> Stamp {
-        Stamp::MIN
-    }
-
-    /// What is known of namespaces.
-    fn spaces(&self) -> &Spaces;
-
-    /// How much a namespace holds, wherever its documents are.
-    fn usage(&self, space: &str) -> Usage;
-
-    /// Which operations are remembered: beyond [`Rules::memories_max`] no more are. Default: none,
-    /// for documents of which somebody else keeps count.
-    fn remembered(&self) -> Remembered {
-        Remembered::default()
-    }
-}
 
 /// Which document, in a store.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

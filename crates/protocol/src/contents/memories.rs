@@ -1,7 +1,7 @@
 //! What a copy remembers beside sessions and documents, by age.
 
 use crate::contents::fills::of_application;
-use rota_docstore::attempt::remembers;
+use rota_docstore::memory::remembers;
 use rota_docstore::{ByAge, Rules};
 use rota_messages::documents::request_name;
 use rota_messages::{Doc, DocKey};

@@ -3,8 +3,7 @@
 use crate::documents::usage::Beside;
 use crate::log::replica::Replica;
 use crate::ports::slots::slot_of;
-use rota_docstore::attempt::Remembered;
-use rota_docstore::{DocName, Document, Documents, Spaces, Usage};
+use rota_docstore::{DocName, Document, Documents, Remembered, Spaces, Usage};
 use rota_messages::DocKey;
 use rota_model::Stamp;
 use std::sync::Arc;

@@ -12,8 +12,8 @@ use crate::log::at::At;
 use crate::log::origin::Origin;
 use crate::log::resident::RequestHandler;
 use crate::ports::slots::slot_of;
-use rota_docstore::attempt::merged_floor;
 use rota_docstore::cache::CLOCKS_APART_MS_MAX;
+use rota_docstore::memory::merged_floor;
 use rota_docstore::{
     Document, DocumentParts, Exception, FieldError, Item, ItemName, Phase, Territory,
 };

@@ -1,10 +1,9 @@
 //! An operation of an application that works beside the decisions.
 
 use crate::ports::slots::Slots;
-use rota_docstore::attempt::Remembered;
 use rota_docstore::{
-    Cache, DocName, Document, Documents, Exception, Next, Operations, Progress, Request, Rules,
-    Run, Spaces, Territory, Usage, codes,
+    Cache, DocName, Document, Documents, Exception, Next, Operations, Progress, Remembered,
+    Request, Rules, Run, Spaces, Territory, Usage, codes,
 };
 use rota_messages::Doc;
 use rota_model::{SlotId, Stamp};

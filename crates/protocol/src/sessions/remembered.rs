@@ -14,7 +14,7 @@ use crate::log::env::Env;
 use crate::log::replica::Replica;
 use crate::log::state::Log;
 use crate::sessions::request_ids::{is_over, kept, spec_ran};
-use rota_docstore::attempt::Remembered;
+use rota_docstore::Remembered;
 use rota_messages::documents::request_name;
 use rota_messages::{Doc, DocKey, Write};
 use rota_model::{REQUEST_MEMORY_MS, RequestEntry, RequestFate, RequestId, SessionRecord, Stamp};
