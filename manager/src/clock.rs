@@ -1,6 +1,6 @@
 //! The two clocks that decisions see, and how moments of tokio's clock compare to them.
 
-use rota_model::Now;
+use rota_model::{Now, Stamp};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::Instant;
 
@@ -38,6 +38,12 @@ impl Clock {
         let latest = whole_ms(self.start.elapsed()) + year;
         self.start + Duration::from_millis(mono_ms.min(latest))
     }
+}
+
+/// What ages are reckoned from.
+pub fn now() -> Stamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Stamp::from_epoch_ms(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  /metrics, /healthz, /web/PATH ── pages
-//!  /v1/... ── tree ── call: names of fields ──▶ the service of gRPC ──▶ shown: JSON with links
+//!  /v1/... ── paths ── call: names of fields ──▶ the service of gRPC ──▶ shown: JSON with links
 //!                                                    └── a status ────▶ error: the same one as JSON
 //! ```
 //! The tree decides nothing: each of its calls is a call of a gRPC service, with its checks, deadline and refusals.
@@ -12,6 +12,7 @@ mod call;
 mod content;
 mod error;
 mod events;
+mod filter;
 mod links;
 mod lives;
 mod managers;
@@ -19,6 +20,7 @@ mod nodes;
 mod openapi;
 mod pages;
 mod paging;
+mod paths;
 mod pools;
 mod route;
 mod sessions;
@@ -26,11 +28,13 @@ mod shown;
 mod tags;
 mod tasks;
 mod tree;
+mod verbs;
 mod watch;
+mod which;
 mod writes;
 
 pub use pages::Pages;
-pub use tree::elsewhere;
+pub use paths::elsewhere;
 
 use axum::Router;
 use axum::routing::get;
@@ -61,6 +65,6 @@ pub async fn serve(listener: TcpListener, pages: Pages, names: HttpNames, stop: 
         .route("/healthz", get(pages::healthz))
         .route("/web/{*path}", get(pages::web))
         .with_state(Arc::new(pages))
-        .merge(tree::router(Arc::new(tree)));
+        .merge(paths::router(Arc::new(tree)));
     serve_http(listener, router, LIMITS, names, stop.cancelled_owned()).await;
 }

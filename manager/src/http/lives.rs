@@ -2,9 +2,9 @@
 
 use super::call::{Call, segments};
 use super::links;
-use super::sessions::Which;
 use super::shown::{LifeShown, Session};
 use super::tree::{Answer, Tree};
+use super::which::Which;
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, Uri};

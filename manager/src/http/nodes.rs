@@ -2,12 +2,12 @@
 
 use super::call::{Asked, Call, segments};
 use super::error::Failed;
+use super::filter::Within;
 use super::links;
 use super::links::is_number;
 use super::paging::Paging;
 use super::pools;
 use super::sessions;
-use super::sessions::Within;
 use super::shown::Node;
 use super::tags::tagged;
 use super::tree::{Answer, Tree, missing};

@@ -12,7 +12,7 @@ pub async fn show() -> impl IntoResponse {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tree::routes;
+    use super::super::paths::routes;
     use super::*;
     use serde_json::Value;
     use std::collections::BTreeSet;

@@ -1,26 +1,26 @@
 //! Sessions: lists, and one.
 
-use super::call::{Call, decoded, last_with_verb, segments};
+use super::call::{Call, last_with_verb, segments};
 use super::error::Failed;
+use super::filter::{Within, filter, refused};
 use super::links::encoded;
 use super::paging::{SIZE, TOKEN, links};
-use super::shown::{Session, state, state_names};
+use super::shown::Session;
 use super::tags::has_it;
-use super::tree::{Answer, Tree, wrong_method};
-use super::{watch, writes};
+use super::tree::{Answer, Tree};
+use super::verbs::{SESSION_VERBS, wrong_method};
+use super::watch;
+use super::which::Which;
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use rota_model::{FieldError, PAGE_SIZE_MAX, Refusal};
-use rota_proto::refusal::refusal;
+use rota_model::PAGE_SIZE_MAX;
 use rota_proto::v1;
 use rota_proto::v1::sessions_server::Sessions as _;
 use serde::Serialize;
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use tonic::Status;
 
 /// A page of them.
 #[derive(Serialize)]
@@ -29,93 +29,6 @@ struct Sessions {
     stale: bool,
     next_page_token: String,
     links: Value,
-}
-
-/// Where the sessions of a list are.
-pub enum Within {
-    /// Everywhere.
-    Ring,
-    /// In a namespace.
-    Namespace(String),
-    /// On a node; the path of its list, and the stable numbers of its sessions.
-    Node { id: String, list: String, numbers: Numbers },
-}
-
-/// The stable numbers of a node's sessions, by namespace and id.
-pub type Numbers = BTreeMap<(String, String), u64>;
-
-/// Which session a call is about: its namespace and its id.
-pub struct Which {
-    /// Its namespace.
-    pub namespace: String,
-    /// Its id.
-    pub id: String,
-}
-
-impl Which {
-    /// By the path, of which the last part is given.
-    pub fn of_path(uri: &Uri, last: &str) -> Result<Self, FieldError> {
-        let namespace = segments(uri)?.into_iter().nth(1).unwrap_or_default();
-        Ok(Self { namespace, id: decoded(last)? })
-    }
-
-    /// By the query.
-    pub fn of_query(call: &mut Call) -> Self {
-        let namespace = call.given("namespace").unwrap_or_else(|| "default".to_owned());
-        Self { namespace, id: call.text("id") }
-    }
-}
-
-/// The filter that a call and its path say, and the fields of it that the next page has as well.
-pub fn filter(call: &mut Call, within: &Within) -> (v1::Filter, Vec<(&'static str, String)>) {
-    let mut names = Vec::new();
-    for given in call.all("state") {
-        names.extend(given.split(',').map(str::to_owned));
-    }
-    let mut states = Vec::new();
-    for name in &names {
-        match state(name) {
-            Some(state) => states.push(state.into()),
-            None => {
-                let known = state_names().join(", ");
-                call.wrong("state", format!("is {name:?}; it must be one of {known}"));
-            }
-        }
-    }
-    let class = call.text("class");
-    let mut same = vec![("state", names.join(",")), ("class", class.clone())];
-    let (mut node_id, mut namespace) = (String::new(), String::new());
-    if let Within::Node { id, .. } = within {
-        node_id.clone_from(id);
-    } else {
-        node_id = call.text("node");
-        same.push(("node", node_id.clone()));
-    }
-    if let Within::Namespace(name) = within {
-        namespace.clone_from(name);
-    } else {
-        namespace = call.text("namespace");
-        same.push(("namespace", namespace.clone()));
-    }
-    (v1::Filter { states, node_id, class, namespace }, same)
-}
-
-/// A refusal of who asked with a filter: its fields have the names of the query.
-pub fn refused(status: Status) -> Failed {
-    let told = refusal(&status);
-    if !told.fields.iter().any(|it| it.field.starts_with("filter.")) {
-        return status.into();
-    }
-    let by_query = |it: FieldError| {
-        let field = match it.field.as_str() {
-            "filter.node_id" => "node",
-            "filter.states" => "state",
-            "filter.info_prefix" => "info",
-            other => other.strip_prefix("filter.").unwrap_or(other),
-        };
-        FieldError::new(field, it.problem)
-    };
-    Refusal::invalid(told.fields.into_iter().map(by_query).collect()).into()
 }
 
 /// A page of a list.
@@ -217,7 +130,7 @@ pub async fn by_path(State(tree): State<Arc<Tree>>, uri: Uri, headers: HeaderMap
         return watch::by_path(&tree, &uri, &headers, &last).await;
     }
     // A name that ends so is written with %3A.
-    let (last, verb) = last_with_verb(&uri, &writes::VERBS);
+    let (last, verb) = last_with_verb(&uri, &SESSION_VERBS);
     if verb.is_some() {
         return Ok(wrong_method(uri).await);
     }
@@ -238,22 +151,5 @@ impl Tree {
         use rota_proto::v1::operator_server::Operator as _;
         let request = call.request(v1::InspectRequest {})?;
         Ok(self.operator.inspect(request).await?.into_inner())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::call::tests::fields as fields_of;
-    use super::*;
-
-    #[test]
-    fn mistakes_of_a_filter_have_the_names_of_the_query() {
-        let fields = ["filter.node_id", "filter.class", "filter.states", "page_token"];
-        let fields = fields.map(|it| FieldError::new(it, "is wrong")).to_vec();
-        let failed = refused(rota_proto::refusal::status(&Refusal::invalid(fields)));
-        assert!(!failed.json()["error"]["message"].as_str().unwrap().contains("filter"));
-        assert_eq!(fields_of(failed), ["node", "class", "state", "page_token"]);
-        let plain = refused(Status::unavailable("filter.node_id"));
-        assert_eq!(plain.json()["error"]["message"], "filter.node_id");
     }
 }

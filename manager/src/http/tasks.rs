@@ -2,11 +2,12 @@
 
 use super::call::{Asked, Call, decoded, last_with_verb, segments};
 use super::error::Failed;
+use super::filter::refused;
 use super::links::encoded;
 use super::paging::{SIZE, TOKEN, links};
-use super::sessions::refused;
 use super::shown::without_prefix;
-use super::tree::{Answer, Tree, missing, wrong_method};
+use super::tree::{Answer, Tree, missing};
+use super::verbs::{TASK_VERBS, wrong_method};
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
@@ -23,9 +24,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tonic::metadata::MetadataMap;
-
-/// What can be ordered about a task, beside its end.
-pub const VERBS: [&str; 5] = ["retry", "advance", "postpone", "pause", "resume"];
 
 /// The class of the documents that are tasks.
 const CLASS: &str = "Task";
@@ -202,7 +200,7 @@ pub async fn list(State(tree): State<Arc<Tree>>, uri: Uri, headers: HeaderMap) -
 
 /// Which task a path names, with the verb after it.
 fn which(uri: &Uri) -> Result<(String, String, Option<&'static str>), FieldError> {
-    let (last, verb) = last_with_verb(uri, &VERBS);
+    let (last, verb) = last_with_verb(uri, &TASK_VERBS);
     let namespace = segments(uri)?.into_iter().nth(1).unwrap_or_default();
     Ok((namespace, decoded(&last)?, verb))
 }

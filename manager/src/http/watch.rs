@@ -3,23 +3,22 @@
 
 use super::call::{Call, TIMEOUT, last_with_verb, segments};
 use super::error::Failed;
-use super::sessions::{Which, Within, filter, refused};
+use super::filter::{Within, filter, refused};
 use super::shown::Session;
 use super::tree::{Answer, Tree};
+use super::which::Which;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, Uri};
 use axum::response::IntoResponse as _;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use rota_model::{Refusal, RefusalKind, Retry};
 use rota_proto::v1;
 use rota_proto::v1::sessions_server::Sessions as _;
 use serde::Serialize;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio_stream::StreamExt as _;
 use tonic::Status;
 
@@ -29,12 +28,7 @@ pub const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// The same in the query, for who cannot set a header.
 const POSITION: &str = "position";
 
-/// Most watches over HTTP: each has a connection for as long as it lasts, and a quarter of all connections is
-/// enough. Too low: watchers are refused. Too high: they leave no connection for a scraper.
-pub const WATCHES_MAX: usize = 128;
-
-/// Advice to who finds no place, and to who loses a watch, in milliseconds.
-const FULL_RETRY_MS: u64 = 1_000;
+/// Advice to who loses a watch.
 pub const BACK_AFTER: Duration = Duration::from_secs(1);
 
 /// How often something is sent that says nothing. What is between a client and a manager mostly bears a minute of
@@ -85,17 +79,6 @@ fn position(headers: &HeaderMap, call: &mut Call) -> Vec<u8> {
         call.wrong(name, "is garbled; it must be the id of an event of a watch");
         Vec::new()
     })
-}
-
-impl Tree {
-    /// A place of a watch.
-    pub fn watch_place(&self) -> Result<OwnedSemaphorePermit, Failed> {
-        self.watches.clone().try_acquire_owned().map_err(|_| {
-            let text =
-                format!("{WATCHES_MAX} watches stand over HTTP, the limit; ask another manager");
-            Refusal::new(RefusalKind::Overloaded, Retry::AfterMs(FULL_RETRY_MS), text).into()
-        })
-    }
 }
 
 async fn watch(

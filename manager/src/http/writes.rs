@@ -4,9 +4,10 @@ use super::call::{Call, last_with_verb};
 use super::error::Failed;
 use super::lives;
 use super::route::{is_coming, not_yet};
-use super::sessions::Which;
 use super::shown::{Session, outcome};
-use super::tree::{Answer, Tree, wrong_method};
+use super::tree::{Answer, Tree};
+use super::verbs::{SESSION_VERBS, wrong_method};
+use super::which::Which;
 use crate::link::connect;
 use crate::rpc::deadline::deadline_of;
 use axum::Json;
@@ -23,9 +24,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 use tonic::{Request, Status};
-
-/// What can be done to a session.
-pub const VERBS: [&str; 5] = ["open", "close", "send", "keepalive", "update"];
 
 /// The header with the request id: the same one gets the same answer.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -190,7 +188,7 @@ pub async fn by_path(
     headers: HeaderMap,
     body: Body,
 ) -> Answer {
-    let (last, verb) = last_with_verb(&uri, &VERBS);
+    let (last, verb) = last_with_verb(&uri, &SESSION_VERBS);
     let Some(verb) = verb else { return Ok(wrong_method(uri).await) };
     let which = Which::of_path(&uri, &last)?;
     let call = Call::with_body(&uri, &headers, &tree.bodies, body).await?;

@@ -1,6 +1,6 @@
 //! Bodies of attachments, as clients put and get them.
 
-use super::documents::admit;
+use super::owners::admit;
 use super::{Shared, no_view, status};
 use crate::bodies::{Pieces, announced, refused};
 use bytes::Bytes;

@@ -5,8 +5,8 @@
 //!                                      (attachments, read once) └── kept parsed, a few
 //! ```
 
-use super::documents::{Failure, sync};
 use super::namespaces::configuration;
+use super::owners::{Failure, sync};
 use super::{Shared, status};
 use crate::bodies::Pieces;
 use crate::rpc::deadline::deadline_of;

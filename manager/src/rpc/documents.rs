@@ -1,23 +1,19 @@
 //! Operations on documents, copies, and lists of names.
 
-use super::{Shared, bodies, export_document, no_view, status, watch, watched};
+use super::owners::{Failure, admit, operate, page, sync};
+use super::{Shared, bodies, export_document, status, watch, watched};
 use crate::rpc::deadline::deadline_of;
 use crate::rpc::search::{Question, gather};
 use metrics::counter;
 use rota_docstore::space::{WEB_BODY_CLASS, WEB_CLASS, WebHead};
-use rota_docstore::{Content, DocName, Exception, Namespace, Phase, SyncRequest, Update, codes};
-use rota_model::{ManagerNumber, Refusal, RefusalKind, Retry, SlotId};
+use rota_docstore::{Content, DocName, Exception, Namespace, SyncRequest, Update, codes};
 use rota_proto::documents::{
     answer, in_call, request, search as wire, status as exception_status, watch as proto_watch,
 };
 use rota_proto::v1;
-use rota_protocol::api::{OperateOp, PageOp, Reader, Service, SyncOp};
-use rota_protocol::operate::{self, slot_of};
-use rota_protocol::{
-    Answer, DocumentAnswer, DocumentCursor, DocumentHead, DocumentOp, DocumentPage, Op,
-};
-use rota_ring::View;
-use std::collections::BTreeMap;
+use rota_protocol::api::{OperateOp, PageOp, Reader, Service};
+use rota_protocol::operate::CONFIGURATION;
+use rota_protocol::{DocumentCursor, DocumentHead};
 use std::sync::Arc;
 use tokio::time::Instant;
 use tonic::{Request, Response, Status, Streaming};
@@ -25,134 +21,6 @@ use tonic::{Request, Response, Status, Streaming};
 /// The service of documents.
 pub struct DocumentsService {
     shared: Arc<Shared>,
-}
-
-/// Why a request about documents fails: before the owner, or at it.
-#[derive(Debug)]
-pub(super) enum Failure {
-    /// Nobody carried it out.
-    Refused(Refusal),
-    /// What it came to.
-    Raised(Exception),
-}
-
-impl From<Failure> for Status {
-    fn from(failure: Failure) -> Self {
-        match failure {
-            Failure::Refused(refusal) => status(refusal),
-            Failure::Raised(exception) => exception_status(&exception),
-        }
-    }
-}
-
-impl From<Exception> for Failure {
-    fn from(exception: Exception) -> Self {
-        Self::Raised(exception)
-    }
-}
-
-/// Whoever works with documents is told of a namespace that is off as of every other exception.
-impl From<Refusal> for Failure {
-    fn from(refusal: Refusal) -> Self {
-        if refusal.kind == RefusalKind::NamespaceOff {
-            return Self::Raised(Exception::new(codes::OFF, refusal.message).at(Phase::Before));
-        }
-        Self::Refused(refusal)
-    }
-}
-
-/// An answer that belongs to another request.
-pub(super) fn mixed_up(answer: &Answer) -> Failure {
-    let text = format!("the answer is of another kind: {answer:?}");
-    Failure::Refused(Refusal::new(RefusalKind::Internal, Retry::Never, text))
-}
-
-/// Runs an operation.
-pub(super) async fn operate(
-    shared: &Shared,
-    op: OperateOp,
-    deadline: Instant,
-) -> Result<rota_docstore::Answer, Failure> {
-    let op = Op::Documents(DocumentOp::Operate(op));
-    let answer = shared.mailbox.call(op, deadline).await?;
-    let Answer::Documents(DocumentAnswer::Operated(result)) = answer else {
-        return Err(mixed_up(&answer));
-    };
-    Ok(result?)
-}
-
-/// Whether a client may ask, by the owner of a slot, who serves then.
-pub(super) async fn admit(
-    shared: &Shared,
-    reader: Reader,
-    slot: SlotId,
-    deadline: Instant,
-) -> Result<(), Failure> {
-    let (reader, syncs) = (Some(Arc::new(reader)), Vec::new());
-    let nothing = SyncOp { reader, slot, syncs, stale_ok: true };
-    let answer = shared.mailbox.call(Op::Documents(DocumentOp::Sync(nothing)), deadline).await?;
-    let Answer::Documents(DocumentAnswer::Synced(synced)) = answer else {
-        return Err(mixed_up(&answer));
-    };
-    synced?;
-    Ok(())
-}
-
-/// One page of one partition.
-pub(super) async fn page(
-    shared: &Shared,
-    op: PageOp,
-    deadline: Instant,
-) -> Result<DocumentPage, Failure> {
-    let answer = shared.mailbox.call(Op::Documents(DocumentOp::Page(op)), deadline).await?;
-    let Answer::Documents(DocumentAnswer::Page(page)) = answer else {
-        return Err(mixed_up(&answer));
-    };
-    Ok(page)
-}
-
-/// The View, or the first one that this manager sees.
-pub(super) async fn some_view(shared: &Shared, deadline: Instant) -> Result<Arc<View>, Failure> {
-    let mut seen = shared.seen.clone();
-    let first = tokio::time::timeout_at(deadline, seen.wait_for(|it| it.view.is_some())).await;
-    let view = first.ok().and_then(|it| it.ok()?.view.clone());
-    view.ok_or_else(|| Failure::Refused(no_view()))
-}
-
-/// Updates in the order of the request: from each owner at the same time. When one of them sends
-/// only the first ones, the rest of the request is left out.
-pub(super) async fn sync(
-    shared: &Shared,
-    reader: Option<Reader>,
-    syncs: Vec<SyncRequest>,
-    stale_ok: bool,
-    deadline: Instant,
-) -> Result<Vec<(DocName, Update)>, Failure> {
-    let view = some_view(shared, deadline).await?;
-    let reader = reader.map(Arc::new);
-    let mut parts: BTreeMap<ManagerNumber, (SlotId, Vec<usize>)> = BTreeMap::new();
-    for (at, sync) in syncs.iter().enumerate() {
-        let slot = slot_of(&sync.name, view.m);
-        parts.entry(view.part_of(slot).0).or_insert((slot, Vec::new())).1.push(at);
-    }
-    let begun: Vec<_> = parts
-        .into_values()
-        .map(|(slot, places)| {
-            let syncs = places.iter().map(|at| syncs[*at].clone()).collect();
-            let op = SyncOp { reader: reader.clone(), slot, syncs, stale_ok };
-            (places, shared.mailbox.begin(Op::Documents(DocumentOp::Sync(op)), deadline))
-        })
-        .collect();
-    let mut found: BTreeMap<usize, (DocName, Update)> = BTreeMap::new();
-    for (places, begun) in begun {
-        let answer = begun.answer().await?;
-        let Answer::Documents(DocumentAnswer::Synced(updates)) = answer else {
-            return Err(mixed_up(&answer));
-        };
-        found.extend(places.into_iter().zip(updates?));
-    }
-    let in_order = found.into_iter().enumerate().take_while(|(at, (place, _))| at == place);
-    Ok(in_order.map(|(_, (_, update))| update).collect())
 }
 
 /// Why a web resource is not given: the HTTP status, and a text.
@@ -174,7 +42,7 @@ pub async fn web(
     path: &str,
     deadline: Instant,
 ) -> Result<Option<(String, Vec<u8>)>, NoPage> {
-    let z = Namespace::parse(operate::CONFIGURATION).expect("z is a name");
+    let z = Namespace::parse(CONFIGURATION).expect("z is a name");
     let Ok(name) = DocName::new(&z, WEB_CLASS, path) else { return Ok(None) };
     let syncs = vec![SyncRequest { name, held: None }];
     let update = sync(shared, None, syncs, true, deadline).await.map_err(Failure::page)?.pop();
@@ -394,6 +262,7 @@ impl v1::documents_server::Documents for DocumentsService {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rota_model::{Refusal, RefusalKind, Retry};
 
     #[test]
     fn a_page_is_refused_with_the_status_of_the_table_or_503_when_nobody_could_be_asked() {

@@ -2,8 +2,8 @@
 
 use super::Shared;
 use super::bodies::{Recent, TakenBodies};
-use super::documents::{Failure, mixed_up, page, sync};
 use super::namespaces::{STEP, create_missing};
+use super::owners::{Failure, mixed_up, page, sync};
 use crate::bodies::in_time;
 use crate::mailbox::PendingCall;
 use rota_docstore::{Digest, DocName, Document, Exception, Namespace, SyncRequest, Update};

@@ -1,6 +1,6 @@
 //! Exports of one document with its attachments, as of one version.
 
-use super::documents::sync;
+use super::owners::sync;
 use super::{Shared, bodies};
 use crate::bodies::refused;
 use rota_docstore::{Attachment, Digest, DocName, Stamp, SyncRequest, Update, update_for};

@@ -1,8 +1,9 @@
 //! What programs printed last, as the ring keeps it: told where no node can.
 
-use super::documents::sync;
-use super::{Shared, no_view, search::now, status};
+use super::owners::sync;
+use super::{Shared, no_view, status};
 use crate::bodies::Pieces;
+use crate::clock::now;
 use prost::bytes::{Bytes, BytesMut};
 use rota_docstore::{SyncRequest, apply};
 use rota_model::{NodeId, Refusal, RefusalKind, Retry, Stamp};

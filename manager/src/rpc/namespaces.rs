@@ -1,6 +1,6 @@
 //! What operators do with namespaces.
 
-use super::documents::{Failure, mixed_up, operate, sync};
+use super::owners::{Failure, mixed_up, operate, sync};
 use super::{Shared, export, list};
 use crate::mailbox::PendingCall;
 use crate::rpc::deadline::deadline_of;

@@ -1,8 +1,8 @@
 //! What operators do with pools.
 
 use super::Shared;
-use super::documents::{Failure, sync};
 use super::namespaces::{administer, configuration, descriptions, usage_until};
+use super::owners::{Failure, sync};
 use crate::clock::Clock;
 use crate::rpc::deadline::deadline_of;
 use prost::Message as _;

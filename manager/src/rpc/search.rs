@@ -1,16 +1,17 @@
 //! One page of a search of the whole ring: every owner gives its page behind the same place, and they are put together.
 
 use super::Shared;
-use super::documents::{Failure, mixed_up, some_view};
+use super::owners::{Failure, mixed_up, some_view};
+use crate::clock::now;
 use rota_docstore::{DocName, FieldError};
-use rota_model::{Refusal, RefusalKind, Retry, SessionView, SlotId, Stamp};
+use rota_model::{Refusal, RefusalKind, Retry, SessionView, SlotId};
 use rota_protocol::api::Reader;
 use rota_protocol::session_search::session_name;
 use rota_protocol::{Answer, Found, Op, SearchOp};
 use rota_search::{Limits, Page, Position, Search, Slots, merge};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use tokio::time::Instant;
 
 /// Between two rounds of questions, when slots changed owners in between.
@@ -83,12 +84,6 @@ pub async fn gather(
             Err(_) => tokio::time::sleep(PAUSE).await,
         }
     }
-}
-
-/// What ages are reckoned from.
-pub fn now() -> Stamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Stamp::from_epoch_ms(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// A partition that goes around the end of the ring has two pieces of slots, and one page.

@@ -1,8 +1,8 @@
 //! A page of sessions that a search finds.
 
 use super::Shared;
-use super::documents::Failure;
 use super::list::{PAGE_BYTES_MAX, STEP_MAX};
+use super::owners::Failure;
 use super::search::{Gathered, Question, gather};
 use rota_docstore::codes;
 use rota_model::{Filter, Refusal, RefusalKind, Retry, SessionView};

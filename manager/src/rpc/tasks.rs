@@ -1,6 +1,6 @@
 //! Tasks for operators: lists and backlogs of all partitions together. What changes a task is an operation on documents.
 
-use super::documents::{Failure, mixed_up};
+use super::owners::{Failure, mixed_up};
 use super::{Shared, no_view, status};
 use rota_model::SlotId;
 use rota_proto::{tasks, v1};

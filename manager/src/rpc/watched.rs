@@ -1,9 +1,9 @@
 //! What can be watched: sessions, and documents.
 
 use super::merge::{Ask, Item};
-use super::search::now;
 use super::watch::{Unpulled, Watched, mixed_up};
-use super::{Shared, documents, status};
+use super::{Shared, owners, status};
+use crate::clock::now;
 use rota_model::{Filter, ListCursor, PullOp, Pulled, Refusal, SessionView, SlotId};
 use rota_proto::documents::{in_call, status as exception_status, watch};
 use rota_proto::{session, v1};
@@ -139,6 +139,6 @@ impl Watched for Documents {
     }
 
     fn refused(refusal: Refusal) -> Status {
-        in_call(Service::Watch.as_str(), documents::Failure::from(refusal).into())
+        in_call(Service::Watch.as_str(), owners::Failure::from(refusal).into())
     }
 }
