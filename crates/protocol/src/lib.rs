@@ -106,7 +106,8 @@ pub mod task_records {
 pub mod operate {
     pub use crate::contents::fills::DOCUMENT_BYTES;
     pub use crate::contents::tasks::task_of;
-    pub use crate::documents::registry::{check_schema, operations, schema};
+    pub use crate::documents::registry::operations;
+    pub use crate::documents::schema::{check_schema, schema};
     pub use crate::ports::slots::{CONFIGURATION, SPACES_DOCID, slot_of, slot_of_spaces};
     pub use crate::ports::work::{Job, Worked};
     pub use crate::settings::documents::{AdminKey, DocumentsConfig};

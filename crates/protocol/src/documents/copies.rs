@@ -1,6 +1,5 @@
 //! Updates of copies, pages of names, and the ends of whole namespaces.
 
-use crate::documents::operate::slots_of;
 use crate::documents::state::Documents;
 use crate::log::at::At;
 use crate::log::env::Env;
@@ -132,7 +131,7 @@ impl Documents {
 
 /// Refuses a client that must not ask, as operations do.
 pub(crate) fn check_reader(led: &At<'_>, reader: &Reader) -> Result<(), Exception> {
-    let rules = led.env.documents_env.rules(slots_of(led));
+    let rules = led.env.documents_env.rules(led.slots());
     let asked = reader.service.as_str();
     reader.caller.check(&rules, &led.env.documents_env.spaces, &reader.space, asked)
 }
@@ -143,7 +142,7 @@ pub(crate) fn updates<'a>(
     known: Stamp,
     get: impl Fn(&'a crate::log::replica::Replica, &DocKey) -> Option<&'a Arc<Doc>>,
 ) -> Result<Updates, Exception> {
-    let slots = slots_of(led);
+    let slots = led.slots();
     let known_here = led.log.replica.high_water.max(led.stamps_above());
     let latest = Stamp::from_epoch_ms(led.env.now.wall_ms).max(known_here);
     let mut updates = Vec::with_capacity(op.syncs.len());

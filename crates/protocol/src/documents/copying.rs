@@ -4,7 +4,6 @@
 
 use crate::documents::copies::write_of;
 use crate::documents::memory_quota::take_room;
-use crate::documents::operate::slots_of;
 use crate::documents::state::Documents;
 use crate::log::at::At;
 use crate::log::origin::Origin;
@@ -26,7 +25,7 @@ fn answer(taken: Result<bool, Exception>) -> OpResult {
 impl Documents {
     /// Writes what is newer than what is here. `sure`: nobody else owned the partition when the request came.
     pub(crate) fn copy_in(&mut self, led: &mut At<'_>, origin: Origin, op: &CopyOp, sure: bool) {
-        let slots = slots_of(led);
+        let slots = led.slots();
         let key = DocKey::new(slots.slot_of(&op.name), op.name.clone());
         // What is not here holds nothing, and the copy would count as made.
         if !slots.holds(key.slot) {

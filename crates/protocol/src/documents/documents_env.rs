@@ -1,7 +1,8 @@
 //! What a manager needs to run operations, whatever the partition.
 
 use crate::contents::searchable::Searchable;
-use crate::documents::registry::{administers, check_schema, operations, schema};
+use crate::documents::registry::{administers, operations};
+use crate::documents::schema::{check_schema, schema};
 use crate::documents::tasks::keeper::Keeper;
 use crate::documents::usage::Counted;
 use crate::log::env::Env;

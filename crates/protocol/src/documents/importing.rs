@@ -6,7 +6,6 @@
 
 use crate::documents::copies::write_of;
 use crate::documents::memory_quota::take_room;
-use crate::documents::operate::slots_of;
 use crate::documents::state::Documents;
 use crate::log::at::At;
 use crate::log::origin::Origin;
@@ -80,7 +79,7 @@ impl Documents {
 
 pub(crate) fn check_import(led: &At<'_>, document: &Document) -> Result<(), FieldError> {
     let name = document.name();
-    let (schema, slots) = (&led.env.documents_env.schema, slots_of(led));
+    let (schema, slots) = (&led.env.documents_env.schema, led.slots());
     schema.check_document(document)?;
     if schema.is_read_only(name.class()) {
         let problem = format!("{:?} of {name} is not imported", name.class());

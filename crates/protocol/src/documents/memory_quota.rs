@@ -8,7 +8,6 @@
 //! changes: an operator must be able to switch off what fills it.
 
 use crate::contents::fills::{Filling, counts, of_application};
-use crate::documents::operate::slots_of;
 use crate::log::at::At;
 use crate::ports::slots::CONFIGURATION;
 use rota_docstore::space::{Limits, SPACE_CLASS};
@@ -94,8 +93,7 @@ pub(crate) fn take_room(led: &mut At<'_>, writes: &[Write]) -> Result<(), Except
             Exception::of_field(codes::BUSY, FieldError::new("operation_time", problem));
         let now = Stamp::from_epoch_ms(led.env.now.wall_ms);
         let oldest = led.log.replica.counts.memories.operations.oldest();
-        let wait =
-            oldest.map(|it| led.env.documents_env.rules(slots_of(led)).ms_to_forget(it, now));
+        let wait = oldest.map(|it| led.env.documents_env.rules(led.slots()).ms_to_forget(it, now));
         return Err(wait.into_iter().fold(exception, Exception::after));
     }
     led.env.documents_env.filled = filled;

@@ -5,7 +5,7 @@
 //!                                │      ▲
 //!                 other owners ◀─┘ Sync └── documents that may be some seconds old
 //! ```
-//! * [`registry`]: classes, operations and the check of who asks. `write`, `read`, `administer`,
+//! * `schema`: classes. [`registry`]: operations, and the check of who asks. `write`, `read`, `administer`,
 //!   `pools`: the operations; `form`: how their callers write items; `about`: what callers are told of them.
 //! * `operate`: an operation at the owner of its slot. `worker`: one that works beside the decisions.
 //!   `pending`, `waiting`: what waits there. `here`: which documents it sees. `state`: all that an owner keeps.
@@ -34,6 +34,7 @@ pub(crate) mod pools;
 pub(crate) mod read;
 pub(crate) mod registry;
 pub(crate) mod resident;
+pub(crate) mod schema;
 pub(crate) mod state;
 pub(crate) mod tasks;
 pub(crate) mod usage;

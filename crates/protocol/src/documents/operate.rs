@@ -21,7 +21,7 @@ use crate::log::env::Env;
 use crate::log::origin::Origin;
 use crate::log::resident::RequestHandler;
 use crate::ports::note::Transition;
-use crate::ports::slots::{AtSlot, CONFIGURATION, Slots};
+use crate::ports::slots::{AtSlot, CONFIGURATION};
 use rota_docstore::{Commit, Exception, Next, Phase, Progress, Run, Update, Validated, validate};
 use rota_messages::api::{ClearOp, OperateOp};
 use rota_messages::{Answer, Doc, DocKey, DocumentAnswer, DocumentOp, OpResult, Write};
@@ -162,7 +162,7 @@ impl Documents {
         confirmed: bool,
     ) {
         let now = Stamp::from_epoch_ms(led.env.now.wall_ms);
-        let slots = slots_of(led);
+        let slots = led.slots();
         let slot = slot_of_document(&op.request.space, &op.docid, slots.m);
         let salt = salt_of(led, origin);
         let rules = led.env.documents_env.rules_with(AtSlot { slots, slot }, salt);
@@ -302,8 +302,4 @@ pub(crate) fn salt_of(led: &At<'_>, origin: Origin) -> u64 {
     let (me, now, log) = (led.env.me, led.env.now.wall_ms, &*led.log);
     (me, log.number, log.replica.last, now, origin).hash(&mut hasher);
     hasher.finish()
-}
-
-pub(crate) fn slots_of(led: &At<'_>) -> Slots {
-    Slots { m: led.env.view().m, range: led.log.range }
 }

@@ -2,7 +2,7 @@
 
 use crate::documents::about;
 use crate::documents::form::{ItemForm, name_at};
-use crate::documents::registry::{check_free, schema};
+use crate::documents::schema::{check_free, schema};
 use rota_docstore::attempt::BODY_BYTES_MAX;
 use rota_docstore::{
     About, DocName, DocumentEdit, Done, Exception, FieldError, ItemName, Namespace, Operation,

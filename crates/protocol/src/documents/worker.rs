@@ -17,7 +17,7 @@
 
 use crate::documents::documents_env::AtWork;
 use crate::documents::here::Here;
-use crate::documents::operate::{operated, salt_of, slots_of};
+use crate::documents::operate::{operated, salt_of};
 use crate::documents::state::Documents;
 use crate::documents::waiting::Outside;
 use crate::log::at::At;
@@ -113,7 +113,7 @@ impl Documents {
     }
 
     fn job(&mut self, led: &mut At<'_>, origin: Origin, op: &OperateOp) -> Job {
-        let slots = slots_of(led);
+        let slots = led.slots();
         let slot = slot_of_document(&op.request.space, &op.docid, slots.m);
         let waiting = self.runs.get(&origin);
         let (progress, wanted) =
@@ -173,7 +173,7 @@ impl Documents {
 
     fn validate_worked(&mut self, led: &mut At<'_>, origin: Origin, mut run: Run) {
         let now = Stamp::from_epoch_ms(led.env.now.wall_ms);
-        let (slots, space) = (slots_of(led), run.request().space.clone());
+        let (slots, space) = (led.slots(), run.request().space.clone());
         let asked = led.inbox.live.get(&origin);
         let Some(Op::Documents(DocumentOp::Operate(op))) = asked.map(|it| &it.op) else { return };
         let slot = slot_of_document(&space, &op.docid, slots.m);
@@ -193,7 +193,7 @@ impl Documents {
     /// An operation asked for documents that were not in its snapshot: they come into the next one, those
     /// of other owners by way of the cache.
     fn look_for(&mut self, led: &mut At<'_>, origin: Origin, progress: Progress, needs: Vec<Need>) {
-        let (slots, now) = (slots_of(led), Stamp::from_epoch_ms(led.env.now.wall_ms));
+        let (slots, now) = (led.slots(), Stamp::from_epoch_ms(led.env.now.wall_ms));
         let Some(waiting) = self.runs.get_mut(&origin) else { return };
         waiting.wanted.extend(needs.iter().map(|it| it.name.clone()));
         // Whoever looks for a memory asks next how much was forgotten.

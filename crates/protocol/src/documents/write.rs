@@ -2,9 +2,9 @@
 
 use crate::documents::about;
 use crate::documents::form::{ItemAt, ItemForm, at, name_at};
-use crate::documents::registry::{check_free, schema};
+use crate::documents::schema::{check_free, schema};
+use crate::documents::tasks::form::TaskForm;
 use crate::documents::tasks::keeper::check_no_task;
-use crate::documents::tasks::manage::TaskForm;
 use rota_docstore::name::MEMORY_CLASS;
 use rota_docstore::{
     About, Content, DOCUMENTS_MAX, DocName, Exception, FieldError, ItemName, Namespace, NewTask,

@@ -7,6 +7,7 @@ use crate::log::lead::Lead;
 use crate::log::origin::Origin;
 use crate::log::read_index::Rounds;
 use crate::log::state::Log;
+use crate::ports::slots::Slots;
 use rota_messages::{DocKey, Op, OpResult, Write};
 use rota_model::{LogPos, Refusal, RefusalKind, RequestId, Retry, Stamp};
 
@@ -37,6 +38,11 @@ impl At<'_> {
     /// until it is over.
     pub fn may_begin(&self) -> bool {
         self.lead.is_open() && self.lead.has_copies(self.env) && !self.env.is_batch_full()
+    }
+
+    /// The slots of this partition.
+    pub fn slots(&self) -> Slots {
+        Slots { m: self.env.view().m, range: self.log.range }
     }
 
     pub fn stamps_above(&self) -> Stamp {

@@ -5,7 +5,7 @@ use crate::log::copies::Report;
 use crate::log::desire::Desire;
 use crate::log::env::Env;
 use crate::log::lead::{Lead, Phase};
-use crate::log::state::Log;
+use crate::log::state::{Holding, Log};
 use crate::log::sync::split;
 use rota_messages::{Entry, Message, Write};
 use rota_model::{Epoch, LogPos, MemberId, Refusal, RefusalKind, Retry, Stamp};
@@ -38,11 +38,6 @@ pub(crate) enum Step {
     /// What was found is being written.
     Writing(Writing),
 }
-
-/// How much a manager holds of a partition: a whole copy through there (zero when it is none), and its
-/// last entry. Of what is no whole copy, as when one was being made, some documents are as old as what
-/// was here before.
-pub(crate) type Holding = (LogPos, LogPos);
 
 /// What is heard of nodes and managers.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

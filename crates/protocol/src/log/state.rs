@@ -2,7 +2,6 @@
 
 use crate::log::copies::{CopyState, Report, Syncing};
 use crate::log::env::Env;
-use crate::log::recovery::Holding;
 use crate::log::replica::Replica;
 use rota_messages::{DocKey, Entry, PartitionMeta};
 use rota_model::node_msg::SlotRange;
@@ -23,6 +22,11 @@ pub(crate) struct Log {
     /// Snapshot acknowledgements owed once a batch is durable.
     pub chunk_acks: VecDeque<(u64, Epoch, u64, u64)>,
 }
+
+/// How much a manager holds of a partition: a whole copy through there (zero when it is none), and its
+/// last entry. Of what is no whole copy, as when one was being made, some documents are as old as what
+/// was here before.
+pub(crate) type Holding = (LogPos, LogPos);
 
 impl Log {
     pub fn new(number: ManagerNumber, range: SlotRange) -> Self {

@@ -10,7 +10,6 @@
 use crate::contents::fills::of_application;
 use crate::contents::session_counts::is_reopening;
 use crate::documents::copies::write_of;
-use crate::documents::operate::slots_of;
 use crate::log::at::At;
 use crate::log::env::Env;
 use crate::log::lead::Phase;
@@ -109,7 +108,7 @@ impl Aging {
         }
         let after = self.after.take();
         let (mut writes, rest) = old_after(led, after.as_ref());
-        let memories = old_memories(led, &led.env.documents_env.rules(slots_of(led)));
+        let memories = old_memories(led, &led.env.documents_env.rules(led.slots()));
         let goes_on = rest.is_some() || memories.len() >= led.env.config.sizes.purge_docs;
         // One entry holds one write of a document: what is forgotten up to when may have been old itself.
         writes.retain(|it| memories.iter().all(|memory| memory.key != it.key));
@@ -137,7 +136,7 @@ fn old_after(led: &At<'_>, after: Option<&DocKey>) -> (Vec<Write>, Option<DocKey
         now: Stamp::from_epoch_ms(wall_ms),
         sessions: Stamp::from_epoch_ms(ended_ms),
         unplaced: Stamp::from_epoch_ms(wall_ms.saturating_sub(UNPLACED_MEMORY_MS)),
-        rules: led.env.documents_env.rules(slots_of(led)),
+        rules: led.env.documents_env.rules(led.slots()),
     };
     let from = after.map_or(Bound::Unbounded, Bound::Excluded);
     let (mut writes, mut bytes, mut looked_at) = (Vec::new(), 0, 0);

@@ -12,9 +12,9 @@
 
 use crate::log::at::At;
 use crate::ports::note::Transition;
-use crate::sessions::keep_alive::Uses;
 use crate::sessions::read::key_of;
 use crate::sessions::state::Sessions;
+use crate::sessions::uses::Uses;
 use rota_model::{Lifetime, Reason, SessionKey, SessionRecord, SessionState, Stamp};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -5,7 +5,9 @@
 pub(crate) mod capacity;
 pub(crate) mod close;
 pub(crate) mod drain;
+pub(crate) mod ends;
 pub(crate) mod expiry;
+pub(crate) mod follows;
 mod keep_alive;
 pub(crate) mod mend;
 pub(crate) mod open;
@@ -24,6 +26,7 @@ pub(crate) mod scan;
 pub(crate) mod scan_state;
 pub(crate) mod state;
 pub(crate) mod update;
+pub(crate) mod uses;
 pub(crate) mod version;
 pub(crate) mod watch;
 pub(crate) mod withdraw;

@@ -2,30 +2,28 @@
 //! and what a new owner takes up again.
 
 use crate::log::at::At;
-use crate::log::env::Env;
 use crate::log::inbox::Inbox;
 use crate::log::origin::{Ending, Origin};
 use crate::log::resident::RequestHandler;
-use crate::log::state::Log;
 use crate::nodes::calls::{CallFor, CallWhat};
 use crate::ports::note::Transition;
+use crate::sessions::ends::lost;
+use crate::sessions::follows::{Follows, end_unasked};
 use crate::sessions::read::{key_of, view_at_node, view_of};
 use crate::sessions::refusals::{overtaken, start_failed};
 use crate::sessions::remembered::{session_writes, write_session};
-use crate::sessions::reopen::{Follows, end_unasked, reopens};
 use crate::sessions::request_ids::{fail_opens, forget_overtaken, remember};
 use crate::sessions::state::{Sessions, Work};
-use crate::sessions::version::{next_version, told_early, version_after};
+use crate::sessions::version::{next_version, told_early};
 use crate::sessions::withdraw::end_at;
 use rota_messages::documents::Brief;
-use rota_messages::{Answer, Doc, DocKey, Op, Write};
+use rota_messages::{Answer, Doc, DocKey, Op};
 use rota_model::node_msg::{Blame, DeadToken, NodeAnswer, NodeCall, ToNode};
 use rota_model::{
-    BootId, Epoch, Exit, NodeId, OpenOp, Outcome, Reason, RequestFate, SessionKey, SessionRecord,
+    BootId, Exit, NodeId, OpenOp, Outcome, Reason, RequestFate, SessionKey, SessionRecord,
     SessionState, Token,
 };
 use std::cell::Cell;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What a node says of a session that runs.
@@ -505,48 +503,6 @@ impl Sessions {
             }
         }
     }
-}
-
-/// Sessions whose node's boot is over, as they are to be written. Whoever takes over writes
-/// them with its first entry, before anybody is answered.
-///
-/// What `found` ends has ended in a way that is known, before its boot did: one entry holds one
-/// write of a document.
-pub(crate) fn write_off_lost(
-    env: &mut Env,
-    log: &Log,
-    found: &[Write],
-    follows: Follows,
-) -> Vec<Write> {
-    let ended: BTreeSet<&DocKey> = found.iter().map(|it| &it.key).collect();
-    let over = log.replica.sessions_over(|node, boot| env.is_over(log.number, node, boot));
-    let over = over.into_iter().filter(|key| !ended.contains(key));
-    let records = over.filter_map(|key| Some((log.replica.record(&key)?, key)));
-    let write = |(record, key): (Arc<SessionRecord>, DocKey)| {
-        let lost = lost(env, &record, log.replica.pe, follows);
-        env.note_end(Transition::SessionLost, log.number, record.state, &lost);
-        session_writes(env, log, &key, lost)
-    };
-    records.flat_map(write).collect()
-}
-
-/// The record of a session whose node's boot is over.
-fn lost(env: &mut Env, record: &SessionRecord, pe: Epoch, follows: Follows) -> SessionRecord {
-    let closing = record.state == SessionState::Closing;
-    let at = record.placement.as_ref().map(|it| &it.node);
-    let node = at.map(NodeId::to_string).unwrap_or_default();
-    let reopens = follows == Follows::AsItsClassSays && reopens(env, record);
-    let mut lost = SessionRecord {
-        version: version_after(env, record, pe),
-        state: if closing { SessionState::Closed } else { SessionState::Lost },
-        reason: Some(if reopens { Reason::Reopening } else { Reason::NodeLost }),
-        detail: format!("node {node} was lost or booted anew"),
-        ..record.clone()
-    };
-    if closing {
-        forget_overtaken(&mut lost, pe);
-    }
-    lost
 }
 
 /// Of those that wait for an id, who opens it; and the others.

@@ -1,7 +1,7 @@
 //! What a record remembers: requests, lives before the one that it holds, and where its machine was last.
 
 use crate::log::env::Env;
-use crate::sessions::reopen::waits_for;
+use crate::sessions::follows::waits_for;
 use rota_model::{
     Attributes, AttributesDigest, CloseOp, EarlierSpec, Epoch, FieldError, LifeFacts, Lifetime,
     NodeId, OpenOp, Outcome, REQUEST_MEMORY_MS, Reason, Refusal, RefusalKind, RequestEntry,

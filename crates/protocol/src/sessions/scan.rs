@@ -10,16 +10,13 @@ use crate::log::lead::Phase;
 use crate::log::state::Log;
 use crate::nodes::calls::{CallFor, CallWhat};
 use crate::ports::note::Transition;
+use crate::sessions::ends::{ended_by, write_ends};
 use crate::sessions::read::key_of;
 use crate::sessions::recover::write_what_was_found;
-use crate::sessions::remembered::session_writes;
-use crate::sessions::reopen::end_unasked;
-use crate::sessions::request_ids::{fail_opens, forget_overtaken};
-use crate::sessions::scan_state::{Found, Scan, UNKNOWN_THERE};
-use crate::sessions::version::next_version;
+use crate::sessions::scan_state::{Found, Scan};
 use rota_messages::Write;
-use rota_model::node_msg::{DeadToken, NodeAnswer, NodeCall, ScanFate, ScanItem, ToNode};
-use rota_model::{BootId, Exit, NodeId, Reason, SessionRecord, SessionState};
+use rota_model::node_msg::{NodeAnswer, NodeCall, ScanFate, ScanItem, ToNode};
+use rota_model::{BootId, NodeId, SessionRecord};
 use rota_ring::slot_of_session;
 
 /// What nodes say that they run, until all have.
@@ -176,63 +173,4 @@ pub(crate) fn reconcile(env: &mut Env, log: &Log, scan: &Scan) -> Vec<Write> {
         records.filter_map(|record| ended_by(env, log, scan, record)).collect()
     };
     write_ends(env, log, ended)
-}
-
-/// The writes of records that have ended.
-pub(crate) fn write_ends(env: &mut Env, log: &Log, ended: Vec<SessionRecord>) -> Vec<Write> {
-    let write = |record: SessionRecord| {
-        let key = key_of(env, &record.key);
-        let from = log.replica.session(&key).map_or(record.state, |it| it.state);
-        env.note_end(Transition::Ended, log.number, from, &record);
-        session_writes(env, log, &key, record)
-    };
-    ended.into_iter().flat_map(write).collect()
-}
-
-/// The end of a session of which its node says that it ended, or that it knows nothing of it
-/// although it ran there.
-pub(crate) fn ended_by(
-    env: &Env,
-    log: &Log,
-    scan: &Scan,
-    record: &SessionRecord,
-) -> Option<SessionRecord> {
-    let at = record.placement.as_ref()?;
-    let fate = scan.found.get(&(record.key.clone(), at.token)).map(|(_, _, fate)| fate);
-    let ran = matches!(record.state, SessionState::Starting | SessionState::Ready);
-    let (reason, exit, detail) = match fate {
-        Some(ScanFate::Live(_)) => return None,
-        Some(ScanFate::Dead(DeadToken::Ended { reason, exit, detail })) => {
-            (*reason, exit.clone(), detail.clone())
-        }
-        Some(ScanFate::Dead(DeadToken::NeverStarted { .. })) | None
-            if ran && scan.has_answered(&at.node, at.boot) =>
-        {
-            (Reason::Internal, None, UNKNOWN_THERE.to_owned())
-        }
-        Some(ScanFate::Dead(DeadToken::NeverStarted { .. })) | None => return None,
-    };
-    Some(ended_as(env, log, record, reason, exit, &detail))
-}
-
-/// A record of a life that is over.
-pub(crate) fn ended_as(
-    env: &Env,
-    log: &Log,
-    record: &SessionRecord,
-    reason: Reason,
-    exit: Option<Exit>,
-    detail: &str,
-) -> SessionRecord {
-    let mut ended = record.clone();
-    ended.version = next_version(env, log, record);
-    if record.state == SessionState::Closing {
-        ended.state = SessionState::Closed;
-        (ended.exit, ended.detail) = (exit, detail.to_owned());
-        forget_overtaken(&mut ended, log.replica.pe);
-    } else {
-        end_unasked(env, &mut ended, reason, exit, detail);
-        fail_opens(&mut ended);
-    }
-    ended
 }

@@ -3,42 +3,14 @@
 
 use crate::contents::tasks::TaskItem;
 use crate::documents::tasks::about;
+use crate::documents::tasks::form::TaskForm;
 use crate::documents::tasks::keeper::{Keeper, check_no_task, found, gone, wanted};
 use crate::documents::write::answer_once;
 use rota_docstore::{
-    About, Exception, FieldError, JsonText, Namespace, NewTask, Operation, Place, Transaction,
-    Wanted,
+    About, Exception, FieldError, Namespace, Operation, Place, Transaction, Wanted,
 };
 use rota_tasks::{Change, TASK_CLASS, Task, check_start_at};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
-
-/// A new task, as callers write it.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct TaskForm {
-    operation: String,
-    place: String,
-    param: Option<Value>,
-    #[serde(default)]
-    info: String,
-    start_at: Option<u64>,
-    cron: Option<String>,
-}
-
-impl TaskForm {
-    pub fn new_task(&self) -> Result<NewTask, Exception> {
-        let parameters = self.param.as_ref().map(JsonText::of).transpose()?;
-        Ok(NewTask {
-            operation: self.operation.clone(),
-            place: self.place.clone(),
-            parameters,
-            info: self.info.clone(),
-            start_at: self.start_at,
-            cron: self.cron.clone(),
-        })
-    }
-}
 
 /// The answer to every order: which task, and what it is now.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
