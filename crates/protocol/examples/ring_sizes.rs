@@ -8,6 +8,12 @@
 //! The managers sit around one table, which costs the same in each ring, so what is shown is flatter
 //! than the decisions alone.
 
+#[allow(
+    dead_code,
+    unused_imports,
+    clippy::unwrap_used,
+    reason = "tests use the rest, and may panic"
+)]
 #[path = "../tests/table/mod.rs"]
 mod table;
 

@@ -97,8 +97,10 @@ impl Scene {
                 return Err("it was answered".to_owned());
             };
             let text = error.to_string();
-            assert_eq!(error.reason(), "PROVISIONING", "{text}");
-            assert!(matches!(error.retry(), Retry::AfterMs(1..)), "{text}");
+            // A busy manager may answer too late to say more than that.
+            let is_late = ["DEADLINE_EXCEEDED", "TIMED_OUT"].contains(&error.reason());
+            assert!(is_late || error.reason() == "PROVISIONING", "{error:?}");
+            assert!(is_late || matches!(error.retry(), Retry::AfterMs(1..)), "{error:?}");
             let is_told = text.contains("pool \"small\"") && text.contains(told);
             if is_told { Ok(()) } else { Err(text) }
         })
