@@ -2,8 +2,9 @@
 //! session, which a later agent has, too), and without an agent nobody could be told. Failed looks in a row are counted
 //! anew by each agent.
 
-use super::ProgramSettings;
 use super::answering::target;
+use super::care::{Care, Check};
+use super::program_settings::ProgramSettings;
 use super::terms::Terms;
 use crate::actions::{Gate, beside, run};
 use crate::keeper::once::{OnceEnd, OnceOrder};
@@ -12,57 +13,12 @@ use http_body_util::Empty;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use rota_model::Exit;
-use rota_node::class::{Health, HealthCheck, StartError, Values};
-use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::{MissedTickBehavior, interval_at, timeout};
-
-/// How a session is looked after, as it is written down for a later agent.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Care {
-    check: Check,
-    every_ms: u64,
-    timeout_ms: u64,
-    failures: u32,
-    after_ms: u64,
-}
-
-/// What is looked at.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Check {
-    /// Its port takes a connection.
-    Port,
-    /// A GET of that path is answered well.
-    Http(String),
-    /// A program ends well.
-    Program(Vec<String>),
-}
-
-impl Care {
-    /// As the class says, for a session with these values.
-    ///
-    /// # Errors
-    /// What is missing for it.
-    pub fn of(
-        health: &Health,
-        class: &rota_node::class::Class,
-        values: &Values<'_>,
-    ) -> Result<Self, StartError> {
-        let program = health.command(class, values)?;
-        let check = match (&health.check, program) {
-            (HealthCheck::Port, _) => Check::Port,
-            (HealthCheck::Http(path), _) => Check::Http(path.clone()),
-            (HealthCheck::Program(_), argv) => Check::Program(argv.unwrap_or_default()),
-        };
-        let Health { every_ms, timeout_ms, failures, after_ms, .. } = *health;
-        Ok(Self { check, every_ms, timeout_ms, failures, after_ms })
-    }
-}
 
 /// One session that is looked after.
 pub struct Patient {
@@ -238,12 +194,6 @@ async fn get(address: SocketAddr, path: &str) -> Look {
 fn shown(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |it| it.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
-}
-
-/// How much of them is of use to people that read a file of terms.
-#[cfg(test)]
-pub fn care_by_port(every_ms: u64, failures: u32) -> Care {
-    Care { check: Check::Port, every_ms, timeout_ms: 1_000, failures, after_ms: 0 }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! up after one that was killed.
 
 use super::orphans::{self, Keepers, Left};
-use super::program::ProgramSettings;
+use super::program_settings::ProgramSettings;
 use super::terms::Terms;
 use crate::keeper::news_file;
 use crate::keeper::order::{Cause, Command, News, Order, PIDS_FILE, Pids, SOCKET_FILE, socket_in};

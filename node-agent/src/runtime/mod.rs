@@ -2,6 +2,7 @@
 
 mod adopt;
 mod answering;
+mod care;
 mod ending;
 mod folders;
 mod health;
@@ -11,6 +12,7 @@ mod last_words;
 mod orphans;
 mod pins;
 mod program;
+mod program_settings;
 mod running;
 mod surroundings;
 mod terms;
@@ -18,7 +20,7 @@ mod terms;
 pub use adopt::AdoptOrder;
 pub use in_use::{InUse, Used};
 pub use orphans::{FOLDER_VARIABLE, Keepers, Left, end as end_left};
-pub use program::ProgramSettings;
+pub use program_settings::ProgramSettings;
 pub use terms::{Terms, adoptable, groups_in};
 
 use crate::actions::Ask;

@@ -1,28 +1,25 @@
 //! A program session that begins: what it is given, and its keeper's start. How it goes on is in
 //! [`super::running`].
 
-use super::health::Care;
-use super::in_use::InUse;
+use super::care::Care;
 use super::keeper_link::KeeperLink;
-use super::orphans::Keepers;
+use super::program_settings::ProgramSettings;
 use super::running::{Holds, Running, Session, Stage};
 use super::surroundings::{self, Facts, make_folders};
-use super::terms::{Given, Terms};
-use crate::actions::Actions;
+use super::terms::{FORMAT, Terms};
 use crate::content::content_of_version;
 use crate::keeper::order::{Order, Own, Stop};
-use crate::kept_output::Outputs;
 use crate::lease::boottime_ms;
-use crate::limits::{Bounds, Limiter};
+use crate::limits::{Bounds, Held};
 use crate::mailbox::Mailbox;
-use crate::observe::{Entry, Listing};
-use crate::ports::{Port, PortRange, Ports};
-use crate::sandbox::{Sandboxes, User};
-use rota_daemon::Log;
+use crate::observe::Entry;
+use crate::ports::{Port, Ports};
+use crate::sandbox::User;
+use rota_daemon::processes::machine_boot;
 use rota_model::{Attributes, RequestId, SessionKey, SlotId, Stamp, Token};
 use rota_node::class::{Class, ProgramClass, ReadyWhen, Values};
 use rota_node::{NodeInput, StopHow};
-use std::net::IpAddr;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -30,51 +27,6 @@ use tokio::sync::watch;
 /// How often connections are looked for at most and at least: a quarter of the idle time lies between. With less, a node
 /// reads long tables; with more, a short use is not seen.
 const USE_LOOK_MS: (u64, u64) = (1_000, 5_000);
-
-/// What all programs of a node share.
-#[derive(Debug)]
-pub struct ProgramSettings {
-    /// The data folder.
-    pub data: PathBuf,
-    /// The lease file.
-    pub lease: PathBuf,
-    /// The folder of session folders.
-    pub sessions: PathBuf,
-    /// The host in the addresses of programs.
-    pub host: String,
-    /// The address on which ports are chosen and tried.
-    pub ip: IpAddr,
-    /// The ports to choose from.
-    pub ports: PortRange,
-    /// Most bytes kept of each of a program's outputs.
-    pub output_bytes_max: u64,
-    /// Bytes that they leave free of the disk.
-    pub disk_reserve_bytes: u64,
-    /// Until KILL when the lease has run out.
-    pub lease_grace_ms: u64,
-    /// No lease of this node goes on for longer.
-    pub lease_ms_max: u64,
-    /// Names of variables of this process's environment that programs get, too.
-    pub env_pass: Vec<String>,
-    /// What programs are kept from.
-    pub sandboxes: Sandboxes,
-    /// Limit of open files that the agent itself was started with.
-    pub open_files: Option<u64>,
-    /// What this machine can hold programs to.
-    pub limiter: Limiter,
-    /// What runs beside programs.
-    pub actions: Actions,
-    /// Whose connections are looked for.
-    pub in_use: InUse,
-    /// Where the end of what programs printed goes.
-    pub outputs: Outputs,
-    /// Keepers that run.
-    pub keepers: Keepers,
-    /// What runs, for operators.
-    pub listing: Listing,
-    /// The node's log, which keepers share.
-    pub log: Log,
-}
 
 /// What to run.
 pub struct ProgramSession {
@@ -112,6 +64,58 @@ pub struct ProgramSession {
     pub mailbox: Mailbox,
     /// Its place in the listing.
     pub entry: Entry,
+}
+
+/// Of a session that is about to start: what is not said of it elsewhere.
+struct Given {
+    /// The port that is its address.
+    port: Option<u16>,
+    /// Its further ports, by name.
+    ports: BTreeMap<String, u16>,
+    /// What it has of its own.
+    own: Option<Own>,
+    /// What holds it to its limits.
+    held: Held,
+    /// Its whole environment.
+    env: BTreeMap<String, String>,
+    /// How it is looked after.
+    care: Option<Care>,
+}
+
+impl Terms {
+    /// Those of a session of that class, which has so long to get ready from now on.
+    fn now(session: &ProgramSession, given: Given) -> Self {
+        let program = &session.program;
+        let remarks = [session.class.remark_on(&session.attributes), given.held.remark()];
+        let remarks: Vec<String> = remarks.into_iter().filter(|it| !it.is_empty()).collect();
+        Self {
+            format: FORMAT,
+            machine_boot: machine_boot(),
+            key: session.key.clone(),
+            token: session.token,
+            life: session.life,
+            slot: session.slot,
+            request: session.request.clone(),
+            class: session.class.name.clone(),
+            root: Some(session.root.to_path_buf()),
+            port: given.port,
+            ports: given.ports,
+            own: given.own,
+            held: given.held,
+            stop: Stop::of(program),
+            grace_ms: program.grace_ms,
+            ready: program.ready.clone(),
+            start_timeout_ms: program.start_timeout_ms,
+            ready_by_ms: boottime_ms().saturating_add(program.start_timeout_ms),
+            remark: remarks.join("; "),
+            env: given.env,
+            care: given.care,
+            use_look_ms: session.use_look_ms(),
+            kept_output: program.kept_output,
+            marks: session.class.text.facts.life.marks(),
+            action_memory_mib: session.class.action_memory_mib.clone(),
+        }
+    }
 }
 
 impl ProgramSession {

@@ -6,7 +6,7 @@ use super::ending::{Course, End};
 use super::health::Patient;
 use super::keeper_link::{Cleared, KeeperLink};
 use super::orphans::{self, Left};
-use super::program::ProgramSettings;
+use super::program_settings::ProgramSettings;
 use super::terms::Terms;
 use crate::actions::Gate;
 use crate::keeper::order::News;

@@ -1,7 +1,7 @@
 //! By what a program session runs, in a file of its folder: a later agent goes on with it by this, whatever the
 //! class has become.
 
-use super::health::Care;
+use super::care::Care;
 use crate::keeper::order::{LINE_BYTES_MAX, Own, Stop};
 use crate::leftovers::folders_of;
 use crate::limits::Held;
@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 const TERMS_FILE: &str = "run.json";
 
 /// Version of the file. Another one is not understood, and such a session is ended like any left one.
-const FORMAT: u32 = 1;
+pub(super) const FORMAT: u32 = 1;
 
 /// Longest file that is read; texts of a class and the whole environment stand in it.
 const BYTES_MAX: u64 = LINE_BYTES_MAX as u64;
@@ -96,57 +96,7 @@ enum ReadyWritten {
     Line(String),
 }
 
-/// Of a session that is about to start: what is not said of it elsewhere.
-pub struct Given {
-    /// The port that is its address.
-    pub port: Option<u16>,
-    /// Its further ports, by name.
-    pub ports: BTreeMap<String, u16>,
-    /// What it has of its own.
-    pub own: Option<Own>,
-    /// What holds it to its limits.
-    pub held: Held,
-    /// Its whole environment.
-    pub env: BTreeMap<String, String>,
-    /// How it is looked after.
-    pub care: Option<Care>,
-}
-
 impl Terms {
-    /// Those of a session of that class, which has so long to get ready from now on.
-    pub fn now(session: &super::program::ProgramSession, given: Given) -> Self {
-        let program = &session.program;
-        let remarks = [session.class.remark_on(&session.attributes), given.held.remark()];
-        let remarks: Vec<String> = remarks.into_iter().filter(|it| !it.is_empty()).collect();
-        Self {
-            format: FORMAT,
-            machine_boot: machine_boot(),
-            key: session.key.clone(),
-            token: session.token,
-            life: session.life,
-            slot: session.slot,
-            request: session.request.clone(),
-            class: session.class.name.clone(),
-            root: Some(session.root.to_path_buf()),
-            port: given.port,
-            ports: given.ports,
-            own: given.own,
-            held: given.held,
-            stop: Stop::of(program),
-            grace_ms: program.grace_ms,
-            ready: program.ready.clone(),
-            start_timeout_ms: program.start_timeout_ms,
-            ready_by_ms: crate::lease::boottime_ms().saturating_add(program.start_timeout_ms),
-            remark: remarks.join("; "),
-            env: given.env,
-            care: given.care,
-            use_look_ms: session.use_look_ms(),
-            kept_output: program.kept_output,
-            marks: session.class.text.facts.life.marks(),
-            action_memory_mib: session.class.action_memory_mib.clone(),
-        }
-    }
-
     /// Puts the file in its place in one step, readable by nobody else.
     pub fn write(&self, folder: &Path) -> io::Result<()> {
         let fresh = folder.join("run.new");
@@ -198,7 +148,7 @@ pub fn groups_in(folders: &BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use crate::runtime::health::care_by_port;
+    use crate::runtime::care::care_by_port;
     use rota_model::{Epoch, LogPos, Namespace, Seq, SessionId};
 
     /// Terms of that attempt, which is ready by a line.
