@@ -1,16 +1,16 @@
 //! Life cycles under chaos: opens bring some, clients take some back, and nodes run their actions, which take their
 //! time and fail.
 
-use crate::client_host::CallFor;
-use crate::ledger::Asked;
+use crate::calls::{CallFor, TakeBack};
+use crate::ledger::{Asked, Fired, Ran};
 use crate::mutants::Bug;
 use crate::network::Place;
-use crate::setup::Setup;
+use crate::setup::{ACTS, Setup};
 use crate::world::{Event, WALL_START_MS, World};
 use rota_lifecycle::{Edit, LifeItem, Managed};
 use rota_model::node_msg::{Action, ActionEnd, ToNode};
 use rota_model::{
-    BootId, Handler, LifeFacts, LifeOptions, NodeId, Restarts, Retry, SessionKey, SessionRecord,
+    BootId, Handler, LifeFacts, LifeOptions, Restarts, Retry, SessionKey, SessionRecord,
     SessionState, Stamp, Token,
 };
 use rota_node::NodeInput;
@@ -19,41 +19,6 @@ use rota_protocol::{LivesOp, Op, OpResult, UpdateOp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
-
-/// The life cycle whose events have actions.
-pub const ACTS: &str = "act";
-
-/// One run of an action on a node.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Ran {
-    /// The session.
-    pub key: SessionKey,
-    /// Its attempt.
-    pub token: Token,
-    /// The machine.
-    pub index: usize,
-    /// Where.
-    pub node: NodeId,
-    /// Under which boot.
-    pub boot: BootId,
-    /// The last word of its item.
-    pub word: String,
-    /// When it began.
-    pub from_us: u64,
-    /// When nothing of it ran any more.
-    pub to_us: Option<u64>,
-    /// It ended with exit code 0.
-    pub is_done: bool,
-}
-
-/// A life cycle as it stands at the end.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Fired {
-    /// The session.
-    pub key: SessionKey,
-    /// The last word of the item.
-    pub word: String,
-}
 
 impl Setup {
     /// Whether opens bring life cycles.
@@ -108,19 +73,6 @@ impl Setup {
         let managed_state = items.into_iter().collect();
         Some(Arc::new(LifeOptions { managed_state, ..LifeOptions::default() }))
     }
-}
-
-/// An item that a client takes back.
-#[derive(Clone, Debug)]
-pub struct TakeBack {
-    /// Which client.
-    client: usize,
-    key: SessionKey,
-    /// Of that life only.
-    life: Stamp,
-    item: LifeItem,
-    /// How often it is still asked for.
-    tries: u32,
 }
 
 impl World {

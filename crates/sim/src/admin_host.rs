@@ -1,6 +1,6 @@
 //! Whoever describes the pool: at the start, and anew in other ways while the cluster goes through chaos.
 
-use crate::client_host::CallFor;
+use crate::calls::CallFor;
 use crate::network::Place;
 use crate::rng::SeededRng;
 use crate::world::{Event, Phase, World};

@@ -1,7 +1,7 @@
 //! Clients: they open, close and read the same few sessions through any manager, follow the advice
 //! of refusals, give up after a while, and sometimes repeat a request that was answered.
 
-use crate::actions::TakeBack;
+use crate::calls::CallFor;
 use crate::counters::{Corner, Fault};
 use crate::invariant::Violation;
 use crate::ledger::{Asked, Attempt, Shown, Wish};
@@ -18,33 +18,6 @@ use rota_model::{
 use rota_protocol::{Answer, Op, OpResult};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// What a call under way belongs to.
-#[derive(Clone, Debug)]
-pub enum CallFor {
-    /// A try of a request: client, index in the book, index of the try.
-    Try(usize, usize, usize),
-    /// A page of a list: client, when sent, what it was to show.
-    Page(usize, u64, Box<Filter>),
-    /// A page of the last list, by the observer.
-    LastPage(ManagerNumber, u64),
-    /// A watcher's pull from a partition.
-    Pull(ManagerNumber),
-    /// A poll of the watcher of documents.
-    Documents(ManagerNumber),
-    /// A try of a writer's: writer, index in its book, when it was sent.
-    Write(usize, usize, u64),
-    /// The last reading of documents, by the observer: when it was sent.
-    LastSync(u64),
-    /// The last reading of what is copied.
-    LastCopies,
-    /// A description of the pool.
-    Describe,
-    /// A look at what a node has.
-    Mend,
-    /// A client takes an item of a life cycle back.
-    TakeBack(Box<TakeBack>),
-}
 
 /// A client.
 #[derive(Clone, Debug)]
@@ -68,28 +41,6 @@ impl ClientHost {
     /// Whether a request is under way.
     pub fn is_busy(&self) -> bool {
         self.current.is_some()
-    }
-}
-
-/// What an answer says, in one word, for counting.
-pub fn what_of(result: &OpResult) -> &'static str {
-    match result {
-        Ok(Answer::Opened { outcome, .. }) => outcome.as_str(),
-        Ok(Answer::Closed { finished: true, .. }) => "CLOSED",
-        Ok(Answer::Closed { finished: false, .. }) => "CLOSED_UNFINISHED",
-        Ok(Answer::Got { .. }) => "GOT",
-        Ok(Answer::Listed(_)) => "LISTED",
-        Ok(Answer::Pulled(_)) => "PULLED",
-        Ok(Answer::KeptAlive { .. }) => "KEPT_ALIVE",
-        Ok(Answer::Reported) => "REPORTED",
-        Ok(Answer::Mended(mended)) => mended.step.as_str(),
-        Ok(Answer::Numbers(_)) => "NUMBERS",
-        Ok(Answer::Tasks(_)) => "TASKS",
-        Ok(Answer::Lives(_)) => "LIFE",
-        Ok(Answer::Found(Ok(_))) => "FOUND",
-        Ok(Answer::Found(Err(_))) => "NOT_FOUND",
-        Ok(Answer::Documents(_)) => "DOCUMENTS",
-        Err(refusal) => refusal.kind.as_str(),
     }
 }
 

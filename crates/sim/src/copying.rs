@@ -1,19 +1,13 @@
 //! Deferred copies under chaos: sources that count up, and documents that hold copies of their counts.
 
-use crate::client_host::CallFor;
-use crate::invariant::Violation;
-use crate::network::Place as Seat;
 use crate::rng::SeededRng;
-use crate::world::World;
 use crate::writing::SPACE;
 use rota_docstore::{
     Content, DocName, Document, Exception, ItemName, Namespace, Operation, Place, Request, Schema,
-    Stamp, SyncRequest, Transaction, apply,
+    Stamp, Transaction,
 };
-use rota_model::ManagerNumber;
-use rota_protocol::api::{OperateOp, Reader, SyncOp};
-use rota_protocol::operate::{self, slot_of};
-use rota_protocol::{Answer, DocumentAnswer, DocumentOp, Op, OpResult};
+use rota_protocol::api::OperateOp;
+use rota_protocol::operate;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -142,14 +136,16 @@ pub fn choose(rng: &mut SeededRng, now_us: u64) -> (OperateOp, Copied) {
     (op, Copied { act, source, holder, sent_us: now_us, came_us: None })
 }
 
-fn names() -> Vec<DocName> {
+/// Every document of theirs.
+pub fn names() -> Vec<DocName> {
     let space = Namespace::parse(SPACE).expect("a short name");
     let name = |class: &str, docid: &str| DocName::new(&space, class, docid).expect("a short name");
     let sources = SOURCES.iter().map(|it| name(SOURCE, it));
     sources.chain(HOLDERS.iter().map(|it| name(HOLDER, it))).collect()
 }
 
-fn held(name: &DocName, document: Option<&Document>) -> Held {
+/// What a document holds.
+pub fn held(name: &DocName, document: Option<&Document>) -> Held {
     let existing = document.into_iter().flat_map(Document::existing);
     let items = existing.filter(|(item, _)| item.class() == ITEM);
     let counts = items.map(|(item, content)| {
@@ -157,33 +153,4 @@ fn held(name: &DocName, document: Option<&Document>) -> Held {
         (source.to_owned(), count_of(Some(content)))
     });
     Held { docid: name.docid().to_owned(), counts: counts.collect() }
-}
-
-impl World {
-    /// At the end: what everybody holds, through one manager.
-    pub fn read_copies(&mut self, number: ManagerNumber) {
-        for name in names() {
-            let slot = slot_of(&name, self.setup.m);
-            let syncs = vec![SyncRequest { name, held: None }];
-            let space = Namespace::parse(SPACE).expect("a short name");
-            let (reader, stale_ok) = (Some(Arc::new(Reader::of(space))), false);
-            let op = Op::Documents(DocumentOp::Sync(SyncOp { reader, slot, syncs, stale_ok }));
-            self.call(number, CallFor::LastCopies, Seat::Client(0), 2_000, op);
-        }
-    }
-
-    /// What that found.
-    pub fn on_last_copies(&mut self, result: Option<&OpResult>) {
-        let now_us = self.now_us();
-        let Some(Ok(Answer::Documents(DocumentAnswer::Synced(Ok(updates))))) = result else {
-            let text = format!("the last reading of copies came to {result:?}");
-            return self.checker.judge(now_us, Err(Violation::new("served", text)));
-        };
-        for (name, update) in updates {
-            if let Ok(document) = apply(name, None, update) {
-                let held = held(name, document.as_deref());
-                self.checker.ledger.held.push(held);
-            }
-        }
-    }
 }

@@ -1,6 +1,6 @@
 //! A watcher of documents: it follows the writers' namespace in every partition by long polls.
 
-use crate::client_host::CallFor;
+use crate::calls::CallFor;
 use crate::invariant::document_gaps::WatchedDocs;
 use crate::invariant::{Verdict, Violation};
 use crate::network::Place;

@@ -1,6 +1,6 @@
 //! Which events of life cycles stood on which disk as fired, or as taken back.
 
-use crate::actions::ACTS;
+use crate::setup::ACTS;
 use rota_model::{ManagerNumber, SessionKey, Stamp};
 use rota_protocol::DiskWrite;
 use rota_protocol::life_documents::{life_session, managed_in};

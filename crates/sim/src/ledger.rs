@@ -1,7 +1,6 @@
 //! Everything that an all-seeing observer writes down during a run: what really ran on the nodes,
 //! what stood on which disk, what the config store held, what clients asked and were told.
 
-use crate::actions::{Fired, Ran};
 use crate::copying::{Copied, Held};
 use crate::gone_events::GoneEvents;
 use crate::life::LifeFacts;
@@ -54,6 +53,38 @@ pub struct Instance {
     pub change: u64,
     /// When nothing of it ran any more, and why.
     pub to: Option<(u64, EndCause)>,
+}
+
+/// One run of an action on a node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ran {
+    /// The session.
+    pub key: SessionKey,
+    /// Its attempt.
+    pub token: Token,
+    /// The machine.
+    pub index: usize,
+    /// Where.
+    pub node: NodeId,
+    /// Under which boot.
+    pub boot: BootId,
+    /// The last word of its item.
+    pub word: String,
+    /// When it began.
+    pub from_us: u64,
+    /// When nothing of it ran any more.
+    pub to_us: Option<u64>,
+    /// It ended with exit code 0.
+    pub is_done: bool,
+}
+
+/// A life cycle as it stands at the end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Fired {
+    /// The session.
+    pub key: SessionKey,
+    /// The last word of the item.
+    pub word: String,
 }
 
 /// What a client wants of one session.

@@ -14,22 +14,12 @@ use crate::checker::Run;
 use crate::counters::Fault;
 use crate::network::Place;
 use crate::packet::Packet;
-use crate::rng::SeededRng;
 use crate::world::{Event, Phase, World};
 use rota_model::node_msg::ToNode;
 use rota_protocol::Input;
-use std::collections::BTreeMap;
-
-/// Calls that wait for a connection, by machine. One that is there has something waiting.
-pub type Links = BTreeMap<usize, Vec<ToNode>>;
 
 /// Between two attempts of a link to open a connection, at most.
 const TRY_US_MAX: u64 = 1_000_000;
-
-/// A stream of its own, so that links shift no other draw.
-pub fn chance_of(seed: u64) -> SeededRng {
-    SeededRng::new(seed ^ 0x006c_696e_6b73)
-}
 
 impl World {
     /// A manager asks a node for something.

@@ -1,6 +1,6 @@
 //! What the effects of a manager's process come to in a simulated world.
 
-use crate::client_host::what_of;
+use crate::calls::what_of;
 use crate::manager_host::Caller;
 use crate::network::Place;
 use crate::packet::Packet;

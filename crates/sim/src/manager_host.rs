@@ -4,13 +4,13 @@ use crate::blob_store::BlobStore;
 use crate::counters::{Corner, Fault};
 use crate::disk::SimDisk;
 use crate::invariant::deadlines::GRACE_MS;
-use crate::link::Links;
 use crate::manager_effects::AtManager;
 use crate::mutants::Altered;
 use crate::network::Place;
 use crate::packet::{Packet, told};
 use crate::setup::manager_address;
 use crate::world::{Event, StoreCall, WALL_START_MS, World};
+use rota_model::node_msg::ToNode;
 use rota_model::{BootId, ManagerNumber, NodeId, Now};
 use rota_node::ReportId;
 use rota_protocol::{CasOutcome, EffectHandler, Input, Manager, ManagerConfig, Op, Wait};
@@ -29,6 +29,9 @@ pub enum Caller {
     /// A node's report.
     Report(usize, u64, ReportId),
 }
+
+/// Calls that wait for a connection, by machine. One that is there has something waiting.
+pub type Links = BTreeMap<usize, Vec<ToNode>>;
 
 /// A manager's machine.
 pub struct ManagerHost {

@@ -1,6 +1,6 @@
 //! What operators order about nodes: cordon, drain, uncordon, forget; and looks at what they have.
 
-use crate::client_host::CallFor;
+use crate::calls::CallFor;
 use crate::counters::Fault;
 use crate::network::Place;
 use crate::node_host::NodeHost;

@@ -13,6 +13,11 @@ impl SeededRng {
         Self(ChaCha8Rng::seed_from_u64(seed))
     }
 
+    /// The stream of links to nodes. It is one of its own, so that links shift no other draw.
+    pub fn of_links(seed: u64) -> Self {
+        Self::new(seed ^ 0x006c_696e_6b73)
+    }
+
     /// A stream of its own, so that what one part draws does not shift the others.
     pub fn fork(&mut self) -> Self {
         Self::new(self.word())

@@ -1,6 +1,6 @@
 //! One seed from start to end: chaos, heal, converge, serve, a power cut, durability scan, checks.
 
-use crate::client_host::CallFor;
+use crate::calls::CallFor;
 use crate::counters::{Counters, Fault};
 use crate::invariant::acknowledged_open::Found;
 use crate::invariant::complete_list::Expected;

@@ -14,6 +14,9 @@ use rota_protocol::{
 use rota_ring::RingShape;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// The life cycle whose events have actions.
+pub const ACTS: &str = "act";
+
 /// Name of the class that nodes know.
 pub const CLASS: &str = "builtin";
 

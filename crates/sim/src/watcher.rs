@@ -1,6 +1,6 @@
 //! A watcher that follows every partition by long polls, and the observer's last list.
 
-use crate::client_host::CallFor;
+use crate::calls::CallFor;
 use crate::counters::Corner;
 use crate::invariant::watch_gaps::Watched;
 use crate::network::Place;

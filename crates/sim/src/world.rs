@@ -10,14 +10,13 @@
 //! Every arrow is an event of the queue, delayed, lost, repeated or cut by the network. Each host
 //! (manager, node, client) is an `impl World` block in a file of its own.
 
-use crate::actions::TakeBack;
 use crate::admin_host::AdminHost;
+use crate::calls::{CallFor, TakeBack};
 use crate::checker::Checker;
 use crate::client_host::ClientHost;
 use crate::counters::{Counters, Fault};
 use crate::document_watcher::DocumentWatcher;
 use crate::invariant::deadlines;
-use crate::link;
 use crate::manager_host::ManagerHost;
 use crate::mutants::Plant;
 use crate::network::{Network, Place, STRAGGLER_US_MAX};
@@ -206,7 +205,7 @@ pub struct World {
     /// What the cluster goes through.
     pub phase: Phase,
     /// Calls of clients that are under way.
-    pub calls: BTreeMap<u64, crate::client_host::CallFor>,
+    pub calls: BTreeMap<u64, CallFor>,
     /// Numbers that have left.
     pub gone: Vec<(ManagerNumber, ManagerId)>,
     /// Orders of operators that are not answered: through whom, its run, the call.
@@ -262,7 +261,7 @@ impl World {
             sent: 0,
             arrived: BTreeMap::new(),
             rng,
-            link_chance: link::chance_of(seed),
+            link_chance: SeededRng::of_links(seed),
             setup,
         };
         world.populate();

@@ -2,8 +2,7 @@
 //! a time of their own, repeat what they do not know the end of, read, keep copies in step, and
 //! switch a namespace off and on.
 
-use crate::blob_store::attachment_of;
-use crate::client_host::CallFor;
+use crate::calls::CallFor;
 use crate::copying::choose;
 use crate::counters::Fault;
 use crate::invariant::Violation;
@@ -16,7 +15,7 @@ use crate::writing::{
     Added, Adding, Deferred, Deferring, EXEC, GROUPS, Log, SPACE, SWITCHED, SeenDocument, Told,
     Written,
 };
-use crate::writing::{name, names, who_of};
+use crate::writing::{attachment_of, name, names, who_of};
 use rota_docstore::{
     Body, DocName, Document, Held, Request, SyncRequest, Tolerance, Update, apply,
 };

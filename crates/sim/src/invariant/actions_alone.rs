@@ -2,8 +2,7 @@
 //! its session has ended, that its event has fired, or that it was taken back; and what life cycles call fired has run.
 
 use super::{Verdict, Violation};
-use crate::actions::Ran;
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, Ran};
 use rota_model::{Epoch, ManagerNumber, SessionKey, SlotId, Stamp};
 
 /// Checks the start of an action.
@@ -79,8 +78,8 @@ pub fn check(ledger: &Ledger) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::actions::Fired;
     use crate::invariant::example::{instance, key, life, token, view};
+    use crate::ledger::Fired;
     use crate::life::LifeFacts;
     use std::sync::Arc;
 

@@ -24,7 +24,7 @@ pub fn check(number: ManagerNumber, writes: &[DiskWrite], blob_store: &BlobStore
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::blob_store::attachment_of;
+    use crate::writing::attachment_of;
     use crate::writing::name;
     use rota_docstore::{Content, DocumentEdit, ItemName, Schema, Stamp};
     use rota_model::SlotId;

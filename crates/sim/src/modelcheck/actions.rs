@@ -3,7 +3,7 @@
 use super::bounds::{STEP_MS, Times};
 use super::clients::Wish;
 use super::flying::Flying;
-use super::hosts::node_id;
+use super::names::node_id;
 use super::room::{Receiver, Room};
 use super::state::{Action, State};
 use super::work::{Fate, Told, Work};
@@ -162,7 +162,7 @@ impl Room {
         if state.left.drains > 0 && claimed && self.bounds.doors.contains(&host.number.0) {
             let nodes = &self.store(state).state.nodes;
             let serves = |it: &usize| {
-                let reg = nodes.get(&super::hosts::node_id(*it));
+                let reg = nodes.get(&node_id(*it));
                 reg.is_some_and(|it| it.wish.is_none() && !it.state.is_gone())
             };
             let serving = (0..state.nodes.len()).filter(serves);

@@ -163,6 +163,17 @@ pub const STEP_MS: u64 = 1_000;
 /// Longer than any search lasts, in milliseconds.
 const NEVER_MS: u64 = 1_000_000_000;
 
+/// What becomes of messages that come too late.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Late {
+    /// They stay under way, like others.
+    Stays,
+    /// They go at once.
+    Goes,
+    /// They stay, and none of them may come to matter.
+    Watched,
+}
+
 impl Bounds {
     /// What managers are told of times.
     pub fn timing(&self) -> Timing {

@@ -3,6 +3,7 @@
 //! history (of clients, say) are in [`super::clients`], which keeps what of the history matters.
 
 use super::flying::Flying;
+use super::names::node_id;
 use super::room::Room;
 use super::state::State;
 use crate::invariant::split_at_rest::Moment;
@@ -209,7 +210,7 @@ fn spoken(room: &Room, state: &State, message: &Flying) -> Verdict {
 
 /// I11: the registry has that boot, or a later one.
 fn registered(room: &Room, state: &State, node: usize, boot: BootId) -> Verdict {
-    let reg = room.store(state).state.nodes.get(&super::hosts::node_id(node));
+    let reg = room.store(state).state.nodes.get(&node_id(node));
     if reg.is_some_and(|it| it.boot >= boot) {
         return Ok(());
     }
@@ -374,7 +375,7 @@ pub fn instances(room: &Room, state: &State) -> Vec<Instance> {
         let host = room.node(state, node);
         list.extend(host.programs.keys().map(|(key, token)| Instance {
             key: key.clone(),
-            node: super::hosts::node_id(node),
+            node: node_id(node),
             boot: host.boot,
             token: *token,
             address: format!("node-{node}/{token}"),

@@ -3,7 +3,7 @@
 //! for left off, or further on: that is linearizability, of reads too.
 
 use super::bounds::{Bounds, Times};
-use super::hosts::CLASS;
+use super::names::CLASS;
 use crate::invariant::{Verdict, Violation};
 use rota_model::{
     ClassName, CloseOp, GetOp, ManagerNumber, Namespace, OpenOp, PoolName, RefusalKind, RequestId,

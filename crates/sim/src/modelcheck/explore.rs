@@ -2,11 +2,10 @@
 //! states that were seen only hashes of 128 bits are kept, and how each was reached first; a way is
 //! told by walking it again.
 
-use super::bounds::{Bounds, From};
+use super::bounds::{Bounds, From, Late};
 use super::clients::Wish;
 use super::fair::{self, Fair};
 use super::flying::Flying;
-use super::late::Late;
 use super::room::{LEASE_OVER, Room, owner_of_node};
 use super::seen::Seen;
 use super::state::{Action, State};

@@ -3,12 +3,13 @@
 use super::bounds::{Bounds, Times};
 use super::flying::{Caller, Flying, Out, Run};
 use super::mutant;
+use super::names::{START_MS, manager_id, node_index};
 use super::seen::wide_of;
 use crate::invariant::enough_copies;
 use crate::mutants::Bug;
 use crate::setup::manager_address;
 use rota_model::node_msg::ToNode;
-use rota_model::{LoadLimit, ManagerId, ManagerNumber, NodeId, Now, SessionState};
+use rota_model::{LoadLimit, ManagerNumber, NodeId, Now, SessionState};
 use rota_protocol::{
     Disk, DiskWrite, EffectHandler, Envelope, Input, Manager, ManagerConfig, Note, Reply,
 };
@@ -16,17 +17,11 @@ use rota_ring::{Change, ConfigState};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::Hash;
 
-/// Clocks of all processes show this at the start.
-pub const START_MS: u64 = 1_000_000;
-
 /// Wall clocks are so much ahead of the others.
 const WALL_AHEAD_MS: u64 = 1_750_000_000_000;
 
 /// A life was begun with fewer copies than it can have ([`ManagerHost::came`]).
 pub const BEGUN_SHORT: &str = "begun_short";
-
-/// Name of the class that nodes know.
-pub const CLASS: &str = "builtin";
 
 /// A manager's machine.
 #[derive(Clone)]
@@ -329,20 +324,6 @@ fn manager_config(bounds: &Bounds, number: ManagerNumber) -> ManagerConfig {
         numbers: None,
         tasks: rota_protocol::TasksConfig::default(),
     }
-}
-
-/// A manager's own name.
-pub fn manager_id(number: ManagerNumber) -> ManagerId {
-    ManagerId::parse(&format!("manager-{number}")).expect("a short name")
-}
-
-/// A node's name.
-pub fn node_id(index: usize) -> NodeId {
-    NodeId::parse(&format!("node-{index}")).expect("a short name")
-}
-
-fn node_index(node: &NodeId) -> usize {
-    node.as_str().trim_start_matches("node-").parse().expect("the model named it")
 }
 
 /// What the config store holds, and every View that it held.

@@ -19,6 +19,7 @@
 //! such messages finds broken what one with them does. That none of them comes to matter after all is
 //! watched, too: [`Late::Watched`] keeps them, and fails when one that was late does more after a step.
 
+use super::bounds::Late;
 use super::flying::Flying;
 use super::room::{Receiver, Room};
 use super::seen::wide;
@@ -27,17 +28,6 @@ use super::work::Told;
 use crate::invariant::{Verdict, Violation};
 use rota_model::{Epoch, ManagerNumber, MemberId};
 use rota_protocol::{Envelope, Message};
-
-/// What becomes of messages that come too late.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Late {
-    /// They stay under way, like others.
-    Stays,
-    /// They go at once.
-    Goes,
-    /// They stay, and none of them may come to matter.
-    Watched,
-}
 
 impl Room {
     /// Late messages go.

@@ -5,7 +5,7 @@
 //! * [`bounds`]: what may happen, and how often; [`suite`]: the searches.
 //! * [`explore`]: the search; [`state`]: what it searches; [`actions`]: what may happen in a state.
 //! * [`room`], [`work`]: how one state becomes the next, and what is left out of consideration and why.
-//! * [`hosts`], [`flying`], [`clients`]: processes, messages, and what clients know.
+//! * [`hosts`], [`names`], [`flying`], [`clients`]: processes, messages, and what clients know.
 //! * [`late`]: messages that matter to nobody any more.
 //! * [`check`]: what must hold in each state; [`fair`]: what must come in the end.
 //! * [`mutant`]: bugs that are planted to prove that they would be found.
@@ -20,6 +20,7 @@ pub mod flying;
 pub mod hosts;
 pub mod late;
 pub mod mutant;
+pub mod names;
 mod node_host;
 pub mod room;
 pub mod seen;

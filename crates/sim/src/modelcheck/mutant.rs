@@ -50,6 +50,7 @@
 use super::bounds::Bounds;
 use super::flying::{Flying, Out};
 use super::hosts::ManagerHost;
+use super::names::node_id;
 use super::node_host::NodeHost;
 use super::room::Room;
 use super::state::State;
@@ -335,6 +336,6 @@ fn assumed(bug: Bug, node: usize, message: &ToNode) -> Option<FromNode> {
         (_, _) => return None,
     };
     let head = message.head();
-    let node = super::hosts::node_id(node);
+    let node = node_id(node);
     Some(FromNode { call: head.call, node, boot: head.boot, load: Default::default(), answer })
 }

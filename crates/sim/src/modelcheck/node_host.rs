@@ -2,8 +2,8 @@
 
 use super::bounds::Bounds;
 use super::flying::{Flying, Out, Run, ToAny};
-use super::hosts::{CLASS, START_MS, node_id};
 use super::mutant;
+use super::names::{CLASS, START_MS, node_id};
 use super::seen::wide;
 use crate::mutants::Bug;
 use crate::setup::node_address;

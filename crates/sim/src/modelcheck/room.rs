@@ -22,12 +22,12 @@
 //! A step of one process depends on its state and its input alone, so each is computed once and
 //! remembered: most of the millions of states are new combinations of known parts.
 
-use super::bounds::{Bounds, STEP_MS};
+use super::bounds::{Bounds, Late, STEP_MS};
 use super::check;
 use super::clients::{self, Clients};
 use super::flying::{Flying, Out, Run};
-use super::hosts::{ManagerHost, START_MS, Store};
-use super::late::Late;
+use super::hosts::{ManagerHost, Store};
+use super::names::{START_MS, manager_id, node_id};
 use super::node_host::NodeHost;
 use super::seen::{Seen, Table, wide};
 use super::state::{Part, State};
@@ -132,7 +132,7 @@ impl Room {
     pub fn founded(&mut self) -> State {
         let bounds = self.bounds.clone();
         let RingShape { cluster, m, r } = bounds.ring();
-        let name = |it: &u32| (ManagerNumber(*it), super::hosts::manager_id(ManagerNumber(*it)));
+        let name = |it: &u32| (ManagerNumber(*it), manager_id(ManagerNumber(*it)));
         let numbers: Vec<_> = bounds.numbers.iter().map(name).collect();
         let view = View::found(cluster, m, r, 100, &numbers)
             .expect("the numbers of a model are distinct and below m");
@@ -459,5 +459,5 @@ fn bystanders(bounds: &Bounds, tracked: &BTreeSet<ManagerNumber>) -> BTreeSet<Ma
 pub fn owner_of_node(bounds: &Bounds, node: usize) -> Option<ManagerNumber> {
     let ring: BTreeMap<ManagerNumber, ()> =
         bounds.numbers.iter().map(|it| (ManagerNumber(*it), ())).collect();
-    place::home(&ring, rota_ring::slot_of_node(&super::hosts::node_id(node), bounds.slots()))
+    place::home(&ring, rota_ring::slot_of_node(&node_id(node), bounds.slots()))
 }

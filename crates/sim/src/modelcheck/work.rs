@@ -2,8 +2,9 @@
 
 use super::clients;
 use super::flying::{Caller, Flying, Out, ToAny};
-use super::hosts::{ManagerHost, closed_nodes, node_id};
+use super::hosts::{ManagerHost, closed_nodes};
 use super::mutant;
+use super::names::node_id;
 use super::node_host::{NodeHost, stream_of};
 use super::room::{Receiver, Room, Stepped};
 use super::seen::wide;

@@ -12,12 +12,14 @@ pub(crate) mod links;
 mod lives;
 pub(crate) mod nodes;
 pub(crate) mod peers;
+mod plant;
 pub(crate) mod recoveries;
 pub(crate) mod rules;
 pub(crate) mod stores;
 pub(crate) mod syncs;
 
 pub use self::bug::Bug;
+pub use self::plant::{Altered, Plant};
 use crate::checker::Run;
 use crate::mutants::contents::{
     alter_documents, forget_requests, reopen_closed, restart_closed, unless_memory, with_all_fired,
@@ -30,49 +32,10 @@ use crate::mutants::rules::{disturb_all, hide_cordons, hide_drains, take_for_nex
 use crate::mutants::syncs::{hide_tail, settle_sync};
 use crate::world::World;
 use rota_model::node_msg::{FromNode, NodeAnswer, ReportEvent, ReportItem, ToNode};
-use rota_model::{BootId, Changed, Epoch, ManagerNumber, NodeId, SessionKey};
+use rota_model::{Changed, Epoch, ManagerNumber, NodeId};
 use rota_protocol::{Answer, CasOutcome, Effect, Envelope, Input, Message, OpResult, Reply};
 use rota_ring::{Change, ConfigState};
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-
-/// A planted bug and what it remembers.
-#[derive(Clone, Debug)]
-pub struct Plant {
-    /// Which.
-    pub bug: Bug,
-    /// Boots of calls that were rewritten, by call, to rewrite the answers.
-    boots: BTreeMap<u64, BootId>,
-    /// A node's agent before its newest call.
-    before: Option<rota_node::Node>,
-    /// The newest chunk of each number that a learner got, by learner and partition.
-    chunks: BTreeMap<(ManagerNumber, ManagerNumber, u64), Message>,
-    /// The first revision of each boot's entry in the registry.
-    revisions: BTreeMap<(NodeId, BootId), u64>,
-    /// Until when compare-and-sets of a manager are late.
-    pub(crate) held: BTreeMap<ManagerNumber, u64>,
-    /// Copyings by which a learner gets too little: learner, partition, and which one.
-    pub(crate) deltas: BTreeSet<(ManagerNumber, ManagerNumber, u64)>,
-    /// The newest action that was asked for of each session.
-    acts: BTreeMap<SessionKey, ToNode>,
-}
-
-impl Plant {
-    /// A bug, freshly planted.
-    pub fn new(bug: Bug) -> Self {
-        let (boots, chunks, revisions) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        let (held, deltas, acts) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
-        Self { bug, boots, before: None, chunks, revisions, held, deltas, acts }
-    }
-}
-
-/// What became of something that passed a planted bug.
-pub enum Altered<T> {
-    /// It goes on, perhaps changed.
-    Kept(T),
-    /// It is gone.
-    Dropped,
-}
 
 /// What a client is told by a manager with that bug.
 fn spoil_reply(bug: Bug, call: u64, result: &mut OpResult) {
