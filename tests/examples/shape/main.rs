@@ -1,9 +1,12 @@
 //! Prints the shape of the workspace: circles of files, big types, wide structs, long functions.
 //!
-//! `cargo run -q -p rota-tests --example shape` prints tables, with `-o json` one JSON object.
+//! `cargo run -q -p rota-tests --example shape` prints tables, with `-o json` one JSON object. Its tests keep the limit
+//! of circles.
 
 mod arrows;
 mod counts;
+#[cfg(test)]
+mod house;
 mod macros;
 mod report;
 mod tree;

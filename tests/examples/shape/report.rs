@@ -181,6 +181,12 @@ impl fmt::Display for Shape {
 }
 
 impl Shape {
+    /// The files of the biggest circle of each crate that has one.
+    pub fn cycles(&self) -> impl Iterator<Item = (&str, &[String])> {
+        let all = self.crates.iter().map(|shown| (shown.name.as_str(), shown.cycle.as_slice()));
+        all.filter(|(_, files)| !files.is_empty())
+    }
+
     fn write_crates(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [title, files, lines] = ["CRATE", "FILES", "LINES"];
         writeln!(
@@ -193,8 +199,8 @@ impl Shape {
             write!(f, "{name:<20} {files:>6} {lines:>7} {biggest_cycle:>14}")?;
             writeln!(f, " {biggest_of_all_paths:>10}")?;
         }
-        for shown in self.crates.iter().filter(|shown| !shown.cycle.is_empty()) {
-            writeln!(f, "\nBiggest cycle of {}:\n  {}", shown.name, shown.cycle.join("\n  "))?;
+        for (name, files) in self.cycles() {
+            writeln!(f, "\nBiggest cycle of {name}:\n  {}", files.join("\n  "))?;
         }
         Ok(())
     }
