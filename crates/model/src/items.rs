@@ -27,7 +27,7 @@
 //! node's entry.
 
 use crate::digest::AttributesDigest;
-use crate::ids::{NodeId, ProvisionerName};
+use crate::ids::{NodeId, PoolName, ProvisionerName};
 use crate::session::{EarlierSpec, Outcome, Placement};
 use crate::stamp::Stamp;
 use crate::state::{Exit, Reason, SessionState};
@@ -229,6 +229,14 @@ pub struct Orders {
     /// started them, whatever the pool says by now.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub provisioners: BTreeMap<u64, ProvisionerName>,
+}
+
+/// Which decision of a pool has given a node its name, if one has.
+pub fn decision_of(pool: &PoolName, node: &NodeId) -> Option<u64> {
+    let rest = node.as_str().strip_prefix(pool.as_str())?.strip_prefix('-')?;
+    let (decision, place) = rest.split_once('-')?;
+    place.parse::<u32>().ok()?;
+    decision.parse().ok()
 }
 
 impl Orders {

@@ -335,6 +335,40 @@ fn a_pool_that_was_deleted_has_its_lost_nodes_ended_when_they_are_forgotten() {
     assert_eq!(answers(&mut table, None), [node]);
 }
 
+/// An order of the pool fails.
+fn order_fails(table: &mut Table, id: &str) {
+    let waiting = table.ask(300, open(id, id));
+    table.pass(400);
+    for (by, order) in std::mem::take(&mut table.orders) {
+        let failed = std::mem::take(&mut table.ordered);
+        table.input(by, Input::Provisioned { order, failed, failure: Some("no quota".to_owned()) });
+    }
+    let _ = table.wait_for(waiting, 30_000);
+    assert_eq!(orders(table).failure, "no quota");
+}
+
+#[test]
+fn a_pool_that_is_described_otherwise_has_no_failure_of_the_orders_before() {
+    let mut table = shrinking(&json!({}));
+    order_fails(&mut table, "a");
+    table.set_pool(&json!({"provisioner": "process"}));
+    assert_eq!(orders(&table).failure, "no quota", "nothing changed");
+    table.set_pool(&json!({"provisioner": "docker"}));
+    assert_eq!(orders(&table).failure, "");
+}
+
+#[test]
+fn a_pool_that_gets_the_name_of_a_deleted_one_gets_none_of_its_failures() {
+    let mut table = shrinking(&json!({}));
+    order_fails(&mut table, "a");
+    table.operate("pool.remove", &json!({"name": "default"}));
+    table.pass(1_000);
+    table.set_pool(&json!({"provisioner": "process", "max_nodes": 9, "places": 4}));
+    let now = orders(&table);
+    assert_eq!((now.failure.as_str(), now.end_failure.as_str()), ("", ""));
+    assert!(now.decisions > 0, "names of nodes are given once");
+}
+
 #[test]
 fn a_node_of_somebody_else_is_never_cleared_away() {
     let mut table = shrinking(&json!({}));

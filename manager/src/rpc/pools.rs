@@ -9,7 +9,7 @@ use prost::Message as _;
 use rota_docstore::{
     Body, DocName, Document, Exception, FieldError, Phase, Stamp, SyncRequest, Update, codes,
 };
-use rota_model::items::{ORDERS_CLASS, Orders, POOL_CLASS};
+use rota_model::items::{ORDERS_CLASS, Orders, POOL_CLASS, decision_of};
 use rota_model::{KnownPool, NodeId, NodeState, PoolName, PoolSettings, ProvisionerName};
 use rota_proto::documents::{UPDATES_BYTES_MAX, in_call, status as exception_status};
 use rota_proto::pool::{CreatePool, PoolLoad, PoolState, SetPool};
@@ -183,30 +183,36 @@ impl PoolsService {
     /// left behind that is gone.
     async fn check_unused(&self, name: &PoolName, deadline: Instant) -> Result<(), Failure> {
         let there = loads(&self.shared).await?.remove(name).unwrap_or_default().nodes;
-        let mut orders = orders(&self.shared, name, usage_until(deadline)).await?;
+        let orders = orders(&self.shared, name, usage_until(deadline)).await?;
+        // Nobody ends what a provisioner started that managers do not have, and a misspelt one started nothing.
         let has =
             |it: &ProvisionerName| self.shared.provisioners.iter().any(|has| has == it.as_str());
-        if !orders.provisioners.values().any(has) {
-            // Nobody ends what a provisioner started that managers do not have, and a misspelt one started nothing.
-            orders.end_failure.clear();
-            orders.to_clear.clear();
-        }
-        let message = match (there, orders.ordered.len()) {
-            (0, 0) if !orders.end_failure.is_empty() => {
-                format!("{}; it is tried again and again: mend the provisioner", orders.end_failure)
+        let by = |node: &NodeId| orders.provisioner_of(decision_of(name, node)?);
+        let left: Vec<NodeId> =
+            orders.to_clear.iter().filter(|it| by(it).is_some_and(has)).cloned().collect();
+        let message = match (there, orders.ordered.len(), left.len()) {
+            (0, 0, 0) => return Ok(()),
+            (0, 0, _) => {
+                let why = if orders.end_failure.is_empty() { "" } else { "; " };
+                format!(
+                    "what is left of nodes of pool {name} is being ended: {}{why}{}; the pool can be deleted once that is \
+                     done",
+                    some_of(&left),
+                    orders.end_failure
+                )
             }
-            (0, 0) if !orders.to_clear.is_empty() => format!(
-                "nodes of pool {name} that never came are being ended: {}; try again in a moment",
-                some_of(&orders.to_clear)
-            ),
-            (0, 0) => return Ok(()),
-            (0, ordered) => format!(
-                "nodes of pool {name} were ordered and may come: {ordered}; without a provisioner no more are \
-                 ordered"
-            ),
-            (there, _) => format!(
-                "nodes of pool {name} are there: {there}; take its provisioner away, drain them, and end \
-                 their agents"
+            (0, _, _) => {
+                let why = if orders.failure.is_empty() { "" } else { "; " };
+                format!(
+                    "nodes of pool {name} were ordered and may come: {}{why}{}; give it --provisioner none, so that no \
+                     more are ordered, and try again when they are given up",
+                    some_of(&orders.ordered),
+                    orders.failure
+                )
+            }
+            (there, _, _) => format!(
+                "nodes of pool {name} are there: {there}; take its provisioner away (--provisioner none), drain them, \
+                 and end their agents"
             ),
         };
         Err(Exception::business("NODES", message).into())

@@ -18,6 +18,8 @@ use tokio::task::JoinSet;
 const MIB: f64 = 1024.0 * 1024.0;
 /// How long a ring may take to be at rest.
 const WHOLE_WAIT: Duration = Duration::from_secs(180);
+/// Nodes tell of what they run with each renewal.
+const HEARD_WAIT: Duration = Duration::from_secs(30);
 /// Places of a node for each five of its sessions: a full cluster would measure refusals.
 const PLACES: (u32, u32) = (7, 5);
 
@@ -78,10 +80,11 @@ struct Nodes {
     cores: usize,
     /// Each node renews at each manager once in three seconds.
     renewals_per_s: f64,
-    /// By what a ring with many nodes uses beyond one with a single node.
-    manager_us_per_renewal: f64,
-    node_us_per_renewal: f64,
-    bytes_per_renewal: f64,
+    /// By what a ring with many nodes uses beyond one with a single node; null: too little to be told from what else
+    /// happened meanwhile.
+    manager_us_per_renewal: Option<f64>,
+    node_us_per_renewal: Option<f64>,
+    bytes_per_renewal: Option<f64>,
     opens: Option<Opens>,
     rests: Vec<Rest>,
 }
@@ -104,7 +107,8 @@ pub async fn run(it: &NodesArguments, out: &mut Out) -> anyhow::Result<()> {
     if out.format() == Format::Json {
         return Ok(out.json(&nodes)?);
     }
-    let header = ["NODES", "SESSIONS", "CORES OF MANAGERS", "OF NODES", "KIB/S", "RSS MAX MIB"];
+    let header =
+        ["NODES", "SESSIONS", "CORES OF MANAGERS", "OF NODES", "LOOPBACK KIB/S", "RSS MAX MIB"];
     let mut table = plain_table(header);
     for rest in &nodes.rests {
         table.add_row([
@@ -117,12 +121,13 @@ pub async fn run(it: &NodesArguments, out: &mut Out) -> anyhow::Result<()> {
         ]);
     }
     out.table(&table)?;
+    let told = |it: Option<f64>| it.map_or("too few".to_owned(), |it| format!("{it:.0}"));
     out.text(&format!(
-        "\na renewal ({:.0} a second): {:.0} us of managers, {:.0} us of nodes, {:.0} bytes\n",
+        "\na renewal ({:.0} a second): {} us of managers, {} us of nodes, {} bytes; other work on this machine counts, too\n",
         nodes.renewals_per_s,
-        nodes.manager_us_per_renewal,
-        nodes.node_us_per_renewal,
-        nodes.bytes_per_renewal
+        told(nodes.manager_us_per_renewal),
+        told(nodes.node_us_per_renewal),
+        told(nodes.bytes_per_renewal)
     ))?;
     if let Some(it) = &nodes.opens {
         out.text(&format!(
@@ -140,7 +145,7 @@ fn compared(managers: u32, rests: Vec<Rest>) -> Nodes {
     let every_s = Duration::from_millis(LeaseTimes::USUAL.renew_ms).as_secs_f64();
     let per_s = f64::from(many.nodes) * f64::from(managers) / every_s;
     let more = f64::from(many.nodes.saturating_sub(one.nodes)) * f64::from(managers) / every_s;
-    let each = |all: f64| rounded(all / more.max(f64::MIN_POSITIVE), 1);
+    let each = |all: f64| (all > 0.0 && more > 0.0).then(|| rounded(all / more, 1));
     Nodes {
         managers,
         cores: cores(),
@@ -190,7 +195,7 @@ async fn open_all(it: &NodesArguments, client: &Client, count: u32) -> anyhow::R
     progress.finish_and_clear();
     let seconds = began.elapsed().as_secs_f64();
     took.sort_unstable();
-    let used: Vec<u32> = client.inspect(CALL_WAIT).await?.nodes.iter().map(|it| it.used).collect();
+    let used = heard(client, count).await?;
     let ms = |part| rounded(of_sorted(&took, part).as_secs_f64() * 1e3, 2);
     Ok(Opens {
         count,
@@ -200,6 +205,20 @@ async fn open_all(it: &NodesArguments, client: &Client, count: u32) -> anyhow::R
         nodes_used: u32::try_from(used.iter().filter(|it| **it > 0).count())?,
         fullest_node: used.into_iter().max().unwrap_or(0),
     })
+}
+
+/// How many sessions run on each node, when a manager has heard of all of them.
+async fn heard(client: &Client, count: u32) -> anyhow::Result<Vec<u32>> {
+    let until = Instant::now() + HEARD_WAIT;
+    loop {
+        let nodes = client.inspect(CALL_WAIT).await?.nodes;
+        let used: Vec<u32> = nodes.iter().map(|it| it.used).collect();
+        let all: u32 = used.iter().sum();
+        if all >= count || Instant::now() >= until {
+            return Ok(used);
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
 }
 
 /// The value below which so many percent lie.
@@ -249,9 +268,12 @@ mod tests {
         let nodes = compared(3, vec![rest(1, 0.1, 10.0), rest(4, 0.4, 40.0)]);
         // Three more nodes, three managers, each three seconds.
         assert!((nodes.renewals_per_s - 4.0).abs() < 1e-9, "{nodes:?}");
-        assert!((nodes.manager_us_per_renewal - 100_000.0).abs() < 1e-6, "{nodes:?}");
-        assert!((nodes.node_us_per_renewal - 200_000.0).abs() < 1e-6, "{nodes:?}");
-        assert!((nodes.bytes_per_renewal - 10_240.0).abs() < 1e-6, "{nodes:?}");
+        assert_eq!(nodes.manager_us_per_renewal, Some(100_000.0));
+        assert_eq!(nodes.node_us_per_renewal, Some(200_000.0));
+        assert_eq!(nodes.bytes_per_renewal, Some(10_240.0));
+        let disturbed = compared(3, vec![rest(1, 0.2, 50.0), rest(4, 0.2, 40.0)]);
+        let (us, bytes) = (disturbed.manager_us_per_renewal, disturbed.bytes_per_renewal);
+        assert_eq!((us, bytes), (None, None), "nothing costs less than nothing");
     }
 
     #[test]

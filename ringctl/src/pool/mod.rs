@@ -29,7 +29,7 @@ pub enum PoolCommand {
     Show(OneArguments),
     /// Change settings of a pool; what is not given stays.
     Set(SetArguments),
-    /// Take the description of a pool away. Refused while nodes of it are there.
+    /// Take the description of a pool away. Refused while nodes of it are there, may come, or are not ended.
     Delete(OneArguments),
 }
 

@@ -3,7 +3,7 @@
 use rota_client::v1;
 use rota_model::{Cron, Retry, Stamp};
 use rota_tests::processes::gone;
-use rota_tests::sessions::{CALL, open, opened};
+use rota_tests::sessions::{CALL, close, open, opened};
 use rota_tests::{Cluster, PATIENCE, TestFolder, classes_of, eventually};
 use serde_json::{Value, json};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -164,13 +164,37 @@ async fn a_provisioner_that_no_manager_has_is_told_to_operators_and_to_who_waits
     // What was ordered is expected for some seconds, and then is in nobody's way.
     let none = ["pool", "set", "default", "--provisioner", "none", "-o", "json"];
     assert_eq!(cluster.ringctl(&none).await.json()["max_nodes"], 0);
+    can_be_deleted(&cluster).await;
+    // When the name is mended, nothing of the misspelt one is told, or in the way of the next delete.
+    cluster.ringctl(&create).await.json();
+    let wait = Duration::from_millis(1_500);
+    cluster.client().open(open("a", "counter"), wait).await.expect_err("nobody starts nodes");
+    let mended = ["pool", "set", "default", "--provisioner", "process", "--max-nodes", "1"];
+    cluster.ringctl(&[&mended[..], &["--scale-in-delay", "1s"]].concat()).await.expect_success();
+    eventually_shown(&cluster, "default", "failure", Value::Null).await;
+    eventually("a node comes", PATIENCE, async || {
+        let opened = cluster.client().open(open("a", "counter"), PATIENCE).await;
+        opened.map(|_| ()).map_err(|it| it.to_string())
+    })
+    .await;
+    cluster.client().close(close("a"), PATIENCE).await.expect("closes");
+    eventually("its node has ended", PATIENCE, async || match nodes(&cluster) {
+        0 => Ok(()),
+        left => Err(format!("{left} nodes")),
+    })
+    .await;
+    cluster.ringctl(&none).await.json();
+    can_be_deleted(&cluster).await;
+    cluster.end().await;
+}
+
+async fn can_be_deleted(cluster: &Cluster) {
     eventually("the pool can be deleted", PATIENCE, async || {
         let delete = ["pool", "delete", "default", "-o", "json"];
         let deleted = cluster.ringctl(&delete).await;
         if deleted.code == 0 { Ok(()) } else { Err(deleted.stderr) }
     })
     .await;
-    cluster.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,11 +5,12 @@
 //! once. What is to be ended of nodes that never came, and why it could not be, stands in the pool's record of orders.
 
 use crate::log::at::At;
-use crate::pools::ending::{decision_of, was_ordered};
+use crate::pools::ending::was_ordered;
 use crate::pools::order::{expected, pools_with_nodes_here};
 use crate::pools::state::Pools;
 use crate::ports::io::Effect;
 use crate::ports::note::Transition;
+use rota_model::items::decision_of;
 use rota_model::{NodeId, NodeState, PoolName, ProvisionerName};
 use rota_ring::NodeReg;
 use std::collections::BTreeMap;

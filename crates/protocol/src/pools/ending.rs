@@ -12,7 +12,7 @@
 use crate::log::at::At;
 use crate::pools::order::{expected, in_force, pools_here};
 use crate::pools::state::Pools;
-use rota_model::items::Orders;
+use rota_model::items::{Orders, decision_of};
 use rota_model::{NodeId, NodeLoad, NodeState, PoolName, PoolSettings};
 use rota_placement::{is_spare, node_to_end};
 use rota_ring::{Change, NodeChange, NodeOrder, NodeReg, NodeWish};
@@ -38,14 +38,6 @@ pub(crate) fn successors(
         (comes || is_there).then(|| by.clone())
     };
     replaced.map(|it| (it.node.clone(), by(&it.node))).collect()
-}
-
-/// Which decision of a pool has given a node its name, if one has.
-pub(crate) fn decision_of(pool: &PoolName, node: &NodeId) -> Option<u64> {
-    let rest = node.as_str().strip_prefix(pool.as_str())?.strip_prefix('-')?;
-    let (decision, place) = rest.split_once('-')?;
-    place.parse::<u32>().ok()?;
-    decision.parse().ok()
 }
 
 /// The newest decision of a pool of which a node was registered; 0: none.

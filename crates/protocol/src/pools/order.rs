@@ -136,6 +136,7 @@ impl Resident for Pools {
         self.see_short_lived(led, &growing);
         self.clear(led);
         self.count_anew(led);
+        self.forget_failures(led);
         for pool in growing {
             // Nobody is to wait for what failed a moment ago.
             if led.env.nodes.why_none_started(&pool, led.env.now.mono_ms).is_none() {
@@ -247,6 +248,27 @@ impl Pools {
             let given_up_wall_ms = now + patience_ms(led);
             let orders = Orders { lapses_wall_ms: now, given_up_wall_ms, ..orders };
             write(led, &pool, before.as_deref(), orders);
+        }
+    }
+
+    /// The failure of an order says nothing of a pool that is described otherwise by now. What fails of one that is deleted
+    /// says nothing of the next one with its name.
+    fn forget_failures(&mut self, led: &mut At<'_>) {
+        let settings =
+            |pool: PoolName| Some((pool.clone(), led.env.nodes.settings(&pool)?.clone()));
+        let now = pools_here(led).into_iter().filter_map(settings).collect();
+        for (pool, then) in std::mem::replace(&mut self.described, now) {
+            let now = led.env.nodes.settings(&pool);
+            if now == Some(&then) || !is_here(led, &pool) || self.ordering.contains_key(&pool) {
+                continue;
+            }
+            let is_gone = now.is_none();
+            let (before, orders) = ordered(led, &pool);
+            let end_failure = if is_gone { String::new() } else { orders.end_failure.clone() };
+            let cleared = Orders { failure: String::new(), end_failure, ..orders.clone() };
+            if cleared != orders {
+                write(led, &pool, before.as_deref(), cleared);
+            }
         }
     }
 

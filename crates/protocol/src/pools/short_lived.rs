@@ -5,7 +5,7 @@
 //! what was there when it began counts for old. Other settings of the pool end the wait.
 
 use crate::log::at::At;
-use crate::pools::ending::decision_of;
+use rota_model::items::decision_of;
 use rota_model::{NodeId, NodeState, PoolName, PoolSettings};
 use rota_ring::NodeReg;
 use std::collections::BTreeMap;

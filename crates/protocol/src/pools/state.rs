@@ -2,7 +2,7 @@
 
 use crate::pools::clearing::Clearing;
 use crate::pools::short_lived::ShortLived;
-use rota_model::{LogPos, ManagerNumber, NodeId, PoolName, Resources};
+use rota_model::{LogPos, ManagerNumber, NodeId, PoolName, PoolSettings, Resources};
 use std::collections::BTreeMap;
 
 /// How long it counts that an owner of sessions found no room. It asks again every 250 ms. Longer: what has found
@@ -32,6 +32,8 @@ pub(crate) struct Pools {
     pub look_ms: u64,
     /// By pool, when a provisioner was done with an order of this owner last, by the wall clock.
     pub provisioned_ms: BTreeMap<PoolName, u64>,
+    /// How pools were described at the last look.
+    pub described: BTreeMap<PoolName, PoolSettings>,
     /// What is done about nodes of which something may be left.
     pub clearing: Clearing,
     /// Nodes that end soon after they came.
