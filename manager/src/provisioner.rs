@@ -57,14 +57,14 @@ impl Provisioner {
         let managers: Vec<String> = view.map(|view| addresses(view)).unwrap_or_default();
         let (mailbox, all) = (self.mailbox.clone(), self.all.clone());
         tokio::spawn(async move {
-            let pool = new.pool.clone();
+            let (pool, begun) = (new.pool.clone(), all.has(&new.provisioner));
             let (failed, failure) = all.start(nodes, new, managers).await.unzip();
             if let Some(failure) = &failure {
                 tracing::warn!(order, %pool, failure, "nodes were not started");
             }
             let failed = failed.unwrap_or_default();
             // A driver that has ended needs no answer.
-            let _ = mailbox.input(Input::Provisioned { order, failed, failure }).await;
+            let _ = mailbox.input(Input::Provisioned { order, begun, failed, failure }).await;
         });
     }
 

@@ -64,8 +64,14 @@ impl OwnGroups {
     /// Whatever runs in none of them is gone.
     fn remove(&mut self) {
         for group in self.0.drain(..) {
-            if let Err(error) = remove_group(&group) {
-                eprintln!("{} is left: {error}", group.display());
+            // What ran there may take a moment to go.
+            let until = Instant::now() + KILLED;
+            while let Err(error) = remove_group(&group) {
+                if Instant::now() >= until {
+                    eprintln!("{} is left: {error}", group.display());
+                    break;
+                }
+                std::thread::sleep(LOOK_EVERY);
             }
         }
     }
@@ -112,8 +118,13 @@ impl Booted {
     /// Why there can be none here, if that is so.
     pub fn impossible() -> Option<String> {
         let runs = |program: &str, words: &[&str]| {
-            let mut command = std::process::Command::new(program);
-            command.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            let mut command = std::process::Command::new("timeout");
+            command
+                .args(["20", program])
+                .args(words)
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null());
             command.status().is_ok_and(|it| it.success())
         };
         if !rustix::process::getuid().is_root() {
@@ -147,7 +158,11 @@ impl Booted {
         make_folder(folder.path(), "programs");
         for program in programs {
             let to = folder.path().join("programs").join(program);
-            fs::copy(binary(program), to).expect("there is room for a program");
+            let from = binary(program);
+            // The system may only read it.
+            if fs::hard_link(&from, &to).is_err() {
+                fs::copy(from, to).expect("there is room for a program");
+            }
         }
         let own = OwnGroups::make(&name).expect("`impossible` tried it");
         let container = spawn(&folder, &name, &own, groups);
@@ -178,6 +193,8 @@ impl Booted {
     /// Runs a command in it to its end.
     pub async fn run(&self, line: &[&str]) -> Ran {
         let first = self.first.as_ref().expect("it was started");
+        // Its pid may be that of another process by now, and nobody is to order that about.
+        assert!(first.runs(), "the system has ended: {}", self.console());
         to_end(inside(first, line), &format!("{line:?}")).await
     }
 
@@ -212,10 +229,14 @@ impl Drop for Booted {
         if let Some(first) = &self.first {
             first.signal(Signal::KILL);
         }
-        let until = Instant::now() + KILLED;
+        let began = Instant::now();
         while matches!(self.container.try_wait(), Ok(None)) {
-            if self.first.is_none() || Instant::now() >= until {
+            if self.first.is_none() || began.elapsed() >= KILLED {
                 let _ended_already = self.container.start_kill();
+            }
+            if began.elapsed() >= KILLED * 2 {
+                eprintln!("a system is left: {:?}", self.container);
+                break;
             }
             std::thread::sleep(LOOK_EVERY);
         }
@@ -265,8 +286,13 @@ fn fill(root: &Path, files: &[(&str, &str)], units: &[&str]) {
     }
     let default = root.join("etc/systemd/system/default.target");
     symlink("/usr/lib/systemd/system/multi-user.target", default).expect("it is the test's own");
-    let mut enable = std::process::Command::new("systemctl");
-    enable.arg("--root").arg(root).args(["--quiet", "enable"]).args(units).stdin(Stdio::null());
+    let mut enable = std::process::Command::new("timeout");
+    enable
+        .args(["20", "systemctl", "--root"])
+        .arg(root)
+        .args(["--quiet", "enable"])
+        .args(units)
+        .stdin(Stdio::null());
     let output = enable.output().expect("`impossible` found a systemd");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

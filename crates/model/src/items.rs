@@ -219,6 +219,9 @@ pub struct Orders {
     /// Those of the last order that did not start. They may have left something behind.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<NodeId>,
+    /// Nothing of those was begun: nobody knew the provisioner. So they left nothing behind.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub none_begun: bool,
     /// Nodes that are expected no more, and of which something may be left.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub to_clear: Vec<NodeId>,
@@ -254,7 +257,9 @@ impl Orders {
             let failed = std::mem::take(&mut self.failed);
             let late = std::mem::take(&mut self.ordered).into_iter();
             let (never, late): (Vec<_>, Vec<_>) = late.partition(|it| failed.contains(it));
-            self.to_clear.extend(never);
+            if !std::mem::take(&mut self.none_begun) {
+                self.to_clear.extend(never);
+            }
             self.overdue.extend(late);
         }
         if wall_ms >= self.given_up_wall_ms {
@@ -294,5 +299,9 @@ mod tests {
         assert_eq!(at(10, ""), both("", "ca"));
         assert_eq!(at(70, ""), both("", ""));
         assert_eq!(at(10, "no such program"), both("", "c"));
+        let failed = Orders { failed: vec![node("a")], ..orders.clone() };
+        let left = |orders: Orders| names(&orders.as_of(10, |_| false).to_clear);
+        assert_eq!(left(failed.clone()), "a");
+        assert_eq!(left(Orders { none_begun: true, ..failed }), "");
     }
 }

@@ -301,7 +301,10 @@ fn a_node_that_never_came_is_cleared_away_when_it_is_given_up_and_one_that_is_lo
     table.pass(60_000);
     assert_eq!(table.to_clear, [], "the provisioner is at it still");
     for (by, order) in std::mem::take(&mut table.orders) {
-        table.input(by, Input::Provisioned { order, failed: Vec::new(), failure: None });
+        table.input(
+            by,
+            Input::Provisioned { order, begun: true, failed: Vec::new(), failure: None },
+        );
     }
     let _ = table.wait_for(waiting, 30_000);
     // By now nobody has heard of the first one for long.
@@ -341,10 +344,30 @@ fn order_fails(table: &mut Table, id: &str) {
     table.pass(400);
     for (by, order) in std::mem::take(&mut table.orders) {
         let failed = std::mem::take(&mut table.ordered);
-        table.input(by, Input::Provisioned { order, failed, failure: Some("no quota".to_owned()) });
+        table.input(
+            by,
+            Input::Provisioned { order, begun: true, failed, failure: Some("no quota".to_owned()) },
+        );
     }
     let _ = table.wait_for(waiting, 30_000);
     assert_eq!(orders(table).failure, "no quota");
+}
+
+#[test]
+fn nothing_is_cleared_away_of_nodes_whose_provisioner_nobody_knew() {
+    let mut table = shrinking(&json!({}));
+    let waiting = table.ask(300, open("a", "a"));
+    table.pass(400);
+    for (by, order) in std::mem::take(&mut table.orders) {
+        let failed = std::mem::take(&mut table.ordered);
+        let failure = Some("no such provisioner".to_owned());
+        table.input(by, Input::Provisioned { order, begun: false, failed, failure });
+    }
+    let _ = table.wait_for(waiting, 30_000);
+    assert_eq!(orders(&table).failure, "no such provisioner");
+    table.pass(90_000);
+    assert_eq!(table.to_clear, [], "nothing was begun");
+    assert_eq!(end_failure(&table), "");
 }
 
 #[test]
@@ -387,7 +410,7 @@ fn what_did_not_start_is_cleared_away_although_other_nodes_were_ordered_since() 
     let never: Vec<NodeId> = std::mem::take(&mut table.ordered);
     for (by, order) in std::mem::take(&mut table.orders) {
         let (failed, failure) = (never.clone(), Some("no quota".to_owned()));
-        table.input(by, Input::Provisioned { order, failed, failure });
+        table.input(by, Input::Provisioned { order, begun: true, failed, failure });
     }
     // It asks again as long as it waits, and another one is ordered when the order has lapsed.
     let _ = table.wait_for(waiting, 30_000);
@@ -444,7 +467,10 @@ fn waits_for_a_node_that_leaves(table: &mut Table, id: &str) -> u64 {
     }
     let waited = table.now_ms - before;
     for (by, order) in std::mem::take(&mut table.orders) {
-        table.input(by, Input::Provisioned { order, failed: Vec::new(), failure: None });
+        table.input(
+            by,
+            Input::Provisioned { order, begun: true, failed: Vec::new(), failure: None },
+        );
     }
     for node in nodes_come(table, Disturb::OnUpgrade) {
         leaves(table, &node);

@@ -23,7 +23,10 @@ fn of_another_owner(table: &Table) -> String {
 /// The provisioner is done with all that it was told, though no node comes.
 fn provisioned(table: &mut Table) {
     for (by, order) in std::mem::take(&mut table.orders) {
-        table.input(by, Input::Provisioned { order, failed: Vec::new(), failure: None });
+        table.input(
+            by,
+            Input::Provisioned { order, begun: true, failed: Vec::new(), failure: None },
+        );
     }
 }
 
@@ -133,7 +136,7 @@ fn an_order_that_fails_is_not_counted_among_those_that_were_given() {
     table.pass(300);
     assert_eq!((table.ordered.len(), table.count(Transition::NodesOrdered)), (1, 1));
     let failure = Some("no such program".to_owned());
-    table.input(300, Input::Provisioned { order: 1, failed: Vec::new(), failure });
+    table.input(300, Input::Provisioned { order: 1, begun: true, failed: Vec::new(), failure });
     assert_eq!(table.count(Transition::NodesOrdered), 1);
     assert_eq!(table.count(Transition::OrderFailed), 1);
     nodes_come(&mut table);
@@ -158,7 +161,7 @@ fn opens_that_wait_are_told_why_the_nodes_that_were_ordered_did_not_start() {
     let (by, order) = *table.orders.last().expect("one was ordered");
     assert_eq!(by, owner);
     let failure = Some("no such program".to_owned());
-    table.input(by, Input::Provisioned { order, failed: Vec::new(), failure });
+    table.input(by, Input::Provisioned { order, begun: true, failed: Vec::new(), failure });
     for (id, request) in [(&far, "r2"), (&near, "r3")] {
         let text = refused_of(&mut table, id, request);
         assert!(text.ends_with("an order of new nodes failed: no such program"), "{text}");
@@ -168,7 +171,7 @@ fn opens_that_wait_are_told_why_the_nodes_that_were_ordered_did_not_start() {
     let waiting = table.ask_within(300, open(&far, "r4"), 20_000);
     table.pass(1_000);
     let (by, order) = *table.orders.last().expect("one more was ordered");
-    table.input(by, Input::Provisioned { order, failed: Vec::new(), failure: None });
+    table.input(by, Input::Provisioned { order, begun: true, failed: Vec::new(), failure: None });
     nodes_come(&mut table);
     opened(table.wait_for(waiting, 1_000));
 }
@@ -284,7 +287,12 @@ fn an_order_that_fails_is_told_in_the_record_of_orders() {
     let (by, order) = *table.orders.last().expect("one was ordered");
     table.input(
         by,
-        Input::Provisioned { order, failed: Vec::new(), failure: Some("no such program".into()) },
+        Input::Provisioned {
+            order,
+            begun: true,
+            failed: Vec::new(),
+            failure: Some("no such program".into()),
+        },
     );
     table.pass(500);
     let key = rota_messages::documents::orders_name(&PoolName::default_pool());
@@ -394,6 +402,7 @@ fn nodes_that_never_start_are_ordered_again_when_the_failure_is_some_time_ago() 
                 by,
                 Input::Provisioned {
                     order,
+                    begun: true,
                     failed: Vec::new(),
                     failure: Some("no such program".into()),
                 },
@@ -411,7 +420,7 @@ fn a_node_that_takes_long_to_start_is_ordered_once() {
     table.pass(40_000);
     assert_eq!(table.ordered.len(), 1);
     let (by, order) = table.orders[0];
-    table.input(by, Input::Provisioned { order, failed: Vec::new(), failure: None });
+    table.input(by, Input::Provisioned { order, begun: true, failed: Vec::new(), failure: None });
     assert_eq!(nodes_come(&mut table), 1);
     table.pass(3_000);
     assert_eq!(table.ordered, []);
@@ -447,7 +456,7 @@ fn a_clock_that_is_put_back_frees_the_maximum_of_a_pool_when_its_nodes_are_given
     table.pass(50_000);
     assert_eq!(table.ordered, [], "the first one may come");
     let waiting = table.ask_within(300, open("b", "r2"), 59_000);
-    table.pass(20_000);
+    table.pass(30_000);
     provisioned(&mut table);
     assert_eq!(nodes_come(&mut table), 1, "the first one was given up");
     opened(table.wait_for(waiting, 2_000));

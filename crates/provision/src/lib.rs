@@ -134,6 +134,11 @@ impl Provisioners {
         self.by_name.keys().cloned().collect()
     }
 
+    /// Whether there is one of that name.
+    pub fn has(&self, name: &ProvisionerName) -> bool {
+        self.by_name.contains_key(name.as_str())
+    }
+
     fn find(&self, name: &ProvisionerName) -> Result<&Entry, String> {
         self.by_name.get(name.as_str()).ok_or_else(|| {
             format!(

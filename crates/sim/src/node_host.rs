@@ -475,7 +475,11 @@ impl World {
             }
         }
         let failure = fails.then(|| String::from("the simulator lets it fail"));
-        self.tell_manager(number, run, Input::Provisioned { order, failed: Vec::new(), failure });
+        self.tell_manager(
+            number,
+            run,
+            Input::Provisioned { order, begun: true, failed: Vec::new(), failure },
+        );
     }
 
     /// What was left of a node is ended, or could not be. Nodes of the simulator leave nothing behind.

@@ -214,9 +214,13 @@ async fn heard(client: &Client, count: u32) -> anyhow::Result<Vec<u32>> {
         let nodes = client.inspect(CALL_WAIT).await?.nodes;
         let used: Vec<u32> = nodes.iter().map(|it| it.used).collect();
         let all: u32 = used.iter().sum();
-        if all >= count || Instant::now() >= until {
+        if all >= count {
             return Ok(used);
         }
+        anyhow::ensure!(
+            Instant::now() < until,
+            "no manager heard of all {count} sessions from their nodes"
+        );
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }

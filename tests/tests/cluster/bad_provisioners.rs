@@ -27,7 +27,7 @@ const WORKS: &str = "echo \"$request\" >> \"$done\"; echo \"$request\" | \"$loca
 const WAIT: Duration = Duration::from_secs(4);
 
 /// Managers with less patience than usual: for a program, and for a node. Starting one takes a program half a second.
-const MANAGER: &str = "exec \"$manager\" \"$@\" --provision-command-ms 4000 --provision-ms 2000";
+const MANAGER: &str = "exec \"$manager\" \"$@\" --provision-command-ms 4000 --provision-ms 4000";
 
 struct Scene {
     folder: TestFolder,
@@ -143,7 +143,7 @@ impl Scene {
 
     /// Each node that was ordered was cleared away in the end, and nothing is on its way.
     async fn nothing_is_left(&self) {
-        eventually("nothing is left of any node", PATIENCE, async || {
+        eventually("nothing is left of any node", PATIENCE * 2, async || {
             let folders = std::fs::read_dir(self.folder.at("nodes")).map_or(0, Iterator::count);
             let mut others = self.cluster.processes();
             others.retain(|it| !self.without_nodes.contains(it));
@@ -172,7 +172,7 @@ async fn a_provisioner_that_answers_badly_in_every_way_leaks_nothing_and_the_ope
     let clients = scene.cluster.clients();
     scene.does(MISTAKES[0].0);
     let patient = clients[0].clone();
-    let waits = tokio::spawn(async move { patient.open(asks("patient"), PATIENCE * 2).await });
+    let waits = tokio::spawn(async move { patient.open(asks("patient"), PATIENCE * 4).await });
     for (number, (how, told)) in MISTAKES[..4].iter().enumerate() {
         scene.does(how);
         scene.is_told(&clients[number % 3], &format!("told {number}"), told).await;

@@ -184,6 +184,7 @@ async fn a_provisioner_that_no_manager_has_is_told_to_operators_and_to_who_waits
     })
     .await;
     cluster.ringctl(&none).await.json();
+    assert_eq!(shown(&cluster, "default").await["end_failure"], Value::Null);
     can_be_deleted(&cluster).await;
     cluster.end().await;
 }

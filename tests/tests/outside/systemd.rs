@@ -11,7 +11,7 @@ const AGENT: &str = "rota-node-agent";
 const SAVE: &str = r#"
 name = "save"
 kind = "program"
-argv = ["sh", "-c", "trap 'sleep 2; echo saved; exit 0' TERM; echo ready; while :; do sleep 0.1; done"]
+argv = ["sh", "-c", "trap 'sleep 4; echo saved; exit 0' TERM; echo ready; while :; do sleep 0.1; done"]
 ready = { line = "ready" }
 grace = "20s"
 "#;
@@ -129,6 +129,8 @@ impl Services {
 
     /// How many sessions each agent took over that was ready, by the first line that it says.
     async fn adopted(&self) -> Vec<u64> {
+        // What was printed a moment ago may not be in its files yet.
+        self.system.run(&["journalctl", "--sync"]).await.expect_success();
         let line = ["journalctl", "--unit", AGENT, "--output", "cat", "--no-pager"];
         let told = self.system.run(&line).await.expect_success().stdout;
         let ready = told.lines().filter_map(|it| serde_json::from_str::<Value>(it).ok());

@@ -103,9 +103,9 @@ impl Manager {
             Input::NodeUnreached { node, address, unsent } => {
                 self.parts.on_node_unreached(&mut self.env, &node, &address, unsent);
             }
-            Input::Provisioned { order, failed, failure } => {
+            Input::Provisioned { order, begun, failed, failure } => {
                 if let Some(pool) = self.env.on_provisioned(order, failure) {
-                    self.parts.on_provisioned(&mut self.env, &pool, &failed);
+                    self.parts.on_provisioned(&mut self.env, &pool, (begun, &failed));
                 }
             }
             Input::NodeCleared { pool, node, failure } => {

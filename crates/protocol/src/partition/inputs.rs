@@ -105,8 +105,13 @@ impl Partitions {
         self.at_pool(env, &wanted.pool, |pools, at| pools.on_node_wanted(at, wanted));
     }
 
-    pub(crate) fn on_provisioned(&mut self, env: &mut Env, pool: &PoolName, failed: &[NodeId]) {
-        self.at_pool(env, pool, |pools, at| pools.on_provisioned(at, pool, failed));
+    pub(crate) fn on_provisioned(
+        &mut self,
+        env: &mut Env,
+        pool: &PoolName,
+        (begun, failed): (bool, &[NodeId]),
+    ) {
+        self.at_pool(env, pool, |pools, at| pools.on_provisioned(at, pool, (begun, failed)));
     }
 
     pub(crate) fn on_node_cleared(

@@ -64,10 +64,13 @@ fn is_at_work(led: &At<'_>, pool: &PoolName) -> bool {
     led.env.fleet.orders.values().any(|it| it == pool)
 }
 
+fn orders_key(led: &At<'_>, pool: &PoolName) -> DocKey {
+    DocKey::new(slot_of_pool(pool, led.env.view().m), orders_name(pool))
+}
+
 /// What was ordered for a pool, as it lies here.
 fn ordered(led: &At<'_>, pool: &PoolName) -> (Option<Arc<Doc>>, Orders) {
-    let key = DocKey::new(slot_of_pool(pool, led.env.view().m), orders_name(pool));
-    let doc = led.log.replica.get(&key).cloned();
+    let doc = led.log.replica.get(&orders_key(led, pool)).cloned();
     let orders = doc.as_ref().and_then(|doc| doc.orders()).cloned().unwrap_or_default();
     (doc, orders)
 }
@@ -226,6 +229,7 @@ impl Pools {
             failure,
             end_failure: orders.end_failure,
             failed: Vec::new(),
+            none_begun: false,
             to_clear,
             successors,
             provisioners,
@@ -234,19 +238,24 @@ impl Pools {
         self.ordering.insert(pool.clone(), at);
     }
 
-    /// No order lapses so late as some do once the clock was put back. Those have lapsed, and their nodes are given up
-    /// as long after now as those of others: nobody waits until the clock has caught up.
+    /// No order lapses so late as some do once the clock was put back. Their time counts from now: nobody waits until the
+    /// clock has caught up.
     fn count_anew(&mut self, led: &mut At<'_>) {
         let (now, provision_ms) = (led.env.now.wall_ms, led.env.config.timing.provision_ms);
         for pool in pools_here(led) {
-            let (before, orders) = ordered(led, &pool);
-            let is_from_later = orders.lapses_wall_ms > now.saturating_add(2 * provision_ms);
+            let key = orders_key(led, &pool);
+            let known = led.log.replica.get(&key).and_then(|doc| doc.orders());
+            let is_from_later =
+                known.is_some_and(|it| it.lapses_wall_ms > now.saturating_add(2 * provision_ms));
             if !is_from_later || is_at_work(led, &pool) || self.ordering.contains_key(&pool) {
                 continue;
             }
-            self.provisioned_ms.remove(&pool);
-            let given_up_wall_ms = now + patience_ms(led);
-            let orders = Orders { lapses_wall_ms: now, given_up_wall_ms, ..orders };
+            let (before, orders) = ordered(led, &pool);
+            // What a provisioner of this owner has started may be about to come.
+            let was_done = self.provisioned_ms.remove(&pool).is_some();
+            let lapses_wall_ms = if was_done { now + provision_ms } else { now };
+            let given_up_wall_ms = lapses_wall_ms + patience_ms(led);
+            let orders = Orders { lapses_wall_ms, given_up_wall_ms, ..orders };
             write(led, &pool, before.as_deref(), orders);
         }
     }
@@ -254,12 +263,21 @@ impl Pools {
     /// The failure of an order says nothing of a pool that is described otherwise by now. What fails of one that is deleted
     /// says nothing of the next one with its name.
     fn forget_failures(&mut self, led: &mut At<'_>) {
-        let settings =
-            |pool: PoolName| Some((pool.clone(), led.env.nodes.settings(&pool)?.clone()));
-        let now = pools_here(led).into_iter().filter_map(settings).collect();
+        let here = pools_here(led);
+        let is_same = |it: &PoolName| self.described.get(it) == led.env.nodes.settings(it);
+        if here.len() == self.described.len() && here.iter().all(is_same) {
+            return;
+        }
+        let settings = |it: PoolName| Some((it.clone(), led.env.nodes.settings(&it)?.clone()));
+        let now = here.into_iter().filter_map(settings).collect();
         for (pool, then) in std::mem::replace(&mut self.described, now) {
             let now = led.env.nodes.settings(&pool);
-            if now == Some(&then) || !is_here(led, &pool) || self.ordering.contains_key(&pool) {
+            if now == Some(&then) || !is_here(led, &pool) {
+                continue;
+            }
+            if self.ordering.contains_key(&pool) {
+                // Looked at again when that is committed.
+                self.described.insert(pool, then);
                 continue;
             }
             let is_gone = now.is_none();
@@ -297,12 +315,18 @@ impl Pools {
     }
 
     /// At the pool's owner: the provisioner is done with an order. Operators see why nodes did not start, and which.
-    pub fn on_provisioned(&mut self, led: &mut At<'_>, pool: &PoolName, failed: &[NodeId]) {
+    pub fn on_provisioned(
+        &mut self,
+        led: &mut At<'_>,
+        pool: &PoolName,
+        (begun, failed): (bool, &[NodeId]),
+    ) {
         self.provisioned_ms.insert(pool.clone(), led.env.now.wall_ms);
         let Some(why) = led.env.nodes.why_none_started(pool, led.env.now.mono_ms) else { return };
         let why = why.to_owned();
         self.write_failure(led, pool, why, |orders| {
-            if failed.is_empty() { orders.ordered.clone() } else { failed.to_vec() }
+            let failed = if failed.is_empty() { orders.ordered.clone() } else { failed.to_vec() };
+            (failed, !begun)
         });
     }
 
@@ -313,22 +337,26 @@ impl Pools {
             led.env.on_order_failed(&pool, &why);
             let text = format!("pool {pool}: {why}");
             led.env.note_text(Transition::OrderFailed, Some(led.log.number), text);
-            self.write_failure(led, &pool, why, |orders| orders.failed.clone());
+            self.write_failure(led, &pool, why, |orders| {
+                (orders.failed.clone(), orders.none_begun)
+            });
         }
     }
 
-    /// Writes down why nodes are missing. `failed`: which of those that were ordered did not start.
+    /// Writes down why nodes are missing. `failed`: which of those that were ordered did not start, and whether none of them
+    /// was begun.
     fn write_failure(
         &mut self,
         led: &mut At<'_>,
         pool: &PoolName,
         failure: String,
-        failed: impl FnOnce(&Orders) -> Vec<NodeId>,
+        failed: impl FnOnce(&Orders) -> (Vec<NodeId>, bool),
     ) {
         let (before, orders) = ordered(led, pool);
         if led.may_begin() && !self.ordering.contains_key(pool) && orders.failure != failure {
-            let failed = failed(&orders);
-            write(led, pool, before.as_deref(), Orders { failure, failed, ..orders });
+            let (failed, none_begun) = failed(&orders);
+            let orders = Orders { failure, failed, none_begun, ..orders };
+            write(led, pool, before.as_deref(), orders);
         }
     }
 }

@@ -124,6 +124,8 @@ pub enum Input {
     Provisioned {
         /// The order.
         order: u64,
+        /// Whether anything was begun; not where nobody knew the provisioner.
+        begun: bool,
         /// Which did not start, if something went wrong; none: all of them.
         failed: Vec<NodeId>,
         /// What went wrong, for people.

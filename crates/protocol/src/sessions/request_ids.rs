@@ -121,8 +121,9 @@ pub(crate) fn closed_by(op: &CloseOp) -> Reason {
     if op.by_operator { Reason::ClosedByOperator } else { Reason::ClosedByClient }
 }
 
-/// What is still known of a life that was closed before the one in the record, by a request that is repeated now. Its
-/// version is the latest that it can have had: an older one than was told would look like a step back.
+/// What is still known of a life that was closed before the one in the record, by a request that is repeated now. Whether
+/// another close began that end is not remembered. Its version is the latest that it can have had: an older one than was
+/// told would look like a step back.
 pub(crate) fn earlier_life(
     record: &SessionRecord,
     entry: &RequestEntry,

@@ -139,6 +139,7 @@ pub fn doc() -> Any<Doc> {
                 ordered,
                 lapses_wall_ms,
                 failed: overdue.clone(),
+                none_begun: decisions % 2 == 0,
                 to_clear: overdue.clone(),
                 overdue,
                 given_up_wall_ms,
