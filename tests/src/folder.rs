@@ -1,7 +1,7 @@
 //! A test's own folder.
 
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// A folder that no other test has. It is removed at the end, unless the test failed: then it
@@ -43,6 +43,17 @@ impl TestFolder {
             .open(self.path.join(below))
             .expect("the file can be written");
         file.write_all(text.as_bytes()).expect("the file can be written");
+        self.at(below)
+    }
+
+    /// Writes a program of the shell below it, in a folder that is made. Gives its path.
+    pub fn script(&self, below: &str, text: &str) -> String {
+        let path = self.path.join(below);
+        let above = path.parent().expect("it is below the folder");
+        std::fs::create_dir_all(above).expect("the test's folder takes it");
+        std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).expect("the test's folder takes it");
+        let executable = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(&path, executable).expect("it is our own");
         self.at(below)
     }
 }

@@ -7,7 +7,6 @@ use rota_tests::sessions::{CALL, close, open};
 use rota_tests::{Cluster, PATIENCE, TestFolder, binary, checkout, eventually};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 /// What the program does wrong, a piece of shell each, and what is told of it.
@@ -36,14 +35,6 @@ struct Scene {
     without_nodes: Vec<Process>,
 }
 
-fn script(folder: &TestFolder, name: &str, text: &str) -> String {
-    let path = folder.at(name);
-    std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).expect("the test's folder takes it");
-    let executable = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(&path, executable).expect("it is our own");
-    path
-}
-
 /// A program that writes down what it is asked, and does what the file `how` says.
 fn program(folder: &TestFolder) -> String {
     let (agent, root) = (binary("rota-node-agent"), checkout());
@@ -58,7 +49,7 @@ fn program(folder: &TestFolder) -> String {
         folder.at("asked"),
         folder.at("how"),
     );
-    script(folder, "program", &text)
+    folder.script("program", &text)
 }
 
 impl Scene {
@@ -67,7 +58,7 @@ impl Scene {
         let command = format!("test={}", program(&folder));
         std::fs::create_dir(folder.at("programs")).expect("the test's folder takes it");
         let manager = format!("manager='{}'\n{MANAGER}", binary("rota-manager").display());
-        script(&folder, "programs/rota-manager", &manager);
+        folder.script("programs/rota-manager", &manager);
         let options = ["--nodes", "0", "--provision-command", &command];
         let programs = [("ROTA_BIN_DIR", folder.at("programs"))];
         let programs = programs.each_ref().map(|(name, value)| (*name, value.as_str()));

@@ -9,7 +9,6 @@ use rota_tests::{
 };
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -20,18 +19,9 @@ fn shipped(path: &str) -> PathBuf {
     checkout().join("deploy").join(path)
 }
 
-/// A program in the test's folder.
-fn script(folder: &TestFolder, name: &str, text: &str) -> String {
-    let path = folder.at(name);
-    std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).expect("the test's folder takes it");
-    let executable = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(&path, executable).expect("it is our own");
-    path
-}
-
 /// A manager whose pools may name provisioner `test`, which is that script.
 async fn with_program(folder: &TestFolder, text: &str) -> Small {
-    let command = format!("test={}", script(folder, "program", text));
+    let command = format!("test={}", folder.script("program", text));
     Small::with(&["--managers-max", "3", "--provision-command", &command]).await
 }
 
@@ -103,7 +93,7 @@ async fn a_node_that_comes_after_it_was_given_up_is_ended_and_not_leaked() {
         settings(&nodes),
         local = local(),
     );
-    let command = format!("test={}", script(&folder, "program", &text));
+    let command = format!("test={}", folder.script("program", &text));
     let more = ["--managers-max", "3", "--provision-command", &command, "--provision-ms", "2000"];
     let small = Small::with(&more).await;
     describe(&small, &["--scale-in-delay", "1s"]).await;
@@ -252,7 +242,7 @@ async fn asked(
 ) -> (Value, String) {
     let folder = TestFolder::new();
     let log = folder.at("asked");
-    script(&folder, tool, &format!("echo \"$@\" >> '{log}'; cat >> '{log}'"));
+    folder.script(tool, &format!("echo \"$@\" >> '{log}'; cat >> '{log}'"));
     let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap_or_default());
     let mut command = Command::new(shipped("provisioners").join(program));
     command.env("PATH", path).envs(variables.iter().copied());

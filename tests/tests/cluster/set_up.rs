@@ -3,16 +3,12 @@
 
 use rota_tests::{TestFolder, binary, checkout, ringctl};
 use std::collections::BTreeSet;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use tokio::process::Command;
 
 /// Makes a program of that name in the folder. Gives the PATH on which it is found first.
 fn fake(folder: &TestFolder, name: &str, script: &str) -> String {
-    let program = folder.path().join(name);
-    std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).expect("it can be written");
-    let mode = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(&program, mode).expect("it is ours");
+    folder.script(name, script);
     format!("{}:{}", folder.path().display(), std::env::var("PATH").expect("there is one"))
 }
 

@@ -12,8 +12,6 @@ use rota_tests::sessions::CALL;
 use rota_tests::{Cluster, PATIENCE, TestFolder, checkout, eventually};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 use tokio::net::TcpListener;
@@ -23,15 +21,6 @@ use tonic::transport::Endpoint;
 fn in_ms(ms: u64) -> u64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     Stamp::from_epoch_ms(u64::try_from(now.as_millis()).unwrap() + ms).as_u64()
-}
-
-/// A program in the test's folder.
-fn script(folder: &TestFolder, name: &str, text: &str) -> String {
-    let path = folder.at(name);
-    std::fs::create_dir_all(Path::new(&path).parent().unwrap()).unwrap();
-    std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-    path
 }
 
 /// Options of `ringctl dev` that hand these over to each manager.
@@ -156,15 +145,12 @@ async fn a_program_that_fails_runs_again_is_given_up_and_mailed_to_the_administr
         "echo \"$ROTA_TASK_RETRY $1 $(cat)\" >> '{}'; echo no ink >&2; exit 3",
         folder.at("runs")
     );
-    let print = script(&folder, "print", &text);
-    script(
-        &folder,
-        "bin/sendmail",
-        &format!("cat > '{0}.new'; mv '{0}.new' '{0}'", folder.at("mail")),
-    );
+    let print = folder.script("print", &text);
+    folder
+        .script("bin/sendmail", &format!("cat > '{0}.new'; mv '{0}.new' '{0}'", folder.at("mail")));
     let shipped = checkout().join("deploy/hooks/mail-task");
     let text = format!("export ROTA_MAIL_TO=admin@example.org\nexec '{}'", shipped.display());
-    let hook = script(&folder, "hook", &text);
+    let hook = folder.script("hook", &text);
     let flags = [
         format!("--task-program=print={print}"),
         format!("--task-given-up={hook}"),
@@ -285,7 +271,7 @@ fn hang(folder: &TestFolder) -> (String, String) {
     let text = format!(
         "sleep 1000 & a=$!; setsid sleep 1000 & echo $$ $a $! > '{pids}.new'; mv '{pids}.new' '{pids}'; wait"
     );
-    (format!("--task-program=hang={}", script(folder, "hang", &text)), pids)
+    (format!("--task-program=hang={}", folder.script("hang", &text)), pids)
 }
 
 async fn nothing_is_left(pids: &str) {

@@ -138,8 +138,9 @@ impl Resident for Pools {
         let growing = growing_here(led);
         self.see_short_lived(led, &growing);
         self.clear(led);
-        self.count_anew(led);
-        self.forget_failures(led);
+        let here = pools_here(led);
+        self.count_anew(led, &here);
+        self.forget_failures(led, &here);
         for pool in growing {
             // Nobody is to wait for what failed a moment ago.
             if led.env.nodes.why_none_started(&pool, led.env.now.mono_ms).is_none() {
@@ -240,36 +241,35 @@ impl Pools {
 
     /// No order lapses so late as some do once the clock was put back. Their time counts from now: nobody waits until the
     /// clock has caught up.
-    fn count_anew(&mut self, led: &mut At<'_>) {
+    fn count_anew(&mut self, led: &mut At<'_>, here: &[PoolName]) {
         let (now, provision_ms) = (led.env.now.wall_ms, led.env.config.timing.provision_ms);
-        for pool in pools_here(led) {
-            let key = orders_key(led, &pool);
+        for pool in here {
+            let key = orders_key(led, pool);
             let known = led.log.replica.get(&key).and_then(|doc| doc.orders());
             let is_from_later =
                 known.is_some_and(|it| it.lapses_wall_ms > now.saturating_add(2 * provision_ms));
-            if !is_from_later || is_at_work(led, &pool) || self.ordering.contains_key(&pool) {
+            if !is_from_later || is_at_work(led, pool) || self.ordering.contains_key(pool) {
                 continue;
             }
-            let (before, orders) = ordered(led, &pool);
+            let (before, orders) = ordered(led, pool);
             // What a provisioner of this owner has started may be about to come.
-            let was_done = self.provisioned_ms.remove(&pool).is_some();
+            let was_done = self.provisioned_ms.remove(pool).is_some();
             let lapses_wall_ms = if was_done { now + provision_ms } else { now };
             let given_up_wall_ms = lapses_wall_ms + patience_ms(led);
             let orders = Orders { lapses_wall_ms, given_up_wall_ms, ..orders };
-            write(led, &pool, before.as_deref(), orders);
+            write(led, pool, before.as_deref(), orders);
         }
     }
 
     /// The failure of an order says nothing of a pool that is described otherwise by now. What fails of one that is deleted
     /// says nothing of the next one with its name.
-    fn forget_failures(&mut self, led: &mut At<'_>) {
-        let here = pools_here(led);
+    fn forget_failures(&mut self, led: &mut At<'_>, here: &[PoolName]) {
         let is_same = |it: &PoolName| self.described.get(it) == led.env.nodes.settings(it);
         if here.len() == self.described.len() && here.iter().all(is_same) {
             return;
         }
-        let settings = |it: PoolName| Some((it.clone(), led.env.nodes.settings(&it)?.clone()));
-        let now = here.into_iter().filter_map(settings).collect();
+        let settings = |it: &PoolName| Some((it.clone(), led.env.nodes.settings(it)?.clone()));
+        let now = here.iter().filter_map(settings).collect();
         for (pool, then) in std::mem::replace(&mut self.described, now) {
             let now = led.env.nodes.settings(&pool);
             if now == Some(&then) || !is_here(led, &pool) {
