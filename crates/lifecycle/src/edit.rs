@@ -1,7 +1,7 @@
 //! What a commit changes of the items.
 
 use crate::item::{FIELD, LifeItem};
-use crate::managed::{Held, ITEMS_BYTES_MAX, ITEMS_MAX, Managed};
+use crate::managed::{Held, ITEMS_BYTES_MAX, ITEMS_MAX, Managed, Past};
 use crate::name::Name;
 use rota_model::{FieldError, Stamp};
 use smol_str::SmolStr;
@@ -115,12 +115,29 @@ impl Managed {
         self.move_where(now, |item, _| goes(item));
     }
 
+    /// The history of this chain of lives.
+    fn past(&self) -> impl Iterator<Item = &Past> {
+        self.history.iter().filter(|past| past.origin == self.origin)
+    }
+
+    fn used_in_history(&self) -> Used<'_> {
+        let mut used = Used::default();
+        self.past().for_each(|past| used.note(&past.item, HISTORY));
+        used
+    }
+
+    /// The items whose names the history of this chain of lives does not have.
+    fn without_past(&self, mut items: Vec<LifeItem>) -> Vec<LifeItem> {
+        let used = self.used_in_history();
+        items.retain(|item| used.clash(item).is_none());
+        items
+    }
+
     /// Adds what is not there yet. The errors name each item that has a name of another one.
     fn add(&mut self, additions: &BTreeSet<&LifeItem>) -> Vec<FieldError> {
-        let mut used = Used::default();
-        let past = || self.history.iter().filter(|it| it.origin == self.origin);
-        past().for_each(|it| used.note(&it.item, HISTORY));
-        let has_fired = |item: &LifeItem| past().any(|it| it.item == *item && it.fired.is_some());
+        let mut used = self.used_in_history();
+        let has_fired =
+            |item: &LifeItem| self.past().any(|it| it.item == *item && it.fired.is_some());
         self.items().for_each(|(it, _)| used.note(it, ""));
         let (mut clashes, mut new) = (Vec::new(), Vec::new());
         for item in additions {
@@ -155,10 +172,13 @@ impl Managed {
 
     /// Another chain of lives of the session begins with these items. What is left of the one before moves to the
     /// history, and its names may be used anew. The chain that is under way already gets the items added.
+    ///
+    /// A session whose last copies were lost may go back to an earlier chain. Items whose names the history has of that
+    /// chain are left out: they had their time.
     pub fn begin(
         &mut self,
         origin: Stamp,
-        items: Vec<LifeItem>,
+        mut items: Vec<LifeItem>,
         now: Stamp,
     ) -> Result<(), Vec<FieldError>> {
         let mut next = self.clone();
@@ -166,6 +186,7 @@ impl Managed {
             next.end(now);
             next.origin = origin;
             next.ended = false;
+            items = next.without_past(items);
         }
         next.edit(&Edit::adding(items), now)?;
         *self = next;

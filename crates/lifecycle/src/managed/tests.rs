@@ -382,6 +382,20 @@ fn another_chain_of_lives_begins_with_all_names_unused() {
 }
 
 #[test]
+fn an_earlier_chain_of_lives_that_comes_back_does_nothing_twice() {
+    let given = ["key a@1", "key b@7", "late x@9"];
+    let mut managed = managed(&given);
+    assert!(fire(&mut managed, "key a@1"));
+    // Its place takes another item of the name.
+    edit(&mut managed, removing(&["late x@9"], &["late x@8"])).unwrap();
+    managed.begin(at(5), timed_items(&["key a@6"]), at(6)).unwrap();
+    managed.begin(at(0), timed_items(&[&given[..], &["new y@9"]].concat()), at(8)).unwrap();
+    assert_eq!((managed.origin(), managed.has_ended()), (at(0), false));
+    assert_eq!(held(&managed), [timed("new y@9")]);
+    assert_eq!(managed.history().last().map(|it| (it.origin, it.moved)), Some((at(5), at(8))));
+}
+
+#[test]
 fn items_and_history_have_bounds() {
     let many: Vec<LifeItem> = (0..ITEMS_MAX).map(|it| item(&format!("l{it} m"))).collect();
     let mut managed = Managed::new(at(0));

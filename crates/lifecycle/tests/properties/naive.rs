@@ -146,13 +146,24 @@ impl Naive {
         self.ended = true;
     }
 
+    /// Whether this chain of lives had a name of the text.
+    fn had(&self, text: &str) -> bool {
+        self.history.iter().filter(|it| it.0 == self.origin).any(|(_, past, _)| {
+            let names: BTreeSet<&str> = words(past).into_iter().map(name).collect();
+            life_cycle(past) == life_cycle(text)
+                && words(text).into_iter().any(|word| names.contains(name(word)))
+        })
+    }
+
     pub fn begin(&mut self, origin: u64, add: &[String]) -> bool {
         let mut next = self.clone();
+        let mut add = add.to_vec();
         if origin != next.origin {
             next.end();
             (next.origin, next.ended) = (origin, false);
+            add.retain(|text| !next.had(text));
         }
-        let taken = next.edit(add, &[], None, None);
+        let taken = next.edit(&add, &[], None, None);
         if taken {
             *self = next;
         }
