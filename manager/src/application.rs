@@ -4,21 +4,23 @@ use crate::options::{DeclaredField, FIELDS_FLAG};
 use rota_docstore::{About, Checker, FieldError, Operations, Schema};
 use rota_protocol::operate;
 use rota_protocol::{Manager, Searchable};
+use rota_search::SpecialSearches;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-/// Operations on documents, the classes of these, and who may do what. All managers of a ring must
+/// Operations on documents, the classes of these, searches, and who may do what. All managers of a ring must
 /// have the same.
 ///
 /// An operation works beside the manager's decisions, so it may compute or wait for seconds, up to
 /// `--work-ms`; one that takes microseconds only may say that it works in their stream
 /// ([`rota_docstore::Operation::PLACE`]). Whatever stands in that stream stops everything else while it
-/// works: `after_work`, a checker, and operations that work there.
+/// works: `after_work`, a checker, special searches, and operations that work there.
 #[derive(Clone)]
 pub struct Application {
     operations: Operations,
     schema: Schema,
+    specials: SpecialSearches,
     checker: Option<Arc<dyn Checker>>,
 }
 
@@ -33,7 +35,12 @@ impl fmt::Debug for Application {
 /// administrator's key.
 impl Default for Application {
     fn default() -> Self {
-        Self { operations: operate::operations(), schema: operate::schema(), checker: None }
+        Self {
+            operations: operate::operations(),
+            schema: operate::schema(),
+            specials: SpecialSearches::new(),
+            checker: None,
+        }
     }
 }
 
@@ -43,7 +50,13 @@ impl Application {
     /// sessions or pools ([`operate::check_schema`]).
     pub fn new(operations: Operations, schema: Schema) -> Result<Self, FieldError> {
         operate::check_schema(&schema)?;
-        Ok(Self { operations, schema, checker: None })
+        Ok(Self { operations, schema, ..Self::default() })
+    }
+
+    /// Searches of its own, for what no filter can say: callers ask for them by name.
+    #[must_use]
+    pub fn searched_by(self, specials: SpecialSearches) -> Self {
+        Self { specials, ..self }
     }
 
     /// Asks, beside the administrator's key, whether who asks may: accounts and their keys. It hears
@@ -84,12 +97,13 @@ impl Application {
 
     /// What of which documents can be searched.
     pub(crate) fn searchable(&self) -> Searchable {
-        Searchable::of(&self.schema)
+        Searchable::of(&self.schema).with_specials(self.specials.clone())
     }
 
     /// Lets a manager that has not begun offer and check all this.
     pub(crate) fn embed(self, manager: &mut Manager) -> Result<(), FieldError> {
         manager.offer(self.operations, self.schema)?;
+        manager.search_with(self.specials);
         if let Some(checker) = self.checker {
             manager.check_with(checker);
         }

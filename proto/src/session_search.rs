@@ -84,6 +84,7 @@ pub fn list(request: v1::ListRequest) -> Result<SessionSearch, Refusal> {
             filter: selected?,
             sort,
             wanted: Wanted::Documents,
+            special: None,
         };
         mistakes.note(Search::new(query, &SHAPES).map_err(by_request))
     })();

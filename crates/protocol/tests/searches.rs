@@ -29,7 +29,8 @@ fn query(class: &str, item: Option<&str>, filter: &str, sort: Option<&str>) -> S
     let filter = Filter::parse(filter, &shapes.fields(class, item).unwrap()).unwrap();
     let sort = sort.map(|it| Sort { field: it.into(), descending: false });
     let (class, item) = (class.into(), item.map(Into::into));
-    let query = Query { class, item, space: None, filter, sort, wanted: Wanted::Documents };
+    let query =
+        Query { class, item, space: None, filter, sort, wanted: Wanted::Documents, special: None };
     Search::new(query, &shapes).unwrap()
 }
 

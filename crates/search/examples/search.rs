@@ -48,6 +48,7 @@ impl Shop {
             filter: Filter::parse(text, &shapes.fields("Cart", Some("Line"))?)?,
             sort: sort.map(|field| Sort { field: field.into(), descending: false }),
             wanted: Wanted::Items,
+            special: None,
         };
         println!("\n{}", query.filter);
         let search = Search::new(query, shapes)?;
@@ -55,7 +56,8 @@ impl Shop {
         loop {
             let after = token.as_deref().map(|it| search.position(it)).transpose()?;
             let read = |name: &DocName| self.store.peek(name).cloned();
-            let page = self.index.page(&search, after.as_ref(), self.now, Limits::new(2)?, &read);
+            let page =
+                self.index.page(&search, after.as_ref(), self.now, Limits::new(2)?, &read)?;
             for hit in &page.hits {
                 let (place, content) = (&hit.at.place, hit.content.as_ref());
                 let key = place.key.as_deref().unwrap_or_default();

@@ -47,7 +47,8 @@ pub struct Size {
     texts: u64,
 }
 
-/// What an entry takes in a map, in percent of its size: nodes are partly empty. Measured by the example `pace`.
+/// What an entry takes in a map, in percent of its size: nodes are partly empty. Measured by the example
+/// `search_pace`.
 const FILL_PERCENT: u64 = 170;
 
 impl Size {

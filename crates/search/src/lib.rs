@@ -34,9 +34,11 @@ mod value;
 pub use fields::{AGE_MS_MAX, DOCID, Fields, KEY, Kind};
 pub use filter::{CONDITIONS_MAX, FILTER_BYTES_MAX, Filter, Values};
 pub use index::{Index, Place, Size};
-pub use page::{HITS_MAX, Hit, Limits, Page, Read, Slots, merge, merge_special};
+pub use page::{HITS_MAX, Hit, Limits, Page, Read, Slots, merge};
 pub use query::{Position, Query, Search, Sort, Wanted};
 pub use shapes::{Derive, Shapes};
 pub use single::Matcher;
-pub use special::{PLACES_MAX, SpecialSearch, SpecialSearches, View};
+pub use special::{
+    PARAMETERS_BYTES_MAX, PLACES_MAX, Special, SpecialSearch, SpecialSearches, View,
+};
 pub use value::{Comparison, Condition, LETTERS_KEPT, Number, Test, Value};

@@ -4,6 +4,7 @@ use crate::fields::{DOCID, Kind};
 use crate::filter::{CONDITIONS_MAX, Filter};
 use crate::index::Place;
 use crate::shapes::Shapes;
+use crate::special::Special;
 use crate::value::{Condition, Test, Value};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -51,6 +52,8 @@ pub struct Query {
     pub sort: Option<Sort>,
     /// Documents or items.
     pub wanted: Wanted,
+    /// Only results of this search of an application. Then the order is by docid.
+    pub special: Option<Special>,
 }
 
 /// Where a result stands in the order of all results of a search.
@@ -90,7 +93,8 @@ pub struct Search {
 }
 
 impl Search {
-    /// Checks a query. Fields: `class`, `item`, `filter`, `sort`, or the name of a field in the filter.
+    /// Checks a query. Fields: `class`, `item`, `filter`, `sort`, `special`, `parameters`, or the name of a field in the
+    /// filter, or what a special search refuses.
     pub fn new(query: Query, shapes: &Shapes) -> Result<Self, FieldError> {
         let item = query.item.as_deref();
         let fields = shapes.fields(&query.class, item)?;
@@ -108,10 +112,21 @@ impl Search {
         let (docid, conditions): (Vec<_>, Vec<_>) =
             all.iter().cloned().partition(|it| it.field == DOCID);
         let docid: Vec<Test> = docid.into_iter().map(|it| it.test).collect();
-        let sort = query.sort.clone().unwrap_or_else(|| natural_order(&docid, &conditions));
+        let by_docid = || Sort { field: DOCID.into(), descending: false };
+        let sort = query.sort.clone().unwrap_or_else(|| match &query.special {
+            Some(_) => by_docid(),
+            None => natural_order(&docid, &conditions),
+        });
         let kind = fields.kind(&sort.field).ok_or_else(|| {
             FieldError::new("sort", format!("{:?} {}", sort.field, fields.unknown()))
         })?;
+        if let Some(special) = &query.special {
+            shapes.specials().check(&query.class, special)?;
+            if sort.field != DOCID {
+                let problem = "must be docid, or left out: a special search has no other order";
+                return Err(FieldError::new("sort", problem));
+            }
+        }
         let is_reversed = sort.descending != (kind == Kind::Age);
         let by = (sort.field != DOCID).then_some(sort.field);
         let mut search = Self { query, docid, conditions, by, is_reversed, digest: 0 };
@@ -120,14 +135,15 @@ impl Search {
     }
 
     fn make_digest(&self) -> u64 {
-        let Query { class, item, space, filter, sort: _, wanted } = &self.query;
+        let Query { class, item, space, filter, sort: _, wanted, special } = &self.query;
         let space = space.as_ref().map(Namespace::as_str);
         // Quoted, so that no two searches have one text.
         let text = format!(
-            "{class:?} {item:?} {space:?} {:?} {:?} {} {wanted:?}",
+            "{class:?} {item:?} {space:?} {:?} {:?} {} {wanted:?}{}",
             filter.to_string(),
             self.by,
             self.is_reversed,
+            special.as_ref().map(|it| format!(" {it:?}")).unwrap_or_default(),
         );
         xxh3_64(text.as_bytes())
     }

@@ -1,6 +1,7 @@
 //! What of which documents is indexed.
 
 use crate::fields::{DOCID, Fields, KEY, Kind};
+use crate::special::SpecialSearches;
 use crate::value::Value;
 use rota_docstore::field::read_fields;
 use rota_docstore::{Content, Document, FieldType, Schema};
@@ -101,6 +102,7 @@ fn derived(fields: &Fields, derive: Derive, document: &Document) -> Record {
 #[derive(Clone, Debug, Default)]
 pub struct Shapes {
     classes: BTreeMap<SmolStr, BTreeMap<SmolStr, Shape>>,
+    specials: SpecialSearches,
 }
 
 impl Shapes {
@@ -148,6 +150,17 @@ impl Shapes {
         let known = items.insert(item.into(), Shape::Derived(fields, derive));
         assert!(known.is_none(), "fields of {item} are declared twice");
         self
+    }
+
+    /// Adds the searches of an application's own. Their classes of documents are indexed.
+    #[must_use]
+    pub fn with_specials(self, specials: SpecialSearches) -> Self {
+        let with_classes = specials.classes().fold(self, Self::with_docids);
+        Self { specials, ..with_classes }
+    }
+
+    pub(crate) fn specials(&self) -> &SpecialSearches {
+        &self.specials
     }
 
     /// Classes of documents, in order.

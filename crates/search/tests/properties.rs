@@ -3,11 +3,12 @@
 
 use proptest::prelude::*;
 use rota_docstore::{Content, DocName, Document, DocumentParts, FieldType, Item, ItemName, Schema};
-use rota_model::{Namespace, SlotId, Stamp};
+use rota_model::{FieldError, Namespace, SlotId, Stamp};
 use rota_search::{
     Condition, Filter, Index, Limits, Number, Page, Place, Position, Query, Search, Shapes, Sort,
-    Test, Value, Wanted, merge,
+    Special, SpecialSearch, SpecialSearches, Test, Value, View, Wanted, merge,
 };
+use serde::Deserialize;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -109,16 +110,61 @@ fn query() -> impl Strategy<Value = Query> {
     let field = prop::sample::select(vec!["docid", "s", "n", "d", "tags", "counts"]);
     let sort = prop::option::of((field, any::<bool>()));
     let conditions = prop::collection::vec(condition(), 0..4);
-    (conditions, sort, prop::option::of(0..2_usize), any::<bool>()).prop_map(
-        |(conditions, sort, of, items)| Query {
+    let special = prop::option::weighted(0.3, -2..3_i64);
+    (conditions, sort, prop::option::of(0..2_usize), any::<bool>(), special).prop_map(
+        |(conditions, sort, of, items, least)| Query {
             class: "C".into(),
             item: Some("L".into()),
             space: of.map(space),
             filter: Filter { conditions },
-            sort: sort.map(|(field, descending)| Sort { field: field.into(), descending }),
+            sort: sort
+                .map(|(field, descending)| {
+                    (if least.is_some() { "docid" } else { field }, descending)
+                })
+                .map(|(field, descending)| Sort { field: field.into(), descending }),
             wanted: if items { Wanted::Items } else { Wanted::Documents },
+            special: least.and_then(|it| {
+                let parameters = serde_json::json!({"least": it}).to_string();
+                Special::parse(Heavy::NAME, &parameters).expect("it is a search")
+            }),
         },
     )
+}
+
+/// Items whose counts come to so much together: what no filter says.
+#[derive(Deserialize)]
+struct Heavy {
+    least: i64,
+}
+
+impl Heavy {
+    fn weighs(&self, content: &Content) -> bool {
+        let Content::Json(text) = content else { return false };
+        let json: serde_json::Value = text.read().expect("it is JSON");
+        let counts = json["counts"].as_array().expect("it is an array");
+        counts.iter().filter_map(serde_json::Value::as_i64).sum::<i64>() >= self.least
+    }
+}
+
+impl SpecialSearch for Heavy {
+    const NAME: &'static str = "heavy";
+    const CLASS: &'static str = "C";
+    type Parameters = Self;
+
+    fn new(it: Self) -> Result<Self, FieldError> {
+        Ok(it)
+    }
+
+    fn places(&self, view: &View<'_>) -> Result<BTreeSet<Place>, FieldError> {
+        let documents = view.names().filter_map(|it| view.document(it));
+        let places = documents.flat_map(|it| {
+            let heavy = it.existing().filter(|(_, content)| self.weighs(content));
+            let key = |name: &ItemName| name.key().map(Into::into);
+            let place = |name: &ItemName| Place { name: it.name().clone(), key: key(name) };
+            heavy.map(|(name, _)| place(name)).collect::<Vec<_>>()
+        });
+        Ok(places.collect())
+    }
 }
 
 fn space(number: usize) -> Namespace {
@@ -134,7 +180,7 @@ fn shapes() -> Arc<Shapes> {
             .field("L", "tags", FieldType::Strings)
             .field("L", "counts", FieldType::Ints)
     });
-    Arc::new(Shapes::of(&schema))
+    Arc::new(Shapes::of(&schema).with_specials(SpecialSearches::new().with::<Heavy>()))
 }
 
 fn document(wish: &Wish, version: Stamp) -> Option<Document> {
@@ -196,7 +242,11 @@ fn naive(store: &Store, query: &Query, search: &Search, by: Option<&str>) -> Vec
                         .iter()
                         .any(|value| it.test.holds(value, now()))
             };
-            if !query.filter.conditions.iter().all(holds) {
+            let special = query.special.as_ref().and_then(|it| it.parameters.as_ref());
+            let heavy: Option<Heavy> = special.map(|it| it.read().expect("it is one"));
+            if !query.filter.conditions.iter().all(holds)
+                || heavy.is_some_and(|it| !it.weighs(content))
+            {
                 continue;
             }
             let first = query.filter.conditions.iter().find(|it| Some(it.field.as_str()) == by);
@@ -229,6 +279,7 @@ fn sorted_by(query: &Query) -> Option<String> {
     let conditions = &query.filter.conditions;
     let field = match &query.sort {
         Some(sort) => sort.field.to_string(),
+        None if query.special.is_some() => "docid".to_owned(),
         None => {
             let by_docid =
                 conditions.iter().any(|it| it.field == "docid" || matches!(it.test, Test::Eq(_)));
@@ -302,7 +353,7 @@ impl Ring {
         let limits = Limits { hits, bytes, documents, gathered };
         let read = |name: &DocName| self.store.get(name).cloned();
         if turn.cuts.is_empty() {
-            return self.index.page(search, after, now(), limits, &read);
+            return self.index.page(search, after, now(), limits, &read).expect("it works");
         }
         let mut begins: Vec<u32> = turn.cuts.iter().copied().collect();
         begins.insert(0, 0);
@@ -312,7 +363,7 @@ impl Ring {
             let mut index = Index::new(shapes());
             let inside = |it: &&Arc<Document>| (begin..end).contains(&slot_of(it.name()));
             self.store.values().filter(inside).for_each(|it| index.change(None, Some(it)));
-            let page = index.page(search, after, now(), limits, &read);
+            let page = index.page(search, after, now(), limits, &read).expect("it works");
             parts.push((SlotId(begin)..=SlotId(end - 1), page));
         }
         merge(search, SlotId(0)..=SlotId(SLOTS - 1), parts, limits).expect("all slots are there")

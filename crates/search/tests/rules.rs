@@ -1,12 +1,11 @@
 //! Each rule of searches in a few lines.
 
-use rota_docstore::{
-    Content, DocName, Document, DocumentParts, FieldType, Item, ItemName, JsonText, Schema,
-};
+use rota_docstore::{Content, DocName, Document, DocumentParts, FieldType, Item, ItemName, Schema};
 use rota_model::{FieldError, Namespace, SlotId, Stamp};
 use rota_search::{
-    Comparison, DOCID, Fields, Filter, Index, Kind, Limits, Page, Place, Query, Search, Shapes,
-    Sort, SpecialSearch, SpecialSearches, Test, Value, View, Wanted, merge, merge_special,
+    Comparison, DOCID, Fields, Filter, Index, Kind, Limits, PARAMETERS_BYTES_MAX, PLACES_MAX, Page,
+    Place, Position, Query, Search, Shapes, Sort, Special, SpecialSearch, SpecialSearches, Test,
+    Value, View, Wanted, merge,
 };
 use serde::Deserialize;
 use smol_str::SmolStr;
@@ -33,7 +32,8 @@ fn shapes() -> Arc<Shapes> {
         .with("state", Kind::Word(&["READY", "CLOSED"]))
         .with("age", Kind::Age)
         .with_family("attr.", Kind::Text);
-    let shapes = Shapes::of(&schema).with_docids("Plain");
+    let searches = SpecialSearches::new().with::<SameMail>().with::<Endless>();
+    let shapes = Shapes::of(&schema).with_docids("Plain").with_specials(searches);
     Arc::new(shapes.with_derived("session", "record", session, |document| {
         let read = |name: &str| match document.content(name, None) {
             Some(Content::Json(text)) => text.read::<serde_json::Value>().ok(),
@@ -109,7 +109,8 @@ impl Shop {
 
     fn page(&self, search: &Search, limit: usize) -> Page {
         let limits = Limits::new(limit).expect("it is a limit");
-        self.index.page(search, None, now(), limits, &|it| self.documents.get(it).cloned())
+        let read = |it: &DocName| self.documents.get(it).cloned();
+        self.index.page(search, None, now(), limits, &read).expect("it works")
     }
 }
 
@@ -122,6 +123,7 @@ fn query(class: &str, item: Option<&str>, text: &str) -> Result<Query, FieldErro
         filter: Filter::parse(text, &fields)?,
         sort: None,
         wanted: Wanted::Documents,
+        special: None,
     })
 }
 
@@ -225,6 +227,7 @@ fn a_page_that_finds_nothing_ends_after_so_many_documents_and_goes_on() {
     loop {
         let document = |it: &DocName| shop.documents.get(it).cloned();
         let page = shop.index.page(&search, after.as_ref(), now(), limits, &document);
+        let page = page.expect("it works");
         assert!(page.hits.is_empty());
         read.push(page.documents_read);
         after = page.next;
@@ -342,42 +345,102 @@ struct SameMail {
 
 impl SpecialSearch for SameMail {
     const NAME: &'static str = "same-mail";
+    const CLASS: &'static str = "Person";
     type Parameters = Self;
 
     fn new(parameters: Self) -> Result<Self, FieldError> {
-        Ok(parameters)
+        if parameters.email.contains('@') {
+            Ok(parameters)
+        } else {
+            Err(FieldError::new("email", "has no @"))
+        }
     }
 
     fn places(&self, view: &View<'_>) -> Result<BTreeSet<Place>, FieldError> {
         let test = Test::Eq(Value::text(&self.email));
-        let found = view.places(("Person", "Adr", "email"), None, &test);
-        Ok(found.map(|it| it.1.clone()).collect())
+        let found = view.places("Adr", "email", &test).map(|it| it.1.clone());
+        // What another namespace or class has is not its own, whatever it says.
+        let other = DocName::new(&space(), "Plain", "b").expect("it is a name");
+        assert!(view.document(&other).is_none());
+        Ok(found.chain([Place { name: other, key: None }]).collect())
     }
 }
 
+/// More places than may be.
+struct Endless;
+
+impl SpecialSearch for Endless {
+    const NAME: &'static str = "endless";
+    const CLASS: &'static str = "Person";
+    type Parameters = BTreeMap<String, u32>;
+
+    fn new(_: Self::Parameters) -> Result<Self, FieldError> {
+        Ok(Self)
+    }
+
+    fn places(&self, view: &View<'_>) -> Result<BTreeSet<Place>, FieldError> {
+        let name = view.names().next().expect("there is one");
+        let numbers = 0..=PLACES_MAX;
+        Ok(numbers
+            .map(|it| Place { name: name.clone(), key: Some(it.to_string().into()) })
+            .collect())
+    }
+}
+
+fn special(name: &str, parameters: &str) -> Option<Special> {
+    Special::parse(name, parameters).expect("it can be read")
+}
+
 #[test]
-fn a_special_search_has_pages_like_any_other() {
+fn a_special_search_has_pages_like_any_other_and_conditions_hold_for_the_items_that_it_finds() {
     let shop = Shop::people();
-    let searches = SpecialSearches::new().with::<SameMail>();
-    let read = |name: &DocName| shop.documents.get(name).cloned();
-    let view = View { index: &shop.index, now: now(), read: &read };
-    let parameters = JsonText::parse(r#"{"email":"t@x"}"#).expect("it is JSON");
-    let asked = ("same-mail", Some(&parameters));
     let limits = Limits::new(2).expect("it is a limit");
-    let (first, token) = searches.page(asked, &view, None, limits).expect("it works");
-    assert_eq!(docids(&first), ["ada", "bob"]);
-    let (rest, none) = searches.page(asked, &view, token.as_deref(), limits).expect("it works");
-    assert_eq!((docids(&rest), none), (vec!["cid"], None));
-    let all = SlotId(0)..=SlotId(9);
-    let merged = merge_special(all.clone(), vec![(all.clone(), rest), (all, first)], limits);
-    assert_eq!(docids(&merged.expect("all slots are there")), ["ada", "bob"]);
-    let field = |name: &str, json: &str, token: Option<&str>| {
-        let parameters = JsonText::parse(json).expect("it is JSON");
-        searches.page((name, Some(&parameters)), &view, token, limits).unwrap_err().field
+    let read = |name: &DocName| shop.documents.get(name).cloned();
+    let same = special("same-mail", r#"{"email":"t@x"}"#);
+    let query = |text: &str| {
+        let query = query("Person", Some("Adr"), text).expect("it reads");
+        Query { special: same.clone(), ..query }
     };
-    assert_eq!(field("other", "{}", None), "search");
-    assert_eq!(field("same-mail", "{}", None), "parameters");
-    assert_eq!(field("same-mail", r#"{"email":"a@x"}"#, token.as_deref()), "page_token");
+    let search = |query: Query| Search::new(query, &shapes());
+    let page = |search: &Search, after: Option<&Position>| {
+        shop.index.page(search, after, now(), limits, &read)
+    };
+    let all = search(query("")).expect("it fits");
+    let first = page(&all, None).expect("it works");
+    assert_eq!(docids(&first), ["ada", "bob"]);
+    let token = all.token(first.next.as_ref().expect("there are more"));
+    let rest = page(&all, Some(&all.position(&token).expect("it is of this search")));
+    let rest = rest.expect("it works");
+    assert_eq!((docids(&rest), &rest.next), (vec!["cid"], &None));
+    let slots = SlotId(0)..=SlotId(9);
+    let parts = vec![(slots.clone(), rest), (slots.clone(), first)];
+    assert_eq!(docids(&merge(&all, slots, parts, limits).expect("it is whole")), ["ada", "bob"]);
+    // Of bob, t@x is the mail of another item than the one with this postcode.
+    let one = page(&search(query("postcode = 94120")).expect("it fits"), None).expect("it works");
+    assert!(!docids(&one).contains(&"bob"), "{one:?}");
+
+    let field = |query: Query| search(query).expect_err("it is wrong").field;
+    let other =
+        |name: &str, parameters: &str| Query { special: special(name, parameters), ..query("") };
+    assert_eq!(field(other("other", "")), "special");
+    assert_eq!(field(other("same-mail", "")), "parameters");
+    assert_eq!(field(other("same-mail", r#"{"email":"x"}"#)), "email");
+    let by_postcode = Some(Sort { field: "postcode".into(), descending: false });
+    assert_eq!(field(Query { sort: by_postcode, ..query("") }), "sort");
+    let ada = search(other("same-mail", r#"{"email":"a@x"}"#)).expect("it fits");
+    assert_eq!(ada.position(&token).expect_err("it is of another").field, "page_token");
+    let endless = search(other("endless", "")).expect("it fits");
+    let told = page(&endless, None).expect_err("these are too many").to_string();
+    assert!(told.contains("10001 places; the limit is 10000"), "{told}");
+}
+
+#[test]
+fn what_a_special_search_is_told_has_a_limit_and_belongs_to_a_name() {
+    let field = |name: &str, parameters: &str| Special::parse(name, parameters).unwrap_err().field;
+    assert_eq!(special("", ""), None);
+    assert_eq!(field("", "{}"), "special");
+    assert_eq!(field("near", "{"), "parameters");
+    assert_eq!(field("near", &"1".repeat(PARAMETERS_BYTES_MAX + 1)), "parameters");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use rota_messages::{Found, SearchOp};
 use rota_model::{FieldError, Namespace, SlotId};
 use rota_search::{
     Comparison, Condition, Filter, HITS_MAX, Hit, Number, Page, Place, Position, Query, Search,
-    Shapes, Sort, Test, Value, Wanted,
+    Shapes, Sort, Special, Test, Value, Wanted,
 };
 use std::ops::Bound;
 
@@ -53,12 +53,13 @@ pub fn search(request: v1::SearchRequest, shapes: &Shapes) -> Result<Asked, Exce
         let problem = "goes with sort: without it there is nothing to turn round";
         mistakes.note::<()>(Err(FieldError::new("descending", problem)));
     }
+    let special = mistakes.note(Special::parse(&request.special, &request.parameters));
     let query = (|| {
         let mut filter = filter?;
         filter.conditions.extend(conditions?);
         let (class, item) = (request.class.as_str().into(), item.map(Into::into));
         let wanted = if request.items { Wanted::Items } else { Wanted::Documents };
-        Some(Query { class, item, space: Some(space?), filter, sort, wanted })
+        Some(Query { class, item, space: Some(space?), filter, sort, wanted, special: special? })
     })();
     let search = query.and_then(|it| mistakes.note(Search::new(it, shapes)));
     let after = match (&search, &*request.page_token) {
@@ -219,6 +220,12 @@ impl From<&Query> for v1::SearchQuery {
             sort: it.sort.as_ref().map(|it| it.field.to_string()),
             descending: it.sort.as_ref().is_some_and(|it| it.descending),
             items: it.wanted == Wanted::Items,
+            special: it.special.as_ref().map(|it| it.name.to_string()),
+            parameters: it
+                .special
+                .as_ref()
+                .and_then(|it| it.parameters.as_ref())
+                .map(|it| it.as_str().to_owned()),
         }
     }
 }
@@ -230,6 +237,10 @@ impl TryFrom<v1::SearchQuery> for Query {
         let conditions = it.conditions.into_iter().map(condition_from);
         let conditions = conditions.collect::<Result<_, _>>();
         let descending = it.descending;
+        let special = Special::parse(
+            it.special.as_deref().unwrap_or_default(),
+            it.parameters.as_deref().unwrap_or_default(),
+        );
         Ok(Self {
             class: it.class.into(),
             item: it.item.map(Into::into),
@@ -237,6 +248,7 @@ impl TryFrom<v1::SearchQuery> for Query {
             filter: Filter { conditions: named("SearchQuery.conditions", conditions)? },
             sort: it.sort.map(|it| Sort { field: it.into(), descending }),
             wanted: if it.items { Wanted::Items } else { Wanted::Documents },
+            special: named("SearchQuery.special", special)?,
         })
     }
 }
@@ -387,10 +399,11 @@ mod tests {
             value: Some(Value::Number(Number::new(3.5).expect("it is finite"))),
             place: Place { name, key: Some("k".into()) },
         };
+        let special = Special::parse("near", r#"{"km": 3}"#).expect("it can be read");
         let op = SearchOp {
             reader: None,
             slot: SlotId(7),
-            query: asked.search.query().clone(),
+            query: Query { special, ..asked.search.query().clone() },
             after: Some(at.clone()),
             now: Stamp::MIN,
             limit: 5,

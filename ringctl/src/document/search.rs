@@ -36,6 +36,13 @@ pub struct SearchArguments {
     /// Show items with their contents instead of documents.
     #[arg(long, requires = "item")]
     items: bool,
+    /// Only results of this search, which the managers' program has for that class of documents; they come in order of
+    /// ids.
+    #[arg(long, value_name = "NAME")]
+    special: Option<String>,
+    /// What the special search is told: a JSON text.
+    #[arg(long, value_name = "JSON", requires = "special")]
+    parameters: Option<String>,
     #[command(flatten)]
     paging: Paging,
     #[command(flatten)]
@@ -87,6 +94,8 @@ impl SearchArguments {
             account: who.account,
             key: who.key,
             admin: who.admin,
+            special: self.special.clone().unwrap_or_default(),
+            parameters: self.parameters.clone().unwrap_or_default(),
         })
     }
 }
@@ -178,12 +187,15 @@ mod tests {
         assert_eq!((&*asked.namespace, &*asked.class, &*asked.item), ("shop", "Cart", "Line"));
         assert_eq!((&*asked.filter, &*asked.sort, asked.descending), ("price > 3", "price", true));
         assert_eq!((asked.items, asked.page_size), (true, 7));
+        let asked = request(&["--special", "near", "--parameters", r#"{"km": 3}"#]);
+        assert_eq!((&*asked.special, &*asked.parameters), ("near", r#"{"km": 3}"#));
     }
 
     #[test]
     fn items_need_their_class_and_documents_theirs() {
-        for line in [vec!["shop/Cart", "--items"], vec!["shop"], vec!["shop/Cart/a"], vec!["shop/"]]
-        {
+        let alone = vec!["shop/Cart", "--parameters", "{}"];
+        let items = vec!["shop/Cart", "--items"];
+        for line in [items, alone, vec!["shop"], vec!["shop/Cart/a"], vec!["shop/"]] {
             let line = ["ringctl", "document", "search"].into_iter().chain(line);
             assert_eq!(Cli::try_parse_from(line).unwrap_err().exit_code(), 2);
         }

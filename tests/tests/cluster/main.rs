@@ -122,6 +122,8 @@ mod set_up;
 mod shrinking;
 #[cfg(test)]
 mod signals;
+#[cfg(test)]
+mod special_searches;
 mod stable_numbers;
 #[cfg(test)]
 mod task_orders;

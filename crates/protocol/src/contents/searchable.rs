@@ -3,7 +3,7 @@
 use rota_docstore::Schema;
 use rota_messages::documents::with_session_fields;
 use rota_model::items::SESSION_CLASS;
-use rota_search::Shapes;
+use rota_search::{Shapes, SpecialSearches};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -21,6 +21,12 @@ impl Searchable {
         let with_keys = |all: Shapes, (class, item): (&str, &str)| all.with_keys(class, item);
         let shapes = targets.into_iter().fold(Shapes::of(schema), with_keys);
         Self { declared: Arc::new(with_session_fields(shapes)) }
+    }
+
+    /// And these searches of an application's own.
+    #[must_use]
+    pub fn with_specials(&self, specials: SpecialSearches) -> Self {
+        Self { declared: Arc::new(Shapes::clone(&self.declared).with_specials(specials)) }
     }
 
     /// What is declared of all classes, and the fields of sessions.

@@ -14,6 +14,7 @@ use rota_docstore::{
     Cache, Checker, Credentials, FieldError, Operations, Rules, Schema, Spaces, Territory,
 };
 use rota_model::ManagerNumber;
+use rota_search::SpecialSearches;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -94,6 +95,11 @@ impl DocumentsEnv {
         self.schema = Arc::new(schema);
         self.cache = Cache::new(Arc::clone(&self.schema), self.cache_bytes);
         Ok(())
+    }
+
+    /// Offers an application's own searches.
+    pub fn search_with(&mut self, specials: SpecialSearches) {
+        self.searchable = self.searchable.with_specials(specials);
     }
 
     /// Asks an application, too, who may do what.

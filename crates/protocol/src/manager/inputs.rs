@@ -21,6 +21,7 @@ use rota_docstore::{Checker, FieldError, Operations, Schema};
 use rota_messages::{Disk, Envelope, Message, OpResult};
 use rota_model::node_msg::Renew;
 use rota_model::{ManagerNumber, MemberId, Now};
+use rota_search::SpecialSearches;
 use std::sync::Arc;
 
 /// Between ticks while something waits, and while nothing does.
@@ -206,6 +207,12 @@ impl Manager {
     /// [`crate::operate::check_schema`].
     pub fn offer(&mut self, operations: Operations, schema: Schema) -> Result<(), FieldError> {
         self.env.documents_env.offer(operations, schema)
+    }
+
+    /// Offers an application's own searches, after its operations. Every manager of a cluster must offer the same. Before
+    /// the first input.
+    pub fn search_with(&mut self, specials: SpecialSearches) {
+        self.env.documents_env.search_with(specials);
     }
 
     /// Asks an application, beside the administrator's key, whether who asks may run an operation:

@@ -37,6 +37,7 @@ impl Closing {
             filter,
             sort: Some(Sort { field: DOCID.into(), descending: false }),
             wanted: Wanted::Documents,
+            special: None,
         };
         let shapes = led.env.documents_env.searchable.shapes(SESSION_CLASS);
         let before = work.before.unwrap_or(run.start_time);

@@ -91,6 +91,7 @@ impl Copying {
             filter: Filter { conditions: vec![condition] },
             sort: None,
             wanted: Wanted::Documents,
+            special: None,
         };
         Search::new(query, &led.env.documents_env.searchable.shapes(&question.class))
     }

@@ -31,7 +31,7 @@ pub(crate) fn found(led: &At<'_>, op: &SearchOp, built: &Built) -> Result<Found,
     let hits = usize::try_from(op.limit).unwrap_or(usize::MAX).clamp(1, HITS_MAX);
     let limits = Limits::new(hits)?;
     let read = |name: &DocName| built.read(|it| slot_of(it, m), name);
-    let page = built.index.page(&search, op.after.as_ref(), op.now, limits, &read);
+    let page = built.index.page(&search, op.after.as_ref(), op.now, limits, &read)?;
     let mut sessions = Vec::new();
     if op.with_sessions && op.query.class == SESSION_CLASS {
         for hit in &page.hits {

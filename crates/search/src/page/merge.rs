@@ -3,7 +3,6 @@
 use super::{Filling, Limits, Page};
 use crate::query::{Position, Search};
 use rota_model::{FieldError, SlotId};
-use std::cmp::Ordering;
 use std::ops::RangeInclusive;
 
 /// The slots whose documents a page is about.
@@ -21,24 +20,7 @@ pub fn merge(
     parts: Vec<(Slots, Page)>,
     limits: Limits,
 ) -> Result<Page, FieldError> {
-    merge_by(&|one, two| search.compare(one, two), asked, parts, limits)
-}
-
-/// As [`merge`], for pages of a special search.
-pub fn merge_special(
-    asked: Slots,
-    parts: Vec<(Slots, Page)>,
-    limits: Limits,
-) -> Result<Page, FieldError> {
-    merge_by(&|one, two| one.place.cmp(&two.place), asked, parts, limits)
-}
-
-fn merge_by(
-    order: &dyn Fn(&Position, &Position) -> Ordering,
-    asked: Slots,
-    parts: Vec<(Slots, Page)>,
-    limits: Limits,
-) -> Result<Page, FieldError> {
+    let order = |one: &Position, two: &Position| search.compare(one, two);
     check_slots(asked, parts.iter().map(|it| &it.0))?;
     let mut documents_read = 0;
     let mut end: Option<Position> = None;

@@ -10,7 +10,7 @@ use rota_docstore::{Content, DocName, Document};
 use rota_model::{FieldError, Stamp};
 use std::sync::Arc;
 
-pub use merge::{Slots, merge, merge_special};
+pub use merge::{Slots, merge};
 pub(crate) use ranges::{Merged, Range, entries};
 
 /// Most results of a page.
@@ -70,7 +70,7 @@ pub type Read<'a> = &'a dyn Fn(&DocName) -> Option<Arc<Document>>;
 
 impl Index {
     /// The page behind a position; `None`: the first one. `read` gives documents as the index was told
-    /// of them last. `now` is what ages are reckoned from.
+    /// of them last. `now` is what ages are reckoned from. Errors are those of a special search.
     pub fn page(
         &self,
         search: &Search,
@@ -78,7 +78,7 @@ impl Index {
         now: Stamp,
         limits: Limits,
         read: Read<'_>,
-    ) -> Page {
+    ) -> Result<Page, FieldError> {
         walk::page(self, search, after, now, limits, read)
     }
 }

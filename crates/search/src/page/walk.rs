@@ -9,12 +9,13 @@ use super::{Filling, Hit, Limits, Page, Read};
 use crate::index::{Entry, Index, Part, Place};
 use crate::query::{Position, Search, Wanted};
 use crate::shapes::{Record, Shape};
+use crate::special::View;
 use crate::value::{Condition, Test, Value, end_of};
 use rota_docstore::{DocName, Document};
-use rota_model::{Namespace, Stamp};
+use rota_model::{FieldError, Namespace, Stamp};
 use smol_str::SmolStr;
 use std::cmp::Ordering;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -42,6 +43,8 @@ enum Way<'a> {
     Entries(&'a SmolStr, Range),
     /// Places of few entries, in any order.
     Gathered(BTreeSet<Place>),
+    /// Places of a special search, in order of results.
+    Special(BTreeSet<Place>),
 }
 
 pub(super) fn page(
@@ -51,7 +54,7 @@ pub(super) fn page(
     now: Stamp,
     limits: Limits,
     read: Read<'_>,
-) -> Page {
+) -> Result<Page, FieldError> {
     let query = search.query();
     let items = index.shapes().items(&query.class);
     let shape = query.item.as_ref().and_then(|it| items?.get_key_value(it));
@@ -69,8 +72,16 @@ pub(super) fn page(
         documents_read: 0,
         steps: 0,
     };
-    let (hits, next) = walk.run(after);
-    Page { hits, next, documents_read: walk.documents_read }
+    let way = match &query.special {
+        Some(special) => {
+            let (class, space) = (query.class.as_str(), query.space.as_ref());
+            let view = View { index, class, space, now, read };
+            Way::Special(index.shapes().specials().places(special, &view)?)
+        }
+        None => walk.way(),
+    };
+    let (hits, next) = walk.run(way, after);
+    Ok(Page { hits, next, documents_read: walk.documents_read })
 }
 
 /// The ids that fulfil all conditions on docid lie in this range; others may, too.
@@ -99,16 +110,19 @@ fn docids(tests: &[Test], now: Stamp) -> (Bound<String>, Bound<String>) {
 }
 
 impl<'a> Walk<'a> {
-    fn run(&mut self, after: Option<&Position>) -> (Vec<Hit>, Option<Position>) {
-        match self.way() {
+    fn run(&mut self, way: Way<'a>, after: Option<&Position>) -> (Vec<Hit>, Option<Position>) {
+        let mut filling = Filling::new(self.limits);
+        match way {
             Way::Gathered(places) => self.gather(&places, after),
+            Way::Special(places) => {
+                let next = self.walk_places(places, after, &mut filling);
+                (filling.hits, next)
+            }
             Way::Names => {
-                let mut filling = Filling::new(self.limits);
                 let next = self.walk_names(after, &mut filling);
                 (filling.hits, next)
             }
             Way::Entries(field, range) => {
-                let mut filling = Filling::new(self.limits);
                 let is_among_values = after.is_none_or(|it| it.value.is_some());
                 if (self.search.by.is_none() || is_among_values)
                     && let Some(next) = self.walk_entries(field, &range, after, &mut filling)
@@ -263,6 +277,65 @@ impl<'a> Walk<'a> {
         None
     }
 
+    /// As [`Walk::walk_entries`], for the places of a special search.
+    fn walk_places(
+        &mut self,
+        places: BTreeSet<Place>,
+        after: Option<&Position>,
+        filling: &mut Filling,
+    ) -> Option<Position> {
+        let is_own = |it: &Place| self.parts.iter().any(|part| part.names.contains(&it.name));
+        let mut results: BTreeMap<Place, Vec<Place>> = BTreeMap::new();
+        for place in places.into_iter().filter(is_own) {
+            let key = match self.search.query().wanted {
+                Wanted::Documents => None,
+                Wanted::Items => place.key.clone(),
+            };
+            results.entry(Place { name: place.name.clone(), key }).or_default().push(place);
+        }
+        let mut in_order: Vec<(Place, Vec<Place>)> = results.into_iter().collect();
+        if self.search.is_reversed {
+            in_order.reverse();
+        }
+        let mut last = None;
+        for (place, items) in in_order {
+            let at = Position { value: None, place };
+            if !is_behind(self.search, &at, after) {
+                continue;
+            }
+            if last.is_some() && self.is_spent() {
+                return last;
+            }
+            self.steps += 1;
+            let is_inside = self.search.docid.iter().all(|it| self.fits_docid(it, &at.place.name));
+            if is_inside
+                && items.iter().any(|it| self.is_chosen(it))
+                && let Some(hit) = self.hit(at.clone())
+                && !filling.add(hit)
+            {
+                return filling.last();
+            }
+            last = Some(at);
+        }
+        None
+    }
+
+    /// Whether all conditions hold for what a special search found: an item, or any item of a document.
+    fn is_chosen(&mut self, place: &Place) -> bool {
+        let is_item = match self.search.query().wanted {
+            Wanted::Items => true,
+            Wanted::Documents => self.is_item(place),
+        };
+        if is_item { self.item(place).is_some() } else { !self.positions(&place.name).is_empty() }
+    }
+
+    /// A place without a key is a singleton where there is one.
+    fn is_item(&mut self, place: &Place) -> bool {
+        let Some((item, Shape::Items(_))) = self.shape else { return false };
+        let document = self.document(&place.name);
+        place.key.is_some() || document.is_some_and(|it| it.content(item, None).is_some())
+    }
+
     fn place_in_order(&self, value: &Value, place: &Place) -> Position {
         let key = match self.search.query().wanted {
             Wanted::Documents => None,
@@ -347,13 +420,15 @@ impl<'a> Walk<'a> {
     fn position(&mut self, place: &Place) -> Option<Position> {
         match self.search.query().wanted {
             Wanted::Documents => self.positions(&place.name).into_iter().next(),
-            Wanted::Items => {
-                let document = self.document(&place.name)?;
-                let (item, shape) = self.shape?;
-                let record = shape.record(item, &document, place.key.as_deref())?;
-                self.stands(&record, place.clone())
-            }
+            Wanted::Items => self.item(place),
         }
+    }
+
+    fn item(&mut self, place: &Place) -> Option<Position> {
+        let document = self.document(&place.name)?;
+        let (item, shape) = self.shape?;
+        let record = shape.record(item, &document, place.key.as_deref())?;
+        self.stands(&record, place.clone())
     }
 
     /// All results in a document, in order.

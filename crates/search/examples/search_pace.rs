@@ -1,4 +1,4 @@
-//! Measures searches on one thread: `cargo run --release -p rota-search --example pace`.
+//! Measures searches on one thread: `cargo run --release -p rota-search --example search_pace`.
 //!
 //! Times are those of the processor. `--documents N` sets how many documents there are (default 300,000).
 
@@ -60,11 +60,16 @@ impl Bench {
             filter: Filter::parse(text, &fields)?,
             sort: sort.map(|field| Sort { field: field.into(), descending: false }),
             wanted: Wanted::Items,
+            special: None,
         };
         let search = Search::new(query, shapes)?;
         let limits = Limits::new(50)?;
         let read = |name: &DocName| self.documents.get(name).cloned();
-        let page = |index: &Index| index.page(&search, None, self.now, limits, &read);
+        let page = |index: &Index| {
+            index
+                .page(&search, None, self.now, limits, &read)
+                .expect("no special search is asked for")
+        };
         let all = || {
             let parts = self
                 .owners

@@ -1,6 +1,6 @@
 //! The story of a key and its certificate: two life cycles that wait for each other's events.
 //!
-//! `cargo run --release -p rota-lifecycle --example story`
+//! `cargo run --release -p rota-lifecycle --example life_story`
 
 use rota_lifecycle::{Due, Edit, Failure, LifeItem, Managed, Patch};
 use rota_model::{FieldError, Stamp};
