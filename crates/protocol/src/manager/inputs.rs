@@ -81,10 +81,16 @@ impl Manager {
             }
             Input::Peer(envelope) => self.on_peer(envelope),
             Input::Node(answer) => self.parts.on_node(&mut self.env, answer),
-            Input::NodeRegister { call, register } => self.register(call, register, 0),
+            Input::NodeRegister { call, register } => {
+                let Self { env, changes, membership, .. } = self;
+                changes.register(env, membership, call, register, 0);
+            }
             Input::NodeRenew { call, renew } => self.on_renew(call, renew),
             Input::Order { call, order } => self.on_order(call, order),
-            Input::NodeOrder { call, node, order } => self.on_node_order(call, node, order),
+            Input::NodeOrder { call, node, order } => {
+                let Self { env, membership, orders, .. } = self;
+                orders.on_node_order(env, membership, (call, node, order));
+            }
             Input::Persisted { lsn } => {
                 self.on_intent_persisted(lsn);
                 for part in self.parts.awake_mut() {
@@ -316,7 +322,9 @@ impl Manager {
         let reached = state.is_some() && self.changes.refused.is_none();
         self.env.store.is_away = !reached;
         self.orders.on_order_read(&mut self.env, read, reached);
-        self.on_node_order_read(read, reached);
+        if let Some(waiting) = self.orders.on_node_order_read(&mut self.env, read, reached) {
+            self.changes.order_node(&mut self.env, waiting);
+        }
         for (number, pe, what) in waiting {
             let Some(mut led) = self.parts.led(&number, &mut self.env) else { continue };
             match what {

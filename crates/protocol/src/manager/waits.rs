@@ -26,7 +26,7 @@ impl Leader {
         let reads = &self.rounds;
         waits.push(nowhere("reads", reads.next.iter().chain(&reads.now).collect()));
         waits.push(nowhere("pulls", self.residents.sessions.watches.pulls.iter().collect()));
-        waits.push(nowhere("looks", self.residents.sessions.looks.keys().collect()));
+        waits.push(nowhere("looks", self.residents.sessions.looks.origins().collect()));
         waits.push(nowhere("watches", self.residents.documents.watches.polls.iter().collect()));
         waits.push(nowhere("follows", self.residents.documents.follows.iter().collect()));
         waits.push(nowhere("searches", self.residents.searches.origins().collect()));

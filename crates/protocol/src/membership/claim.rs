@@ -4,6 +4,7 @@
 
 use crate::log::env::{Env, NameOf};
 use crate::manager::inputs::Manager;
+use crate::membership::purpose::Purpose;
 use crate::membership::standing::{Probes, Standing};
 use crate::membership::state::{FailureDetector, Membership};
 use crate::partition::partitions::Partitions;
@@ -100,7 +101,7 @@ impl Manager {
         }
         let (next, to) = ((**next).clone(), *to);
         self.membership.standing = Standing::Asking { to };
-        self.ask_view(crate::membership::purpose::Purpose::Claim, Change::view(next));
+        self.changes.ask(&mut self.env, Purpose::Claim, Change::view(next));
     }
 }
 

@@ -44,7 +44,7 @@ impl Manager {
             match waiting.carried_out(view) {
                 Ok((Some(next), answer)) => {
                     let purpose = Purpose::Order(Box::new(waiting), answer);
-                    self.ask_view(purpose, Change::view(next));
+                    self.changes.ask(&mut self.env, purpose, Change::view(next));
                     return true;
                 }
                 Ok((None, answer)) => self.env.answer_order(waiting.call, Ok(answer)),
@@ -80,7 +80,8 @@ impl Manager {
             },
         };
         if let Some(next) = next {
-            self.ask_view(Purpose::Release(step, number), Change::view(next));
+            let purpose = Purpose::Release(step, number);
+            self.changes.ask(&mut self.env, purpose, Change::view(next));
         }
     }
 

@@ -8,9 +8,8 @@
 //! The order is done when the registry says so; whoever gave it may go. Every order may be repeated.
 
 use crate::log::env::Env;
-use crate::manager::inputs::Manager;
 use crate::membership::purpose::Purpose;
-use crate::membership::state::Orders;
+use crate::membership::state::{Membership, Orders, ViewChanges};
 use crate::membership::waiting::{ORDER_MS, WaitingNode};
 use crate::nodes::registry::Nodes;
 use rota_messages::NodeOrdered;
@@ -23,69 +22,79 @@ const TRIES: u32 = 5;
 /// Most names of nodes in a refusal: a status has room for no more.
 const NAMED_MAX: usize = 16;
 
-impl Manager {
+impl Orders {
     /// An operator's order about a node.
-    pub(crate) fn on_node_order(&mut self, call: u64, node: NodeId, order: NodeOrder) {
-        match self.membership.begin_order(
-            &mut self.env,
-            self.orders.nodes.len(),
-            "orders about nodes",
-        ) {
+    pub(crate) fn on_node_order(
+        &mut self,
+        env: &mut Env,
+        membership: &mut Membership,
+        (call, node, order): (u64, NodeId, NodeOrder),
+    ) {
+        match membership.begin_order(env, self.nodes.len(), "orders about nodes") {
             Ok((read, until_ms)) => {
                 let waiting = WaitingNode { call, node, order, until_ms, read, tries: 0 };
-                self.orders.nodes.push_back(waiting);
+                self.nodes.push_back(waiting);
             }
-            Err(refusal) => self.env.answer_node_order(call, Err(refusal)),
+            Err(refusal) => env.answer_node_order(call, Err(refusal)),
         }
     }
 
-    /// A read of the config store has ended.
-    pub(crate) fn on_node_order_read(&mut self, read: u64, is_there: bool) {
-        let Some(index) = self.orders.nodes.iter().position(|it| it.read == read) else { return };
-        let Some(waiting) = self.orders.nodes.remove(index) else { return };
+    /// A read of the config store has ended: the order that waited for it, if it may be carried out.
+    pub(crate) fn on_node_order_read(
+        &mut self,
+        env: &mut Env,
+        read: u64,
+        is_there: bool,
+    ) -> Option<WaitingNode> {
+        let index = self.nodes.iter().position(|it| it.read == read)?;
+        let waiting = self.nodes.remove(index)?;
         if is_there {
-            return self.carry_out_node_order(waiting);
+            return Some(waiting);
         }
-        let refusal = self.env.not_read();
-        self.env.answer_node_order(waiting.call, Err(refusal));
+        let refusal = env.not_read();
+        env.answer_node_order(waiting.call, Err(refusal));
+        None
     }
+}
 
-    fn carry_out_node_order(&mut self, waiting: WaitingNode) {
+impl ViewChanges {
+    /// Carries out an order about a node.
+    pub(crate) fn order_node(&mut self, env: &mut Env, waiting: WaitingNode) {
         let WaitingNode { call, node, order, tries, .. } = &waiting;
         // Of one that was forgotten nobody hears but who asks for the same again.
         let is_known = |it: &&NodeReg| !it.is_forgotten() || *order == NodeOrder::Forget;
-        let reg = self.env.nodes.reg.get(node).filter(is_known);
-        if let Some(refusal) = reg.and_then(|reg| cannot_be_replaced(&self.env, reg, *order)) {
-            return self.env.answer_node_order(*call, Err(refusal));
+        let reg = env.nodes.reg.get(node).filter(is_known);
+        if let Some(refusal) = reg.and_then(|reg| cannot_be_replaced(env, reg, *order)) {
+            return env.answer_node_order(*call, Err(refusal));
         }
         let next = match reg {
-            Some(reg) => reg.ordered(*order, self.env.now.wall_ms),
-            None => Err(NodeOrderRefused::Unknown(node.clone(), self.env.nodes.registered())),
+            Some(reg) => reg.ordered(*order, env.now.wall_ms),
+            None => Err(NodeOrderRefused::Unknown(node.clone(), env.nodes.registered())),
         };
         let result = match next {
             Ok(Some(_)) if *tries >= TRIES => {
                 let text =
                     format!("the entry of node {node} changes all the time; nothing was changed");
-                Err(Refusal::new(RefusalKind::NotServing, self.env.soon(), text))
+                Err(Refusal::new(RefusalKind::NotServing, env.soon(), text))
             }
             Ok(Some(to)) => {
-                let drops = self.env.drops_with(&to);
+                let drops = env.drops_with(&to);
                 let node = Some(NodeChange { drops, ..NodeChange::to(to.clone()) });
                 let change = Change { expect_epoch: None, view: None, node };
-                return self.ask_view(Purpose::NodeOrder(Box::new(waiting), Box::new(to)), change);
+                return self.ask(env, Purpose::NodeOrder(Box::new(waiting), Box::new(to)), change);
             }
             Ok(None) => {
-                let reg = self.env.nodes.reg.get(node).cloned();
+                let reg = env.nodes.reg.get(node).cloned();
                 Ok(NodeOrdered { reg: reg.expect("its entry was looked at"), changed: false })
             }
             Err(why) => Err(refused(&why)),
         };
-        self.env.answer_node_order(*call, result);
+        env.answer_node_order(*call, result);
     }
 
     /// Somebody else changed the entry, and what stands there now is known: it is looked at again.
-    pub(crate) fn on_node_order_conflict(&mut self, waiting: WaitingNode) {
-        self.carry_out_node_order(WaitingNode { tries: waiting.tries + 1, ..waiting });
+    pub(crate) fn order_node_again(&mut self, env: &mut Env, waiting: WaitingNode) {
+        self.order_node(env, WaitingNode { tries: waiting.tries + 1, ..waiting });
     }
 }
 

@@ -4,6 +4,7 @@ use crate::log::env::Env;
 use crate::manager::inputs::Manager;
 use crate::membership::purpose::Purpose;
 use crate::membership::standing::Standing;
+use crate::membership::state::{Membership, ViewChanges};
 use crate::node_lease::renewals::long_gone;
 use crate::ports::io::{Effect, Reply};
 use crate::ports::note::Transition;
@@ -14,12 +15,19 @@ use rota_ring::{Change, ConfigState, NodeChange, NodeReg};
 /// Most attempts to write a node's entry against others who write it at the same time.
 const REGISTER_TRIES: u32 = 5;
 
-impl Manager {
+impl ViewChanges {
     /// Writes a node's new boot.
-    pub(crate) fn register(&mut self, call: u64, register: Register, tries: u32) {
+    pub(crate) fn register(
+        &mut self,
+        env: &mut Env,
+        membership: &Membership,
+        call: u64,
+        register: Register,
+        tries: u32,
+    ) {
         // A program that outlives what its owner granted would run beside its successor, and a Create
         // that outlives what the node remembers of its end would start it again.
-        let timing = &self.env.config.timing;
+        let timing = &env.config.timing;
         let lost = ("the managers' node_lost_ms", timing.node_lost_ms);
         let mut order = register.lease.order(Some(lost));
         let remembered = ("the node's tombstone_ms", register.tombstone_ms);
@@ -27,40 +35,38 @@ impl Manager {
         order.push(TimeOrder::below(create, remembered));
         let mistakes = times_out_of_order(&order, &str::to_owned);
         if !mistakes.is_empty() {
-            return self.env.refuse_register(call, Refusal::invalid(mistakes));
+            return env.refuse_register(call, Refusal::invalid(mistakes));
         }
-        let before = self.env.nodes.reg.get(&register.node);
+        let before = env.nodes.reg.get(&register.node);
         // A registration may arrive late: boot ids grow, and an earlier boot never comes back.
-        if self.env.nodes.is_over(&register.node, register.boot) {
+        if env.nodes.is_over(&register.node, register.boot) {
             let why = match before {
                 Some(_) => "a later boot is registered, or it was declared lost",
                 None => "it is not later than those of nodes that were forgotten",
             };
             let text = format!("boot {} of node {} is over: {why}", register.boot, register.node);
-            return self
-                .env
+            return env
                 .refuse_register(call, Refusal::new(RefusalKind::UnknownNode, Retry::Never, text));
         }
         if let Some(other) = before.filter(|it| !proves_over(&register, it)) {
-            let (refusal, other) = (self.env.unproven(other), other.node.clone());
+            let (refusal, other) = (env.unproven(other), other.node.clone());
             // The verdict may stand already.
-            self.env.store.refresh = true;
+            env.store.refresh = true;
             let text = format!("node {other} is refused: {refusal}");
-            self.env.note_node(Transition::NodeUnproven, None, &other, text);
-            return self.env.refuse_register(call, refusal);
+            env.note_node(Transition::NodeUnproven, None, &other, text);
+            return env.refuse_register(call, refusal);
         }
         // A node must learn of at least one manager to renew with: this one.
-        if self.membership.standing != Standing::Inside || self.env.view.is_none() {
+        if membership.standing != Standing::Inside || env.view.is_none() {
             let text = "this manager has not taken its number yet";
-            return self
-                .env
+            return env
                 .refuse_register(call, Refusal::new(RefusalKind::NotServing, Retry::Now, text));
         }
         if tries > REGISTER_TRIES {
             let text = "the config store could not be written; try again";
-            return self.env.refuse_register(
+            return env.refuse_register(
                 call,
-                Refusal::new(RefusalKind::ConfigStoreAway, self.env.soon(), text),
+                Refusal::new(RefusalKind::ConfigStoreAway, env.soon(), text),
             );
         }
         let expect_revision = before.map_or(0, |it| it.revision);
@@ -87,7 +93,7 @@ impl Manager {
         };
         let node = Some(NodeChange::to(to));
         let change = Change { expect_epoch: None, view: None, node };
-        self.ask_view(Purpose::Register { call, register, tries }, change);
+        self.ask(env, Purpose::Register { call, register, tries }, change);
     }
 }
 
@@ -140,7 +146,7 @@ impl Manager {
             led.residents.leases.verdict(&mut led.at)
         });
         if let Some(change) = verdict {
-            self.ask_view(Purpose::Verdict, change);
+            self.changes.ask(&mut self.env, Purpose::Verdict, change);
         }
         self.forget_nodes();
         self.end_nodes();
@@ -157,7 +163,7 @@ impl Manager {
             led.residents.pools.next_end(&led.at)
         });
         if let Some((change, node, why)) = next {
-            self.ask_view(Purpose::EndNode(node, why), change);
+            self.changes.ask(&mut self.env, Purpose::EndNode(node, why), change);
         }
     }
 
@@ -173,7 +179,7 @@ impl Manager {
         let gone = open.map(|part| &part.log).find_map(|log| long_gone(env, log));
         if let Some(node) = gone {
             let change = Change { expect_epoch: None, view: None, node: Some(node) };
-            self.ask_view(Purpose::Forget, change);
+            self.changes.ask(&mut self.env, Purpose::Forget, change);
         }
     }
 }

@@ -14,18 +14,6 @@ use rota_model::{ManagerNumber, ManagerStatus, MemberId, Refusal, RefusalKind};
 use rota_ring::{Change, ConfigState, RingTransition, View};
 
 impl Manager {
-    /// Asks for a compare-and-set.
-    pub(crate) fn ask_view(&mut self, purpose: Purpose, change: Change) {
-        let cas = self.env.next_id(NameOf::Change);
-        if let Purpose::Part(number, _) = &purpose
-            && let Some(Led { at, .. }) = self.parts.led(number, &mut self.env)
-        {
-            at.lead.on_desire_asked(at.env, at.log);
-        }
-        self.changes.asked.insert(cas, purpose);
-        self.env.effects.push(Effect::Cas { cas, change: Box::new(change) });
-    }
-
     pub(crate) fn on_cas_done(&mut self, cas: u64, outcome: CasOutcome) {
         let Some(purpose) = self.changes.asked.remove(&cas) else {
             return;
@@ -136,10 +124,12 @@ impl Manager {
                 }
             }
             Purpose::Register { call, register, tries } => {
-                self.register(call, register, tries + 1);
+                self.changes.register(&mut self.env, &self.membership, call, register, tries + 1);
             }
             Purpose::Order(waiting, _) => self.orders.on_order_conflict(*waiting),
-            Purpose::NodeOrder(waiting, _) => self.on_node_order_conflict(*waiting),
+            Purpose::NodeOrder(waiting, _) => {
+                self.changes.order_node_again(&mut self.env, *waiting);
+            }
             Purpose::TakeOut(..)
             | Purpose::Release(..)
             | Purpose::Verdict
@@ -163,7 +153,7 @@ impl Manager {
             self.env.store.suspects.clear();
             if let Some(next) = view.without(&suspects) {
                 let purpose = Purpose::TakeOut(suspects, ended_by(&view, &next));
-                return self.ask_view(purpose, Change::view(next));
+                return self.changes.ask(&mut self.env, purpose, Change::view(next));
             }
         }
         if self.drive_orders(&view) {
@@ -190,7 +180,13 @@ impl Manager {
             }
         };
         match next {
-            Some(next) => self.ask_view(Purpose::Part(number, step), Change::view(next)),
+            Some(next) => {
+                if let Some(Led { at, .. }) = self.parts.led(&number, &mut self.env) {
+                    at.lead.on_desire_asked(at.env, at.log);
+                }
+                let purpose = Purpose::Part(number, step);
+                self.changes.ask(&mut self.env, purpose, Change::view(next));
+            }
             None => self.changes.doubt(&mut self.env, &view),
         }
     }
@@ -212,6 +208,13 @@ fn ended_by(view: &View, next: &View) -> Option<(Transition, ManagerNumber)> {
 }
 
 impl ViewChanges {
+    /// Asks for a compare-and-set.
+    pub(crate) fn ask(&mut self, env: &mut Env, purpose: Purpose, change: Change) {
+        let cas = env.next_id(NameOf::Change);
+        self.asked.insert(cas, purpose);
+        env.effects.push(Effect::Cas { cas, change: Box::new(change) });
+    }
+
     /// A partition wants what this View does not allow: there may be a newer one. If there is none, the
     /// next tick looks at what is wanted; to read again and again would not change the answer.
     fn doubt(&mut self, env: &mut Env, view: &View) {

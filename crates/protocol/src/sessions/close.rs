@@ -59,7 +59,7 @@ impl Sessions {
                 let hastens = hasten(&mut record, op.grace_ms);
                 // The node is asked again once that is committed.
                 if hastens || !known {
-                    self.remember_close(led, &key, record, &op.request);
+                    remember_close(led, &key, record, &op.request);
                 }
                 self.join_work(led, origin, &op.key);
             }
@@ -83,7 +83,7 @@ impl Sessions {
         request: &RequestId,
     ) {
         if record.is_reopened() || led.log.replica.request(key, request).is_none() {
-            record = self.remember_close(led, key, record, request);
+            record = remember_close(led, key, record, request);
         }
         let session = view_of(led, record.clone());
         let result = Ok(Answer::Closed { finished: true, session });
@@ -92,25 +92,6 @@ impl Sessions {
         } else {
             led.confirm_then(origin);
         }
-    }
-
-    /// Writes down that a request closed this life.
-    fn remember_close(
-        &mut self,
-        led: &mut At<'_>,
-        key: &DocKey,
-        mut record: SessionRecord,
-        request: &RequestId,
-    ) -> SessionRecord {
-        let life = record.life;
-        record.version = next_version(led.env, led.log, &record);
-        // An open that this close overtakes is over.
-        fail_opens(&mut record);
-        // Nobody opens again what a client closed.
-        stays_lost(&mut record);
-        remember(&mut record, led.env, request, RequestFate::Closed { life });
-        write_session(led, key, record.clone(), Some(request.clone()));
-        record
     }
 
     fn start_closing(
@@ -125,7 +106,7 @@ impl Sessions {
         self.note_ending(led, &record, Ending::Overtaken);
         led.env.note(Transition::CloseStarted, Some(led.log.number));
         let session = record.key.clone();
-        self.remember_close(led, key, record, request);
+        remember_close(led, key, record, request);
         let work = self.work.entry(session).or_default();
         (work.ask_ms, work.asked) = (0, 0);
     }
@@ -193,4 +174,22 @@ impl Sessions {
         let work = self.work.entry(session).or_default();
         (work.ask_ms, work.asked) = (0, 0);
     }
+}
+
+/// Writes down that a request closed this life.
+fn remember_close(
+    led: &mut At<'_>,
+    key: &DocKey,
+    mut record: SessionRecord,
+    request: &RequestId,
+) -> SessionRecord {
+    let life = record.life;
+    record.version = next_version(led.env, led.log, &record);
+    // An open that this close overtakes is over.
+    fail_opens(&mut record);
+    // Nobody opens again what a client closed.
+    stays_lost(&mut record);
+    remember(&mut record, led.env, request, RequestFate::Closed { life });
+    write_session(led, key, record.clone(), Some(request.clone()));
+    record
 }

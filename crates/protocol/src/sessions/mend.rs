@@ -18,18 +18,17 @@
 
 use crate::log::at::At;
 use crate::log::origin::Origin;
-use crate::log::resident::RequestHandler;
 use crate::nodes::calls::{CallFor, CallWhat};
 use crate::ports::note::Transition;
 use crate::sessions::read::key_of;
 use crate::sessions::scan_state::UNKNOWN_THERE;
-use crate::sessions::state::Sessions;
 use rota_messages::{Answer, DocKey, Op};
 use rota_model::node_msg::{DeadToken, NodeAnswer, NodeCall, ScanFate, ScanItem, ToNode};
 use rota_model::{
     BootId, Exit, LogPos, MendOp, MendStep, Mended, NodeId, Reason, Refusal, RefusalKind, Retry,
     SessionId, SessionKey, SessionRecord, SessionState, Token,
 };
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Most looks that are under way in a partition. Each asks one question at a time, so more would only fill memory.
@@ -40,7 +39,7 @@ const PAGE_MAX: u32 = 64;
 
 /// A look that waits for its node.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Look {
+struct Look {
     node: NodeId,
     boot: BootId,
     /// The attempt that ran there by the committed record, when the look began.
@@ -76,23 +75,40 @@ enum Judged {
     Lost(Token),
 }
 
-impl Sessions {
+/// Looks at what nodes have, by order of operators.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Looks {
+    under_way: BTreeMap<Origin, Look>,
+}
+
+/// The node has shown that a life ended, and no record says so. Whoever writes ends answers.
+pub(crate) struct FoundEnd {
+    pub origin: Origin,
+    pub key: DocKey,
+    pub record: Arc<SessionRecord>,
+    pub token: Token,
+    pub reason: Reason,
+    pub exit: Option<Exit>,
+    pub detail: String,
+}
+
+impl Looks {
     /// An operator has a look ordered, and this manager is the owner.
-    pub(crate) fn on_mend(&mut self, led: &mut At<'_>, origin: Origin, op: &MendOp) {
+    pub fn on_mend(&mut self, led: &mut At<'_>, origin: Origin, op: &MendOp) {
         if !led.lead.is_open() {
             return led.enqueue(origin);
         }
-        if self.looks.len() >= LOOKS_MAX && !self.looks.contains_key(&origin) {
+        if self.under_way.len() >= LOOKS_MAX && !self.under_way.contains_key(&origin) {
             let text = format!("{LOOKS_MAX} looks at nodes are under way in this partition");
             let retry = Retry::AfterMs(led.env.config.timing.retry_ms);
             let refusal = Refusal::new(RefusalKind::Overloaded, retry, text);
-            return self.reply(led, origin, Err(refusal));
+            return led.reply(origin, Err(refusal));
         }
-        self.begin_look(led, origin, op);
+        self.begin(led, origin, op);
     }
 
-    fn begin_look(&mut self, led: &mut At<'_>, origin: Origin, op: &MendOp) {
-        self.looks.remove(&origin);
+    fn begin(&mut self, led: &mut At<'_>, origin: Origin, op: &MendOp) {
+        self.under_way.remove(&origin);
         let node = &op.node;
         let (boot, why) = match led.env.nodes.reg.get(node) {
             None => (None, format!("nobody registered a node {node}")),
@@ -115,17 +131,17 @@ impl Sessions {
         let (call, ask_ms, asked) = (None, 0, 0);
         let node = node.clone();
         let look = Look { node, boot, ran, found, after, ends, call, ask_ms, asked };
-        self.looks.insert(origin, look);
-        self.ask_look(led, origin);
+        self.under_way.insert(origin, look);
+        self.ask(led, origin);
     }
 
     /// Asks the node, or asks it again.
-    fn ask_look(&mut self, led: &mut At<'_>, origin: Origin) {
+    fn ask(&mut self, led: &mut At<'_>, origin: Origin) {
         let Some(op) = mend_of(led, &origin) else {
-            self.looks.remove(&origin);
+            self.under_way.remove(&origin);
             return;
         };
-        let Some(look) = self.looks.get_mut(&origin) else { return };
+        let Some(look) = self.under_way.get_mut(&origin) else { return };
         let now = led.env.now.mono_ms;
         look.asked += 1;
         look.ask_ms = now + (led.env.config.timing.node_resend_ms << look.asked.min(3));
@@ -149,29 +165,36 @@ impl Sessions {
     }
 
     /// Asks again what nodes left unanswered, and begins anew where a node booted anew.
-    pub(crate) fn tick_looks(&mut self, led: &mut At<'_>) {
+    pub fn tick(&mut self, led: &mut At<'_>) {
         if !led.lead.is_open() {
             return;
         }
         let now = led.env.now.mono_ms;
-        let due = self.looks.iter().filter(|(_, look)| now >= look.ask_ms);
+        let due = self.under_way.iter().filter(|(_, look)| now >= look.ask_ms);
         let due: Vec<Origin> = due.map(|(origin, _)| *origin).collect();
         for origin in due {
-            let boot = self.looks.get(&origin).map(|it| it.boot);
+            let boot = self.under_way.get(&origin).map(|it| it.boot);
             match mend_of(led, &origin) {
                 Some(op) if led.env.nodes.reg.get(&op.node).map(|it| it.boot) != boot => {
-                    self.begin_look(led, origin, &op);
+                    self.begin(led, origin, &op);
                 }
-                Some(_) | None => self.ask_look(led, origin),
+                Some(_) | None => self.ask(led, origin),
             }
         }
     }
 
     /// A node answered.
-    pub(crate) fn on_look_answer(&mut self, led: &mut At<'_>, call: u64, answer: NodeAnswer) {
-        let waiting = self.looks.iter_mut().find(|(_, it)| it.call == Some(call));
-        let Some((origin, look)) = waiting.map(|(origin, look)| (*origin, look)) else { return };
-        let Some(op) = mend_of(led, &origin).filter(|_| led.lead.is_open()) else { return };
+    pub fn on_answer(
+        &mut self,
+        led: &mut At<'_>,
+        call: u64,
+        answer: NodeAnswer,
+    ) -> Option<FoundEnd> {
+        let waiting = self.under_way.iter_mut().find(|(_, it)| it.call == Some(call));
+        let Some((origin, look)) = waiting.map(|(origin, look)| (*origin, look)) else {
+            return None;
+        };
+        let Some(op) = mend_of(led, &origin).filter(|_| led.lead.is_open()) else { return None };
         match (answer, look.ends) {
             (NodeAnswer::Scanned { items, more, .. }, None) => {
                 let last = items.last().map(|it| it.key.clone());
@@ -179,9 +202,10 @@ impl Sessions {
                 if more && last > look.after && last.as_ref() < Some(&op.key) {
                     look.after = last;
                     look.asked = 0;
-                    return self.ask_look(led, origin);
+                    self.ask(led, origin);
+                    return None;
                 }
-                self.judge_look(led, origin, &op);
+                return self.judge(led, origin, &op);
             }
             (NodeAnswer::Destroyed { .. }, Some(token)) => {
                 let text = format!("attempt {token} has ended on node {}", op.node);
@@ -203,11 +227,12 @@ impl Sessions {
                 _,
             ) => {}
         }
+        None
     }
 
     /// Everything is known: does what is to be done.
-    fn judge_look(&mut self, led: &mut At<'_>, origin: Origin, op: &MendOp) {
-        let Some(look) = self.looks.get_mut(&origin) else { return };
+    fn judge(&mut self, led: &mut At<'_>, origin: Origin, op: &MendOp) -> Option<FoundEnd> {
+        let look = self.under_way.get_mut(&origin)?;
         let key = key_of(led.env, &op.key);
         let is_written = led.log.replica.latest.contains_key(&key);
         let record = committed(led, &key);
@@ -216,10 +241,10 @@ impl Sessions {
             false => judge(record.as_deref(), look, led.log.replica.last),
         };
         match judged {
-            Judged::Moves => self.look_anew(led, origin, op),
+            Judged::Moves => self.anew(led, origin, op),
             Judged::Later => {
                 led.env.store.refresh = true;
-                self.look_anew(led, origin, op);
+                self.anew(led, origin, op);
             }
             Judged::Told(step, token, text) => self.tell(led, origin, step, token, text),
             Judged::End(token, says) if op.dry_run => {
@@ -228,30 +253,25 @@ impl Sessions {
             }
             Judged::End(token, _) => {
                 (look.ends, look.asked) = (Some(token), 0);
-                self.ask_look(led, origin);
+                self.ask(led, origin);
             }
             Judged::WriteEnd { token, .. } if op.dry_run => {
                 let text = format!("node {} runs it no more: its end would be written", op.node);
                 self.tell(led, origin, MendStep::WriteEnd, Some(token), text);
             }
             Judged::WriteEnd { token, reason, exit, detail } => {
-                let Some(record) = record else { return };
-                self.looks.remove(&origin);
-                self.on_ended(led, &key, (*record).clone(), reason, exit, &detail);
-                let state = led.log.replica.session(&key).map_or("", |it| it.state.as_str());
-                let detail = if detail.is_empty() { detail } else { format!(", {detail}") };
-                let text = format!("its end is written: {state}{detail}");
-                let (step, token) = (MendStep::WriteEnd, Some(token));
-                let answer = Answer::Mended(Mended { step, token, text });
-                self.reply_when_committed(led, &key, origin, Ok(answer));
+                let record = record?;
+                self.under_way.remove(&origin);
+                return Some(FoundEnd { origin, key, record, token, reason, exit, detail });
             }
             Judged::Lost(token) => self.on_lost_writes(led, origin, op, token),
         }
+        None
     }
 
     /// Something of it is being written, or may be. What was found so far is of before: the next question begins anew.
-    fn look_anew(&mut self, led: &mut At<'_>, origin: Origin, op: &MendOp) {
-        let Some(look) = self.looks.get_mut(&origin) else { return };
+    fn anew(&mut self, led: &mut At<'_>, origin: Origin, op: &MendOp) {
+        let Some(look) = self.under_way.get_mut(&origin) else { return };
         let record = committed(led, &key_of(led.env, &op.key));
         let runs = record.filter(|it| runs_at(it, &look.node, look.boot));
         look.ran = runs.and_then(|it| it.token());
@@ -283,14 +303,28 @@ impl Sessions {
         token: Option<Token>,
         text: String,
     ) {
-        self.looks.remove(&origin);
-        self.reply(led, origin, Ok(Answer::Mended(Mended { step, token, text })));
+        self.under_way.remove(&origin);
+        led.reply(origin, Ok(Answer::Mended(Mended { step, token, text })));
+    }
+
+    /// Those that wait, for whoever checks that they are there.
+    pub fn origins(&self) -> impl Iterator<Item = &Origin> {
+        self.under_way.keys()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.under_way.is_empty()
+    }
+
+    /// Lets go of those that nobody waits for.
+    pub fn retain(&mut self, is_there: &dyn Fn(&Origin) -> bool) {
+        self.under_way.retain(|origin, _| is_there(origin));
     }
 
     /// What an operator is told whose look did not end in time.
-    pub(crate) fn late_look(&self, led: &At<'_>, origin: &Origin, op: &MendOp) -> Refusal {
+    pub fn late(&self, led: &At<'_>, origin: &Origin, op: &MendOp) -> Refusal {
         let MendOp { key, node, .. } = op;
-        match self.looks.get(origin) {
+        match self.under_way.get(origin) {
             Some(Look { ends: Some(token), .. }) => led.too_late(&format!(
                 "node {node} has not ended attempt {token} of session {key} yet: look again later"
             )),

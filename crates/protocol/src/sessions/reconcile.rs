@@ -9,6 +9,7 @@ use crate::nodes::calls::{CallFor, CallWhat};
 use crate::ports::note::Transition;
 use crate::sessions::ends::lost;
 use crate::sessions::follows::{Follows, end_unasked};
+use crate::sessions::mend::FoundEnd;
 use crate::sessions::read::{key_of, view_at_node, view_of};
 use crate::sessions::refusals::{overtaken, start_failed};
 use crate::sessions::remembered::{session_writes, write_session};
@@ -20,8 +21,8 @@ use rota_messages::documents::Brief;
 use rota_messages::{Answer, Doc, DocKey, Op};
 use rota_model::node_msg::{Blame, DeadToken, NodeAnswer, NodeCall, ToNode};
 use rota_model::{
-    BootId, Exit, NodeId, OpenOp, Outcome, Reason, RequestFate, SessionKey, SessionRecord,
-    SessionState, Token,
+    BootId, Exit, MendStep, Mended, NodeId, OpenOp, Outcome, Reason, RequestFate, SessionKey,
+    SessionRecord, SessionState, Token,
 };
 use std::cell::Cell;
 use std::sync::Arc;
@@ -87,7 +88,7 @@ impl Sessions {
             work.on_given(token, call);
         }
         if asked.is_none() && led.env.is_over(led.log.number, &placement.node, boot) {
-            self.on_boot_over(led, key);
+            write_boot_over(led, key);
         }
     }
 
@@ -129,16 +130,16 @@ impl Sessions {
                 self.on_refused(led, &key, record, "it is full", Blame::Node);
             }
             NodeAnswer::Dead(DeadToken::Ended { reason, exit, detail }) if !closing => {
-                self.on_ended(led, &key, record, reason, exit, &detail);
+                write_end(led, &key, record, reason, exit, &detail);
             }
             NodeAnswer::Destroyed { exit, detail } if closing => {
-                self.on_destroyed(led, &key, record, exit, detail);
+                write_closed(led, &key, record, exit, detail);
             }
             NodeAnswer::WrongBoot => {
                 let over = record.placement.as_ref();
                 let number = led.log.number;
                 if over.is_some_and(|at| led.env.is_over(number, &at.node, at.boot)) {
-                    self.on_boot_over(led, &key);
+                    write_boot_over(led, &key);
                 } else {
                     // The registry here is older than the node's boot.
                     led.env.store.refresh = true;
@@ -149,10 +150,10 @@ impl Sessions {
                 led.env.store.refresh = true;
             }
             NodeAnswer::OtherLive { token: other } if other < token => {
-                self.destroy_stray(led, &key, session, other);
+                destroy_stray(led, &key, session, other);
             }
             NodeAnswer::OtherLive { token: other } if other > token => {
-                self.on_later_attempt(led, session, token, other);
+                on_later_attempt(led, session, token, other);
             }
             NodeAnswer::OtherLive { .. }
             | NodeAnswer::Running { .. }
@@ -162,44 +163,6 @@ impl Sessions {
             | NodeAnswer::Destroyed { .. }
             | NodeAnswer::Scanned { .. } => {}
         }
-    }
-
-    /// A node runs a later attempt than the newest that is known here. Either a later owner asked for
-    /// it; or this epoch's log lacks what every copy had before the node was asked: it was lost (R3).
-    fn on_later_attempt(
-        &mut self,
-        led: &mut At<'_>,
-        session: &SessionKey,
-        token: Token,
-        other: Token,
-    ) {
-        led.env.store.refresh = true;
-        if other.0.pe > led.log.replica.pe {
-            return;
-        }
-        let text = format!(
-            "partition {}: a node runs attempt {other} of session {session}, and the newest attempt \
-             known here is {token}: acknowledged writes were lost",
-            led.log.number
-        );
-        led.lead.halts = Some(text);
-    }
-
-    /// An instance of an earlier attempt still stands in the way: end it, then ask again.
-    fn destroy_stray(
-        &mut self,
-        led: &mut At<'_>,
-        key: &DocKey,
-        session: &SessionKey,
-        token: Token,
-    ) {
-        let Some(record) = led.log.replica.session(key) else {
-            return;
-        };
-        let Some(placement) = record.placement.clone() else {
-            return;
-        };
-        end_at(led, key, (session, token), (placement.node, placement.boot));
     }
 
     /// It runs. When it answers, the waiting opens are answered: PENDING is committed, so any
@@ -238,6 +201,18 @@ impl Sessions {
         record.state = SessionState::Ready;
         record.reason = None;
         self.answer_opens(led, key, record);
+    }
+
+    /// A node answered whoever looks at what it has.
+    pub fn on_look_answer(&mut self, led: &mut At<'_>, call: u64, answer: NodeAnswer) {
+        let Some(found) = self.looks.on_answer(led, call, answer) else { return };
+        let FoundEnd { origin, key, record, token, reason, exit, detail } = found;
+        write_end(led, &key, (*record).clone(), reason, exit, &detail);
+        let state = led.log.replica.session(&key).map_or("", |it| it.state.as_str());
+        let detail = if detail.is_empty() { detail } else { format!(", {detail}") };
+        let text = format!("its end is written: {state}{detail}");
+        let mended = Mended { step: MendStep::WriteEnd, token: Some(token), text };
+        self.reply_when_committed(led, &key, origin, Ok(Answer::Mended(mended)));
     }
 
     fn answer_opens(&mut self, led: &mut At<'_>, key: &DocKey, mut record: SessionRecord) {
@@ -299,74 +274,6 @@ impl Sessions {
         }
     }
 
-    /// The node says that it ended.
-    pub fn on_ended(
-        &mut self,
-        led: &mut At<'_>,
-        key: &DocKey,
-        mut record: SessionRecord,
-        reason: Reason,
-        exit: Option<Exit>,
-        detail: &str,
-    ) {
-        let live = matches!(
-            record.state,
-            SessionState::Pending | SessionState::Starting | SessionState::Ready
-        );
-        if !live {
-            return;
-        }
-        if let Some(placement) = &record.placement {
-            led.env.nodes.asked_done(&placement.node, placement.token);
-        }
-        record.version = next_version(led.env, led.log, &record);
-        let from = record.state;
-        end_unasked(led.env, &mut record, reason, exit, detail);
-        fail_opens(&mut record);
-        led.env.note_end(Transition::Ended, led.log.number, from, &record);
-        write_session(led, key, record, None);
-    }
-
-    fn on_destroyed(
-        &mut self,
-        led: &mut At<'_>,
-        key: &DocKey,
-        mut record: SessionRecord,
-        exit: Option<Exit>,
-        detail: String,
-    ) {
-        if let Some(placement) = &record.placement {
-            led.env.nodes.asked_done(&placement.node, placement.token);
-        }
-        record.version = next_version(led.env, led.log, &record);
-        record.state = SessionState::Closed;
-        record.exit = exit;
-        if !detail.is_empty() {
-            record.detail = detail;
-        }
-        forget_overtaken(&mut record, led.log.replica.pe);
-        led.env.note_end(Transition::CloseFinished, led.log.number, SessionState::Closing, &record);
-        write_session(led, key, record, None);
-    }
-
-    /// Nothing of the boot on which a session was placed runs any more.
-    pub fn on_boot_over(&mut self, led: &mut At<'_>, key: &DocKey) {
-        if !led.lead.is_open() {
-            return;
-        }
-        let over = |it: &&Arc<Doc>| {
-            let runs_at = it.brief().and_then(Brief::runs_at);
-            runs_at.is_some_and(|(node, boot)| led.env.is_over(led.log.number, node, *boot))
-        };
-        let doc = led.log.replica.get(key).filter(over);
-        let Some(record) = doc.and_then(|it| it.session()).cloned() else {
-            return;
-        };
-        let lost = lost(led.env, &record, led.log.replica.pe, Follows::AsItsClassSays);
-        led.env.note_end(Transition::SessionLost, led.log.number, record.state, &lost);
-        write_session(led, key, lost, None);
-    }
-
     /// The registry changed, or time passed: sessions of boots that are over are lost.
     pub fn sweep_lost(&mut self, led: &mut At<'_>) {
         if !led.lead.is_open() {
@@ -385,7 +292,7 @@ impl Sessions {
         let over = led.log.replica.sessions_over(is_over);
         self.sweep_ms = later.get();
         for key in over {
-            self.on_boot_over(led, &key);
+            write_boot_over(led, &key);
         }
     }
 
@@ -517,4 +424,96 @@ fn opens_among(inbox: &Inbox, waiters: Vec<Origin>) -> (Vec<(Origin, &OpenOp)>, 
         opens.push((origin, op));
     }
     (opens, others)
+}
+
+/// A node runs a later attempt than the newest that is known here. Either a later owner asked for
+/// it; or this epoch's log lacks what every copy had before the node was asked: it was lost (R3).
+fn on_later_attempt(led: &mut At<'_>, session: &SessionKey, token: Token, other: Token) {
+    led.env.store.refresh = true;
+    if other.0.pe > led.log.replica.pe {
+        return;
+    }
+    let text = format!(
+        "partition {}: a node runs attempt {other} of session {session}, and the newest attempt \
+         known here is {token}: acknowledged writes were lost",
+        led.log.number
+    );
+    led.lead.halts = Some(text);
+}
+
+/// An instance of an earlier attempt still stands in the way: end it, then ask again.
+fn destroy_stray(led: &mut At<'_>, key: &DocKey, session: &SessionKey, token: Token) {
+    let Some(record) = led.log.replica.session(key) else {
+        return;
+    };
+    let Some(placement) = record.placement.clone() else {
+        return;
+    };
+    end_at(led, key, (session, token), (placement.node, placement.boot));
+}
+
+/// The node says that it ended.
+pub(crate) fn write_end(
+    led: &mut At<'_>,
+    key: &DocKey,
+    mut record: SessionRecord,
+    reason: Reason,
+    exit: Option<Exit>,
+    detail: &str,
+) {
+    let live = matches!(
+        record.state,
+        SessionState::Pending | SessionState::Starting | SessionState::Ready
+    );
+    if !live {
+        return;
+    }
+    if let Some(placement) = &record.placement {
+        led.env.nodes.asked_done(&placement.node, placement.token);
+    }
+    record.version = next_version(led.env, led.log, &record);
+    let from = record.state;
+    end_unasked(led.env, &mut record, reason, exit, detail);
+    fail_opens(&mut record);
+    led.env.note_end(Transition::Ended, led.log.number, from, &record);
+    write_session(led, key, record, None);
+}
+
+fn write_closed(
+    led: &mut At<'_>,
+    key: &DocKey,
+    mut record: SessionRecord,
+    exit: Option<Exit>,
+    detail: String,
+) {
+    if let Some(placement) = &record.placement {
+        led.env.nodes.asked_done(&placement.node, placement.token);
+    }
+    record.version = next_version(led.env, led.log, &record);
+    record.state = SessionState::Closed;
+    record.exit = exit;
+    if !detail.is_empty() {
+        record.detail = detail;
+    }
+    forget_overtaken(&mut record, led.log.replica.pe);
+    led.env.note_end(Transition::CloseFinished, led.log.number, SessionState::Closing, &record);
+    write_session(led, key, record, None);
+}
+
+/// Nothing of the boot on which a session was placed runs any more.
+fn write_boot_over(led: &mut At<'_>, key: &DocKey) {
+    if !led.lead.is_open() {
+        return;
+    }
+    let over = |it: &&Arc<Doc>| {
+        let runs_at = it.brief().and_then(Brief::runs_at);
+        runs_at.is_some_and(|(node, boot)| led.env.is_over(led.log.number, node, *boot))
+    };
+    let doc = led.log.replica.get(key).filter(over);
+    let Some(record) = doc.and_then(|it| it.session()).cloned() else {
+        return;
+    };
+    let lost = lost(led.env, &record, led.log.replica.pe, Follows::AsItsClassSays);
+    led.env.note_end(Transition::SessionLost, led.log.number, record.state, &lost);
+    write_session(led, key, lost, None);
 }

@@ -4,6 +4,7 @@ use crate::log::at::At;
 use crate::log::origin::Origin;
 use crate::sessions::read::key_of;
 use crate::sessions::reconcile::Running;
+use crate::sessions::reconcile::write_end;
 use crate::sessions::remembered::write_session;
 use crate::sessions::request_ids::hear_of_machine;
 use crate::sessions::state::Sessions;
@@ -26,45 +27,44 @@ impl Sessions {
                 let at = (&item.node, item.boot);
                 end_earlier(led, (&item.key, item.token), at);
             }
-            return self.reported(led, origin, &key);
+            return answer_reported(led, origin, &key);
         };
         match &item.event {
             ReportEvent::Ready { address, remark } => {
                 self.on_running(led, &key, record, &Running { address, ready: true, remark });
             }
             ReportEvent::Ended { reason, exit, detail } => {
-                self.on_ended(led, &key, record, *reason, exit.clone(), detail);
+                write_end(led, &key, record, *reason, exit.clone(), detail);
             }
             ReportEvent::MachineState { state, change } => {
-                self.on_machine_state(led, &key, record, state, *change);
+                write_machine_state(led, &key, record, state, *change);
             }
         }
-        self.reported(led, origin, &key);
+        answer_reported(led, origin, &key);
     }
+}
 
-    /// The node forgets its news with the answer. What makes them old must be committed before, as
-    /// much as what they change: a CLOSING that is lost with this owner would leave a READY behind
-    /// of which nothing runs, and nobody would tell.
-    fn reported(&mut self, led: &mut At<'_>, origin: Origin, key: &DocKey) {
-        if led.log.replica.latest.contains_key(key) {
-            led.promise(led.log.replica.last, origin, Ok(Answer::Reported));
-        } else {
-            led.confirm_then(origin);
-        }
+/// The node forgets its news with the answer. What makes them old must be committed before, as
+/// much as what they change: a CLOSING that is lost with this owner would leave a READY behind
+/// of which nothing runs, and nobody would tell.
+fn answer_reported(led: &mut At<'_>, origin: Origin, key: &DocKey) {
+    if led.log.replica.latest.contains_key(key) {
+        led.promise(led.log.replica.last, origin, Ok(Answer::Reported));
+    } else {
+        led.confirm_then(origin);
     }
+}
 
-    fn on_machine_state(
-        &mut self,
-        led: &mut At<'_>,
-        key: &DocKey,
-        mut record: SessionRecord,
-        state: &str,
-        change: u64,
-    ) {
-        if !hear_of_machine(&mut record, state, change) {
-            return;
-        }
-        record.version = next_version(led.env, led.log, &record);
-        write_session(led, key, record, None);
+fn write_machine_state(
+    led: &mut At<'_>,
+    key: &DocKey,
+    mut record: SessionRecord,
+    state: &str,
+    change: u64,
+) {
+    if !hear_of_machine(&mut record, state, change) {
+        return;
     }
+    record.version = next_version(led.env, led.log, &record);
+    write_session(led, key, record, None);
 }

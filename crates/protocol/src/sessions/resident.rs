@@ -96,12 +96,12 @@ impl Resident for Sessions {
     fn tick(&mut self, led: &mut At<'_>, turn: Turn) {
         match turn {
             Turn::Expired => {
-                self.looks.retain(|origin, _| led.inbox.live.contains_key(origin));
+                self.looks.retain(&|origin| led.inbox.live.contains_key(origin));
                 self.watches.pulls.retain(|origin| led.inbox.live.contains_key(origin))
             }
             Turn::Ask => {
                 self.tick_work(led);
-                self.tick_looks(led);
+                self.looks.tick(led);
             }
             Turn::Rest => {
                 for key in self.drain.next(led) {
@@ -125,7 +125,7 @@ impl Resident for Sessions {
 
     fn retain(&mut self, is_there: &dyn Fn(&Origin) -> bool) {
         self.capacity.waiting.retain(is_there);
-        self.looks.retain(|origin, _| is_there(origin));
+        self.looks.retain(is_there);
         for work in self.work.values_mut() {
             work.waiters.retain(is_there);
         }
@@ -188,7 +188,7 @@ impl RequestHandler for Sessions {
             Op::Open(open) => self.on_open_confirmed(led, origin, open),
             Op::Close(close) => self.on_close_confirmed(led, origin, close),
             Op::Report(_) => self.reply(led, origin, Ok(Answer::Reported)),
-            Op::Mend(op) => self.on_mend(led, origin, &op),
+            Op::Mend(op) => self.looks.on_mend(led, origin, &op),
             Op::Pull(_) | Op::Numbers(_) | Op::Tasks(_) | Op::Search(_) | Op::Documents(_) => {}
         }
     }
@@ -219,7 +219,7 @@ impl RequestHandler for Sessions {
                     | Op::Pull(_)
                     | Op::Report(_),
                 ) => Err(led.too_late("the copies did not confirm in time")),
-                Some(Op::Mend(op)) => Err(self.late_look(led, origin, op)),
+                Some(Op::Mend(op)) => Err(self.looks.late(led, origin, op)),
                 Some(
                     Op::Numbers(_)
                     | Op::Tasks(_)

@@ -4,7 +4,7 @@ use crate::log::origin::Origin;
 use crate::sessions::capacity::AwaitingCapacity;
 use crate::sessions::drain::Draining;
 use crate::sessions::expiry::Expiry;
-use crate::sessions::mend::Look;
+use crate::sessions::mend::Looks;
 use crate::sessions::reopen::Reopening;
 use crate::sessions::scan::Scanning;
 use crate::sessions::uses::Uses;
@@ -92,7 +92,7 @@ pub(crate) struct Sessions {
     pub expiry: Expiry,
     pub watches: Watches,
     /// Looks at what nodes have, by order of operators.
-    pub looks: BTreeMap<Origin, Look>,
+    pub looks: Looks,
     pub scanning: Scanning,
     /// Lost sessions that are opened again.
     pub reopening: Reopening,

@@ -109,7 +109,7 @@ impl Sessions {
         if !led.may_begin() {
             return led.enqueue(origin);
         }
-        match self.updated(led, &key, &record, &op) {
+        match updated(led, &key, &record, &op) {
             Ok((writes, life)) => {
                 led.env.note(Transition::SessionUpdated, Some(led.log.number));
                 let at = led.write(writes, None);
@@ -117,48 +117,6 @@ impl Sessions {
             }
             Err(mistakes) => self.reply(led, origin, Err(Refusal::invalid(mistakes))),
         }
-    }
-
-    /// What a change writes, and how things stand after it.
-    fn updated(
-        &mut self,
-        led: &mut At<'_>,
-        key: &DocKey,
-        record: &SessionRecord,
-        op: &UpdateOp,
-    ) -> Result<(Vec<Write>, Life), Vec<FieldError>> {
-        let now = Stamp::from_epoch_ms(led.env.now.wall_ms);
-        let attributes = changed(&record.spec.attributes, op);
-        let before = managed_of(&led.log.replica, key, record, now);
-        let mut managed = before.clone();
-        let check = |edit: &Edit| {
-            let added = edit.add.iter().chain(edit.replace.iter().flatten());
-            check_handlers(&op.key, |it| handler(record, it), added)
-        };
-        let edited = edited(&mut managed, op, now, check);
-        let attributes = match (attributes, edited) {
-            (Ok(attributes), Ok(())) => attributes,
-            (attributes, edited) => {
-                let mistakes = edited.err().unwrap_or_default();
-                return Err(mistakes.into_iter().chain(attributes.err()).collect());
-            }
-        };
-        managed.fire_marks(now, &|life_cycle, _| is_mark(record, life_cycle));
-        let mut record = record.clone();
-        if record.spec.attributes != attributes {
-            note_opened_with(&mut record);
-            record.spec.attributes = attributes;
-        }
-        record.version = next_version(led.env, led.log, &record);
-        let record = Arc::new(record);
-        let mut writes = session_writes(led.env, led.log, key, record.clone());
-        let floor = led.stamps_above().max(now);
-        writes.push(write_of(&led.log.replica, &beside(key, &record.key), &managed, floor));
-        let of = (key.slot, &record.key);
-        let change = (&before, &managed);
-        writes.extend(settled_retries(&led.log.replica, of, change, op.ran.as_ref()));
-        let session = view_at_node(led, record);
-        Ok((writes, life(led, key, Some(session), managed)))
     }
 
     /// Nobody else owned the partition when a change came that could not be made.
@@ -217,4 +175,45 @@ fn life(led: &At<'_>, key: &DocKey, session: Option<SessionView>, managed: Manag
     });
     let retrying = retrying.collect();
     Life { session, managed: Arc::new(managed), retrying, running: None }
+}
+
+/// What a change writes, and how things stand after it.
+fn updated(
+    led: &mut At<'_>,
+    key: &DocKey,
+    record: &SessionRecord,
+    op: &UpdateOp,
+) -> Result<(Vec<Write>, Life), Vec<FieldError>> {
+    let now = Stamp::from_epoch_ms(led.env.now.wall_ms);
+    let attributes = changed(&record.spec.attributes, op);
+    let before = managed_of(&led.log.replica, key, record, now);
+    let mut managed = before.clone();
+    let check = |edit: &Edit| {
+        let added = edit.add.iter().chain(edit.replace.iter().flatten());
+        check_handlers(&op.key, |it| handler(record, it), added)
+    };
+    let edited = edited(&mut managed, op, now, check);
+    let attributes = match (attributes, edited) {
+        (Ok(attributes), Ok(())) => attributes,
+        (attributes, edited) => {
+            let mistakes = edited.err().unwrap_or_default();
+            return Err(mistakes.into_iter().chain(attributes.err()).collect());
+        }
+    };
+    managed.fire_marks(now, &|life_cycle, _| is_mark(record, life_cycle));
+    let mut record = record.clone();
+    if record.spec.attributes != attributes {
+        note_opened_with(&mut record);
+        record.spec.attributes = attributes;
+    }
+    record.version = next_version(led.env, led.log, &record);
+    let record = Arc::new(record);
+    let mut writes = session_writes(led.env, led.log, key, record.clone());
+    let floor = led.stamps_above().max(now);
+    writes.push(write_of(&led.log.replica, &beside(key, &record.key), &managed, floor));
+    let of = (key.slot, &record.key);
+    let change = (&before, &managed);
+    writes.extend(settled_retries(&led.log.replica, of, change, op.ran.as_ref()));
+    let session = view_at_node(led, record);
+    Ok((writes, life(led, key, Some(session), managed)))
 }
