@@ -226,8 +226,8 @@ impl Operation for LeaveGroup {
 }
 
 fn main() -> ExitCode {
-    let schema = operate::schema().class(GROUP, |it| it.any()).class(ASSOCIATION, |it| {
-        it.any().copied(STATUS, &[GROUP], SEPARATOR).copied(MEMBER, &[GROUP], SEPARATOR)
+    let schema = operate::schema().class(GROUP, |it| it.any()).class(ASSOCIATION, |items| {
+        items.any().copied(STATUS, &[GROUP], SEPARATOR).copied(MEMBER, &[GROUP], SEPARATOR)
     });
     let operations = operate::operations().with::<SetStatus>().with::<SetMember>();
     let operations = operations.with::<JoinGroup>().with::<LeaveGroup>();

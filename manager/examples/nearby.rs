@@ -99,8 +99,9 @@ impl SpecialSearch for Near {
 }
 
 fn main() -> ExitCode {
-    let schema = operate::schema().class(CLASS, |it| {
-        it.any().field(ITEM, LATITUDE, FieldType::Double).field(ITEM, LONGITUDE, FieldType::Double)
+    let schema = operate::schema().class(CLASS, |items| {
+        let items = items.any().field(ITEM, LATITUDE, FieldType::Double);
+        items.field(ITEM, LONGITUDE, FieldType::Double)
     });
     match Application::new(operate::operations(), schema) {
         Ok(application) => {

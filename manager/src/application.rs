@@ -82,9 +82,10 @@ impl Application {
             return Err(taken);
         }
         for class in classes {
-            self.schema = self.schema.class(kept(class), |it| {
+            self.schema = self.schema.class(kept(class), |items| {
                 let of_class = fields.iter().filter(|it| it.class == class);
-                of_class.fold(it.any(), |all, it| all.field(kept(&it.item), kept(&it.name), it.is))
+                of_class
+                    .fold(items.any(), |all, it| all.field(kept(&it.item), kept(&it.name), it.is))
             });
         }
         Ok(self)

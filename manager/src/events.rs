@@ -64,9 +64,9 @@ impl Kept {
     fn sorts(&self, ask: &EventsAsk) -> impl Iterator<Item = &Sort> {
         let is_of_session = |it: &String| SessionEventKind::parse(it).is_some();
         // Of the others, only this one may be about a session. They are few, and stay long.
-        let is_other = |it: &String| {
-            let is_about_one = it == RingEventKind::TaskGivenUp.as_str();
-            !is_of_session(it) && (ask.session.is_none() || is_about_one)
+        let is_other = |kind: &String| {
+            let is_about_one = kind == RingEventKind::TaskGivenUp.as_str();
+            !is_of_session(kind) && (ask.session.is_none() || is_about_one)
         };
         let others = ask.kinds.is_empty() || ask.kinds.iter().any(is_other);
         let sessions = ask.kinds.is_empty() || ask.kinds.iter().any(is_of_session);

@@ -263,8 +263,8 @@ pub fn know_classes<'a>(classes: impl Iterator<Item = &'a ClassName>) {
     let mut known = CLASSES.lock().unwrap_or_else(PoisonError::into_inner);
     for class in classes {
         if known.len() < CLASSES_MAX && !known.contains(class) {
-            RefusalKind::ALL.iter().for_each(|it| {
-                let _ = refusals(OpKind::Open, class.as_str().to_owned(), *it);
+            RefusalKind::ALL.iter().for_each(|kind| {
+                let _ = refusals(OpKind::Open, class.as_str().to_owned(), *kind);
             });
             known.insert(class.clone());
         }
@@ -456,11 +456,11 @@ const NODE_METRICS: [NodeMetric; 6] = [
         "Processors of a node that sessions take, in thousandths.",
         |it| it.used.cpu_millis,
     ),
-    ("rota_node_memory_mib", "Memory of a node for sessions, in MiB; 0: not counted.", |it| {
-        it.offered.memory_mib
+    ("rota_node_memory_mib", "Memory of a node for sessions, in MiB; 0: not counted.", |load| {
+        load.offered.memory_mib
     }),
-    ("rota_node_used_memory_mib", "Memory of a node that sessions take, in MiB.", |it| {
-        it.used.memory_mib
+    ("rota_node_used_memory_mib", "Memory of a node that sessions take, in MiB.", |load| {
+        load.used.memory_mib
     }),
 ];
 

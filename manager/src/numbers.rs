@@ -52,7 +52,7 @@ struct Open {
 impl Open {
     fn persist(&mut self) -> Result<(), NumbersError> {
         // Lasts first: what is cut off leaves no number above them.
-        let is_last = |it: &&Change| match it.name() {
+        let is_last = |change: &&Change| match change.name() {
             Name::Last(_) => true,
             Name::Entry(_) => false,
         };

@@ -118,8 +118,8 @@ impl Shared {
 
     /// The same as a sentence; empty while all is well.
     fn config_store_error(&self) -> String {
-        self.config_trouble().map_or_else(String::new, |it| {
-            format!("for {:.1} s: {}", it.since.elapsed().as_secs_f64(), it.error)
+        self.config_trouble().map_or_else(String::new, |trouble| {
+            format!("for {:.1} s: {}", trouble.since.elapsed().as_secs_f64(), trouble.error)
         })
     }
 }

@@ -175,8 +175,8 @@ mod tests {
         let shown: Vec<String> = all["shop"]
             .files
             .iter()
-            .map(|it| {
-                let what = match &it.found {
+            .map(|file| {
+                let what = match &file.found {
                     FoundAction::Program(_) => "program",
                     FoundAction::EmptyFolder => "empty",
                     FoundAction::NotExecutable => "not executable",
@@ -184,7 +184,7 @@ mod tests {
                     FoundAction::TooDeep => "deep",
                     FoundAction::Unusable(_) => "unusable",
                 };
-                format!("{} {what}", it.path.join("/"))
+                format!("{} {what}", file.path.join("/"))
             })
             .collect();
         let expected = [

@@ -42,9 +42,9 @@ pub struct Leases {
 impl Leases {
     /// As they were decided.
     pub fn new(slots: &[SlotLease]) -> Self {
-        let run = |it: &SlotLease| {
-            let (term_at_ms, kill_at_ms) = (it.term_at_mono_ms, it.kill_at_mono_ms);
-            (it.slots, Lease { term_at_ms, kill_at_ms })
+        let run = |lease: &SlotLease| {
+            let (term_at_ms, kill_at_ms) = (lease.term_at_mono_ms, lease.kill_at_mono_ms);
+            (lease.slots, Lease { term_at_ms, kill_at_ms })
         };
         Self { runs: slots.iter().map(run).collect() }
     }

@@ -147,9 +147,9 @@ impl Spared {
             let folder = processes::variable(pid, FOLDER_VARIABLE);
             folder.is_some_and(|it| self.folders.iter().any(|own| own.as_os_str().as_bytes() == it))
         };
-        running.retain(|it| {
-            let stays = theirs.contains(&it.pid) || has_their_user(it.pid);
-            !stays && !is_in_theirs(it.pid) && !is_guardian(it.pid)
+        running.retain(|process| {
+            let stays = theirs.contains(&process.pid) || has_their_user(process.pid);
+            !stays && !is_in_theirs(process.pid) && !is_guardian(process.pid)
         });
     }
 }

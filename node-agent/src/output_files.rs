@@ -79,8 +79,8 @@ impl Table {
     fn try_read(path: &Path) -> Option<Self> {
         let mut text = String::new();
         open(path).ok()??.take(TABLE_BYTES_MAX).read_to_string(&mut text).ok()?;
-        let line = |it: &str| {
-            let (inode, base) = it.split_once(' ')?;
+        let line = |line: &str| {
+            let (inode, base) = line.split_once(' ')?;
             Some((inode.parse().ok()?, base.parse().ok()?))
         };
         let files: Vec<(u64, u64)> = text.lines().map(line).collect::<Option<_>>()?;
@@ -251,9 +251,9 @@ fn fits(old: Option<&Found>, newest: Option<&Found>, table: &Table) -> bool {
     if begins.is_some() && behind.is_none() {
         return false;
     }
-    newest.is_none_or(|it| {
-        let base = newest_base(it, behind, table);
-        behind.is_none_or(|behind| behind <= base) && base.checked_add(it.length).is_some()
+    newest.is_none_or(|newest| {
+        let base = newest_base(newest, behind, table);
+        behind.is_none_or(|behind| behind <= base) && base.checked_add(newest.length).is_some()
     })
 }
 
@@ -389,24 +389,24 @@ mod tests {
         let third = begin(&new, "33333");
         // Everything changes between the first and the second file of a look, then only the names.
         let mut opened = 0;
-        let kept = Kept::look_by(&path, |it| {
+        let kept = Kept::look_by(&path, |path| {
             opened += 1;
             if opened == 2 {
                 table(&second, 5, &third);
                 rename();
             }
-            Found::at(it)
+            Found::at(path)
         });
         assert_eq!((opened, text_from(&kept.unwrap(), 0)), (4, "2222233333".to_owned()));
         let fourth = begin(&new, "44444");
         table(&third, 10, &fourth);
         let mut opened = 0;
-        let kept = Kept::look_by(&path, |it| {
+        let kept = Kept::look_by(&path, |path| {
             opened += 1;
             if opened == 2 {
                 rename();
             }
-            Found::at(it)
+            Found::at(path)
         });
         let kept = kept.unwrap();
         assert_eq!((opened, text_from(&kept, 0)), (4, "3333344444".to_owned()));

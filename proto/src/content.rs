@@ -32,10 +32,10 @@ pub struct Updates {
 impl TryFrom<v1::ContentUpdatesRequest> for Updates {
     type Error = WireError;
     fn try_from(wire: v1::ContentUpdatesRequest) -> Result<Self, WireError> {
-        let viewer = wire.viewer.map(|it| {
-            let pool = named("ContentViewer.pool", PoolName::parse(&it.pool))?;
-            let labels = named("ContentViewer.labels", labels(&it.labels))?;
-            let node = given("ContentViewer.node_id", &it.node_id, NodeId::parse)?;
+        let viewer = wire.viewer.map(|viewer| {
+            let pool = named("ContentViewer.pool", PoolName::parse(&viewer.pool))?;
+            let labels = named("ContentViewer.labels", labels(&viewer.labels))?;
+            let node = given("ContentViewer.node_id", &viewer.node_id, NodeId::parse)?;
             Ok::<_, WireError>((Viewer { pool, labels }, node))
         });
         let viewer = viewer.transpose()?;
@@ -88,12 +88,12 @@ impl From<&Record> for v1::ContentRecord {
             category: it.category.to_string(),
             commit: it.commit.to_string(),
             status: status.to_owned(),
-            file: it.as_file().map(|it| v1::ContentFile {
-                sha256: digest_bytes(it.sha256),
-                bytes: it.bytes,
-                executable: it.executable,
-                body: digest_bytes(it.body),
-                offset: it.offset,
+            file: it.as_file().map(|file| v1::ContentFile {
+                sha256: digest_bytes(file.sha256),
+                bytes: file.bytes,
+                executable: file.executable,
+                body: digest_bytes(file.body),
+                offset: file.offset,
             }),
             eager: it.detail == Detail::Fileset { eager: true },
         }
@@ -159,15 +159,15 @@ pub fn tree_bytes(tree: &Tree) -> Vec<u8> {
     let bodies = places(tree.bodies().keys().copied().collect());
     let filesets: BTreeMap<&FilesetName, u32> =
         tree.filesets().keys().enumerate().map(|(at, it)| (it, index(at))).collect();
-    let file = |it: &TreeFile| v1::content_tree::File {
-        path: it.path.to_string(),
-        fileset: filesets[&it.fileset],
-        commit: commits[it.commit.as_str()],
-        sha256: digest_bytes(it.file.sha256),
-        bytes: it.file.bytes,
-        executable: it.file.executable,
-        body: bodies[&it.file.body],
-        offset: it.file.offset,
+    let file = |file: &TreeFile| v1::content_tree::File {
+        path: file.path.to_string(),
+        fileset: filesets[&file.fileset],
+        commit: commits[file.commit.as_str()],
+        sha256: digest_bytes(file.file.sha256),
+        bytes: file.file.bytes,
+        executable: file.file.executable,
+        body: bodies[&file.file.body],
+        offset: file.file.offset,
     };
     let mut names: Vec<(&str, u32)> = commits.iter().map(|(name, at)| (*name, *at)).collect();
     names.sort_by_key(|it| it.1);

@@ -57,8 +57,8 @@ pub struct EventsAsk {
 impl EventsAsk {
     /// Whether an event is asked for.
     pub fn wants(&self, event: &v1::Event) -> bool {
-        let is_of = |it: &SessionKey| {
-            it.id.as_str() == event.id && it.namespace.as_str() == event.namespace
+        let is_of = |key: &SessionKey| {
+            key.id.as_str() == event.id && key.namespace.as_str() == event.namespace
         };
         self.session.as_ref().is_none_or(is_of)
             && (self.kinds.is_empty() || self.kinds.contains(&event.kind))
@@ -176,10 +176,10 @@ mod tests {
 
     #[test]
     fn every_wrong_field_is_named() {
-        let wrong = asked(|it| {
-            it.after = "yesterday".to_owned();
-            it.namespace = "shop".to_owned();
-            it.kinds = vec!["session_opened".to_owned(), "opened".to_owned()];
+        let wrong = asked(|request| {
+            request.after = "yesterday".to_owned();
+            request.namespace = "shop".to_owned();
+            request.kinds = vec!["session_opened".to_owned(), "opened".to_owned()];
         });
         assert_eq!(wrong, Err(["after", "kinds", "namespace"].map(str::to_owned).into()));
     }

@@ -84,13 +84,13 @@ pub(crate) fn lifetime_from(session: &v1::Session) -> Result<Option<Arc<Lifetime
 impl From<&LifeFacts> for v1::LifeFacts {
     fn from(it: &LifeFacts) -> Self {
         use v1::life_facts::{Handler as WireHandler, Restarts as WireRestarts};
-        let restarts = it.restarts.map(|it| WireRestarts {
-            times: it.times,
-            delay_ms: it.delay_ms,
-            delay_max_ms: it.delay_max_ms,
-            steady_ms: it.steady_ms,
+        let restarts = it.restarts.map(|restarts| WireRestarts {
+            times: restarts.times,
+            delay_ms: restarts.delay_ms,
+            delay_max_ms: restarts.delay_max_ms,
+            steady_ms: restarts.steady_ms,
         });
-        let handler = |it: &Handler| match it {
+        let handler = |handler: &Handler| match handler {
             Handler::Mark => WireHandler { mark: true, ..WireHandler::default() },
             Handler::Action { events, retries, timeout_ms } => {
                 let events = events.iter().cloned().collect();
@@ -119,12 +119,12 @@ impl TryFrom<v1::LifeFacts> for LifeFacts {
             let problem = format!("are {}; the limit is {LIFE_CYCLES_MAX}", it.life_cycles.len());
             return Err(WireError::new("LifeFacts.life_cycles", problem));
         }
-        let handler = |it: v1::life_facts::Handler| match it.mark {
+        let handler = |handler: v1::life_facts::Handler| match handler.mark {
             true => Handler::Mark,
             false => Handler::Action {
-                events: it.events.into_iter().collect(),
-                retries: it.retries.min(ACTION_RETRIES_MAX),
-                timeout_ms: it.timeout_ms.clamp(1, ACTION_TIMEOUT_MS_MAX),
+                events: handler.events.into_iter().collect(),
+                retries: handler.retries.min(ACTION_RETRIES_MAX),
+                timeout_ms: handler.timeout_ms.clamp(1, ACTION_TIMEOUT_MS_MAX),
             },
         };
         let time = |it: Option<u64>| it.map(|it| it.clamp(IDLE_MS_MIN, LIFE_MS_MAX));
@@ -136,11 +136,11 @@ impl TryFrom<v1::LifeFacts> for LifeFacts {
             max_life_max_ms: time(it.max_life_max_ms),
             start_timeout_max_ms: it.start_timeout_max_ms.map(|it| it.min(START_TIMEOUT_MS_MAX)),
             close_grace_max_ms: it.close_grace_max_ms.map(|it| it.min(GRACE_MS_MAX)),
-            restarts: it.restarts.map(|it| Restarts {
-                times: it.times.min(RESTARTS_MAX),
-                delay_ms: it.delay_ms.min(LIFE_MS_MAX),
-                delay_max_ms: it.delay_max_ms.min(LIFE_MS_MAX),
-                steady_ms: it.steady_ms.min(LIFE_MS_MAX),
+            restarts: it.restarts.map(|restarts| Restarts {
+                times: restarts.times.min(RESTARTS_MAX),
+                delay_ms: restarts.delay_ms.min(LIFE_MS_MAX),
+                delay_max_ms: restarts.delay_max_ms.min(LIFE_MS_MAX),
+                steady_ms: restarts.steady_ms.min(LIFE_MS_MAX),
             }),
             life_cycles: life_cycles.collect(),
         })

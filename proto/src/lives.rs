@@ -269,11 +269,11 @@ impl From<LivesAnswer> for v1::LivesAnswer {
                 What::Fired(Fired { done: is_done, code, report })
             }
             LivesAnswer::Life(life) => {
-                let retrying = life.retrying.into_iter().map(|it| v1::lives_answer::Retrying {
-                    event: Some(it.event.into()),
-                    task: it.task,
-                    state: it.state,
-                    at: it.at.map_or(0, Stamp::as_u64),
+                let retrying = life.retrying.into_iter().map(|retry| v1::lives_answer::Retrying {
+                    event: Some(retry.event.into()),
+                    task: retry.task,
+                    state: retry.state,
+                    at: retry.at.map_or(0, Stamp::as_u64),
                 });
                 let managed = serde_json::to_vec(&*life.managed);
                 What::Shown(Shown {
@@ -298,12 +298,12 @@ impl TryFrom<v1::LivesAnswer> for LivesAnswer {
             What::Shown(it) => {
                 let managed: Managed = serde_json::from_slice(&it.managed)
                     .map_err(|error| WireError::new("Shown.managed", error.to_string()))?;
-                let retrying = it.retrying.into_iter().map(|it| {
+                let retrying = it.retrying.into_iter().map(|retry| {
                     Ok(Retrying {
-                        event: required("Retrying.event", it.event)?.into(),
-                        task: it.task,
-                        state: it.state,
-                        at: stamp_or_none("Retrying.at", it.at)?,
+                        event: required("Retrying.event", retry.event)?.into(),
+                        task: retry.task,
+                        state: retry.state,
+                        at: stamp_or_none("Retrying.at", retry.at)?,
                     })
                 });
                 LivesAnswer::Life(Box::new(Life {

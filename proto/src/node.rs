@@ -506,9 +506,9 @@ impl TryFrom<v1::RenewResponse> for Renewed {
                         ToldLimit::Of(named("RenewResponse.heard", limit)?)
                     }
                 };
-                let grant = |it: v1::renew_response::Grant| {
-                    let range = required("RenewResponse.heard.grants.range", it.range)?;
-                    Ok(Grant { range: range.into(), pe: Epoch(it.pe) })
+                let grant = |grant: v1::renew_response::Grant| {
+                    let range = required("RenewResponse.heard.grants.range", grant.range)?;
+                    Ok(Grant { range: range.into(), pe: Epoch(grant.pe) })
                 };
                 let grants = it.grants.into_iter().map(grant).collect::<Result<_, WireError>>()?;
                 let (more, retires) = (it.more, it.retires);

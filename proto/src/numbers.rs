@@ -50,11 +50,11 @@ impl From<v1::SessionNumber> for SessionNumber {
 
 impl From<NumbersOp> for v1::NumbersOp {
     fn from(op: NumbersOp) -> Self {
-        let there = op.there.map(|it| v1::SessionsThere {
-            pe: it.pe.0,
-            first_slot: it.range.first.0,
-            last_slot: it.range.last.0,
-            sessions: it.sessions.iter().map(Into::into).collect(),
+        let there = op.there.map(|there| v1::SessionsThere {
+            pe: there.pe.0,
+            first_slot: there.range.first.0,
+            last_slot: there.range.last.0,
+            sessions: there.sessions.iter().map(Into::into).collect(),
         });
         Self { pool: op.pool.as_str().into(), node: op.node.as_str().into(), there }
     }

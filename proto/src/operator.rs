@@ -106,11 +106,11 @@ impl From<&View> for v1::View {
             owner: it.owner.0,
             isr: it.isr.iter().map(|member| member.number.0).collect(),
             state: part_state_text(it.state).into(),
-            recovered: it.recovered.map(|it| v1::Recovered {
-                epoch: it.epoch.0,
-                sessions: it.sessions,
-                held: Some(it.held.into()),
-                loss: it.loss.as_str().into(),
+            recovered: it.recovered.map(|recovered| v1::Recovered {
+                epoch: recovered.epoch.0,
+                sessions: recovered.sessions,
+                held: Some(recovered.held.into()),
+                loss: recovered.loss.as_str().into(),
             }),
             loss: it.loss.map(|it| it.as_str().into()),
             stamps_above: it.stamps_above.map(u64::from),
@@ -440,8 +440,8 @@ impl TryFrom<v1::InspectResponse> for Inspected {
         let waiting = usize::try_from(it.requests_waiting).ok();
         let [works, overdue] = [it.works, it.works_overdue].map(|it| usize::try_from(it).ok());
         let managers = it.view.iter().flat_map(|it| &it.managers);
-        let manager_numbers = managers.filter_map(|it| {
-            Some((ManagerNumber(it.number), numbered(it.stable_number, it.uuid.clone())?))
+        let manager_numbers = managers.filter_map(|entry| {
+            Some((ManagerNumber(entry.number), numbered(entry.stable_number, entry.uuid.clone())?))
         });
         let mut node_numbers = BTreeMap::new();
         for it in &it.nodes {

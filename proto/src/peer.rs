@@ -271,8 +271,8 @@ fn waiting_from(kinds: Vec<v1::node_wanted::Waiting>) -> Result<Vec<(Resources, 
         let problem = format!("are {} kinds; the limit is {WAITING_KINDS_MAX}", kinds.len());
         return Err(WireError::new("NodeWanted.waiting", problem));
     }
-    let kinds = kinds.into_iter().map(|it| {
-        let v1::node_wanted::Waiting { places, cpu_millis, memory_mib, count } = it;
+    let kinds = kinds.into_iter().map(|kind| {
+        let v1::node_wanted::Waiting { places, cpu_millis, memory_mib, count } = kind;
         (Resources { places, cpu_millis, memory_mib }, count)
     });
     Ok(kinds.collect())

@@ -110,8 +110,8 @@ pub fn set(request: v1::SetPoolRequest) -> Result<SetPool, Exception> {
 
 fn settings(wire: v1::PoolSettings, mistakes: &mut Mistakes) -> PoolSettings {
     let load_limit = wire.load_limit.and_then(|it| mistakes.note(LoadLimit::parse(it)));
-    let below = wire.scale_in_below.and_then(|it| {
-        let read = LoadLimit::parse(it);
+    let below = wire.scale_in_below.and_then(|share| {
+        let read = LoadLimit::parse(share);
         mistakes.note(read.map_err(|it| FieldError::new("scale_in_below", it.problem)))
     });
     let policy = mistakes.given("policy", &wire.policy, Policy::parse);

@@ -111,9 +111,9 @@ pub(crate) fn bad_request(fields: &[FieldError], details: &mut ErrorDetails) {
     if fields.is_empty() {
         return;
     }
-    let violation = |it: &FieldError| {
-        let problem = cut(&it.problem, PROBLEM_BYTES_MAX);
-        FieldViolation::new(cut(&it.field, PROBLEM_BYTES_MAX), problem)
+    let violation = |error: &FieldError| {
+        let problem = cut(&error.problem, PROBLEM_BYTES_MAX);
+        FieldViolation::new(cut(&error.field, PROBLEM_BYTES_MAX), problem)
     };
     let fields: Vec<_> = fields.iter().take(FIELDS_MAX).map(violation).collect();
     details.set_bad_request(fields);

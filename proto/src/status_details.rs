@@ -32,10 +32,10 @@ pub struct ReasonInfo {
 /// Reads the details of a status.
 pub fn details(status: &Status) -> StatusDetails {
     let details = status.get_error_details();
-    let info = details.error_info().map(|it| ReasonInfo {
-        domain: it.domain.clone(),
-        reason: it.reason.clone(),
-        metadata: it.metadata.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
+    let info = details.error_info().map(|info| ReasonInfo {
+        domain: info.domain.clone(),
+        reason: info.reason.clone(),
+        metadata: info.metadata.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
     });
     let retry_delay = details.retry_info().and_then(|it| it.retry_delay);
     StatusDetails { info, retry_delay, fields: wrong_fields(&details) }

@@ -465,9 +465,9 @@ mod tests {
     #[test]
     fn an_exception_is_told_with_its_code_and_whether_it_has_happened() {
         use rota_client::docstore::{Exception, FieldError, Phase};
-        let raised = |it: Exception| CallError::Raised {
-            changed: if it.phase() == Phase::Sending { Changed::Unknown } else { Changed::No },
-            exception: Box::new(it),
+        let raised = |raised: Exception| CallError::Raised {
+            changed: if raised.phase() == Phase::Sending { Changed::Unknown } else { Changed::No },
+            exception: Box::new(raised),
             endpoint: "a:1".to_owned(),
             attempts: 1,
         };

@@ -152,7 +152,7 @@ fn one(it: &Node) -> Table {
         0 => "not counted".to_owned(),
         of => format!("{used} of {of}"),
     };
-    let closes = it.closes_at_ms.map(|it| match it {
+    let closes = it.closes_at_ms.map(|at_ms| match at_ms {
         0 => "at once".to_owned(),
         at_ms => format!("{at_ms} ms since 1970"),
     });

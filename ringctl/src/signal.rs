@@ -298,9 +298,9 @@ mod tests {
         let all = [("7", "critical"), ("8", "critical"), ("9", "passing")];
         let all = all.map(|(number, status)| entry("a", number, status)).join(",");
         let sight = input(format!("[{all}]").as_bytes()).unwrap().sights.remove("a").unwrap();
-        let told = |it: &Manager| {
-            let gone = sight.told_to("a", it).map(|it| it.gone).unwrap_or_default();
-            (it.number, gone.into_iter().map(|it| it.number).collect::<Vec<_>>())
+        let told = |manager: &Manager| {
+            let gone = sight.told_to("a", manager).map(|it| it.gone).unwrap_or_default();
+            (manager.number, gone.into_iter().map(|it| it.number).collect::<Vec<_>>())
         };
         let told: Vec<_> = sight.gone.iter().chain(&sight.others).map(told).collect();
         assert_eq!(told, [(7, vec![8]), (8, vec![7]), (9, vec![7, 8])]);

@@ -27,8 +27,8 @@ impl Channels {
         let channel = match open {
             Some(channel) => channel,
             None => {
-                let failed = |it: crate::link::ConnectFailed| {
-                    let text = format!("manager {} cannot be reached: {}", peer.number, it.text);
+                let failed = |error: crate::link::ConnectFailed| {
+                    let text = format!("manager {} cannot be reached: {}", peer.number, error.text);
                     Status::unavailable(text)
                 };
                 let channel = connect(&peer.address).await.map_err(failed)?;

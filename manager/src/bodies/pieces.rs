@@ -99,12 +99,12 @@ impl Remote {
     pub async fn next(&mut self) -> Result<Option<Bytes>, Status> {
         let next = timeout(STALL, self.stream.message()).await;
         let next =
-            next.unwrap_or_else(|_| Err(Status::unavailable("it is silent"))).map_err(|it| {
+            next.unwrap_or_else(|_| Err(Status::unavailable("it is silent"))).map_err(|status| {
                 // What it says itself, or why nothing is heard of it.
-                if !it.details().is_empty() {
-                    return it;
+                if !status.details().is_empty() {
+                    return status;
                 }
-                let text = format!("a manager stopped sending a body: {}", it.message());
+                let text = format!("a manager stopped sending a body: {}", status.message());
                 refused(RefusalKind::NotServing, text)
             });
         next?.map(|it| read_piece(it).map_err(unreadable)).transpose()

@@ -54,12 +54,12 @@ struct Record {
 impl From<v1::ContentRecord> for Record {
     fn from(it: v1::ContentRecord) -> Self {
         let eager = (it.category == "$category").then_some(it.eager);
-        let file = it.file.map(|it| File {
-            sha256: hex(&it.sha256),
-            bytes: it.bytes,
-            executable: it.executable,
-            body: hex(&it.body),
-            offset: it.offset,
+        let file = it.file.map(|file| File {
+            sha256: hex(&file.sha256),
+            bytes: file.bytes,
+            executable: file.executable,
+            body: hex(&file.body),
+            offset: file.offset,
         });
         let v1::ContentRecord { path, category, commit, status, .. } = it;
         Self { path, category, commit, status, file, eager }
@@ -132,10 +132,10 @@ pub async fn updates(State(tree): State<Arc<Tree>>, uri: Uri, headers: HeaderMap
     };
     let place = tree.place().await?;
     let told = tree.content.updates(call.request(request)?).await?.into_inner();
-    let body = told.map(move |it| {
+    let body = told.map(move |message| {
         // The place is free when nobody reads any more.
         let _ = &place;
-        Ok::<_, Infallible>(lines(it))
+        Ok::<_, Infallible>(lines(message))
     });
     let kind = [(header::CONTENT_TYPE, "application/x-ndjson")];
     Ok((kind, Body::from_stream(body)).into_response())

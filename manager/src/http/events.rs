@@ -137,9 +137,9 @@ fn lines(told: Result<v1::EventsResponse, Status>) -> Vec<Event> {
         }
     };
     let missed = page.missed.then(|| Event::default().event(MISSED).data("{}"));
-    let events = page.events.into_iter().filter_map(|it| {
-        let position = it.position.clone();
-        let event = Event::default().json_data(Happened::from(it)).ok()?;
+    let events = page.events.into_iter().filter_map(|happened| {
+        let position = happened.position.clone();
+        let event = Event::default().json_data(Happened::from(happened)).ok()?;
         Some(event.id(position))
     });
     missed.into_iter().chain(events).collect()

@@ -62,14 +62,14 @@ pub fn refused(status: Status) -> Failed {
     if !told.fields.iter().any(|it| it.field.starts_with("filter.")) {
         return status.into();
     }
-    let by_query = |it: FieldError| {
-        let field = match it.field.as_str() {
+    let by_query = |error: FieldError| {
+        let field = match error.field.as_str() {
             "filter.node_id" => "node",
             "filter.states" => "state",
             "filter.info_prefix" => "info",
             other => other.strip_prefix("filter.").unwrap_or(other),
         };
-        FieldError::new(field, it.problem)
+        FieldError::new(field, error.problem)
     };
     Refusal::invalid(told.fields.into_iter().map(by_query).collect()).into()
 }

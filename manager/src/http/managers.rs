@@ -46,10 +46,11 @@ pub async fn list(State(tree): State<Arc<Tree>>, uri: Uri, headers: HeaderMap) -
 pub async fn one(State(tree): State<Arc<Tree>>, uri: Uri, headers: HeaderMap) -> Answer {
     let call = Call::new(&uri, &headers)?;
     let part = segments(&uri)?.pop().unwrap_or_default();
-    let found = view(&tree, call).await?.managers.into_iter().find(|it| match is_number(&part) {
-        true => it.stable_number > 0 && it.stable_number.to_string() == part,
-        false => it.id == part,
-    });
+    let found =
+        view(&tree, call).await?.managers.into_iter().find(|manager| match is_number(&part) {
+            true => manager.stable_number > 0 && manager.stable_number.to_string() == part,
+            false => manager.id == part,
+        });
     let found = found.ok_or_else(|| missing("manager", &part, "/v1/managers"))?;
     tagged(&headers, &Manager::of(found))
 }

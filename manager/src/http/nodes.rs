@@ -74,9 +74,9 @@ async fn find(tree: &Tree, uri: &Uri, asked: &Asked) -> Result<(String, v1::Node
     let (pool, node) = (part(1), part(3));
     let name = pools::name_of(tree, pool, asked).await?;
     let OfPool { list, nodes } = of_pool_named(tree, name, asked).await?;
-    let found = nodes.into_iter().find(|it| match is_number(node) {
-        true => it.stable_number > 0 && it.stable_number.to_string() == node,
-        false => it.id == node,
+    let found = nodes.into_iter().find(|stats| match is_number(node) {
+        true => stats.stable_number > 0 && stats.stable_number.to_string() == node,
+        false => stats.id == node,
     });
     let found = found.ok_or_else(|| missing("node", node, &list))?;
     Ok((list, found))

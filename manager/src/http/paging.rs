@@ -52,8 +52,8 @@ impl Paging {
     /// The page of what is there, and the token of the next one; empty: that was all. `name` gives the name of an
     /// item.
     pub fn page<T>(&self, mut all: Vec<T>, name: impl Fn(&T) -> &str) -> (Vec<T>, String) {
-        all.retain(|it| {
-            let name = name(it);
+        all.retain(|item| {
+            let name = name(item);
             name > self.after.as_str() && self.id.as_deref().is_none_or(|id| id == name)
         });
         all.sort_by(|a, b| name(a).cmp(name(b)));

@@ -52,10 +52,10 @@ pub async fn page(tree: &Tree, uri: &Uri, headers: &HeaderMap, within: Within) -
         Within::Namespace(name) => (format!("/v1/namespaces/{}/sessions", encoded(&name)), None),
         Within::Node { list, numbers, .. } => (list, Some(numbers)),
     };
-    let shown = |it: v1::Session| {
-        let Some(numbers) = &numbers else { return Session::of(it) };
-        let number = numbers.get(&(it.namespace.clone(), it.id.clone())).copied();
-        Session::of(it).numbered(number, &list)
+    let shown = |session: v1::Session| {
+        let Some(numbers) = &numbers else { return Session::of(session) };
+        let number = numbers.get(&(session.namespace.clone(), session.id.clone())).copied();
+        Session::of(session).numbered(number, &list)
     };
     let request = v1::ListRequest {
         filter: Some(filter),

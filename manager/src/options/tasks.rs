@@ -162,9 +162,9 @@ fn named<T>(
 ) -> BTreeMap<String, T> {
     let mut known = BTreeMap::new();
     for text in all {
-        let is_name = |it: &str| {
+        let is_name = |name: &str| {
             let fits = |it: u8| it.is_ascii_alphanumeric() || b"-_.".contains(&it);
-            (1..=NAME_BYTES_MAX).contains(&it.len()) && it.bytes().all(fits)
+            (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(fits)
         };
         let problem = match text.split_once('=') {
             None => format!("is {text:?}, not {form}"),

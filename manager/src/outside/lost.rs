@@ -89,8 +89,8 @@ async fn not_at_its_address(view: &View, claim: &Claim) -> Result<(), Refusal> {
     // A newcomer may have been given the address of the one that was.
     let Some(own) = address.filter(|it| **it != claim.grpc) else { return Ok(()) };
     let answers = inspected(own).await;
-    let other = |it: &rota_proto::operator::Inspected| {
-        it.number != number || it.view.cluster != view.cluster
+    let other = |answer: &rota_proto::operator::Inspected| {
+        answer.number != number || answer.view.cluster != view.cluster
     };
     let accepts = match &answers {
         Ok(answer) => !other(answer),

@@ -340,7 +340,7 @@ async fn whole_body(mut pieces: Pieces, body: &TreeBody) -> Result<BytesMut, Sta
 /// Control records, and of files those of one fileset.
 fn only_of(mut records: Vec<Record>, only: Option<&FilesetName>) -> Vec<Record> {
     if let Some(only) = only {
-        records.retain(|it| match &it.category {
+        records.retain(|record| match &record.category {
             Category::File(fileset) => fileset == only,
             Category::Commit
             | Category::Latest

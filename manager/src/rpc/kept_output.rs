@@ -93,14 +93,14 @@ async fn find(
     let Some((_, update)) = updates.into_iter().next() else { return Ok(None) };
     let document = apply(&name, None, &update).ok().flatten().filter(|it| !it.is_deleted());
     let Some(document) = document else { return Ok(None) };
-    let kept = kept_outputs(&document).map_err(|it| {
-        let text = format!("what the ring keeps of session {} cannot be read: {it}", ask.key);
+    let kept = kept_outputs(&document).map_err(|error| {
+        let text = format!("what the ring keeps of session {} cannot be read: {error}", ask.key);
         status(Refusal::new(RefusalKind::Internal, Retry::Never, text))
     })?;
     let now = now();
-    let is_meant = |it: &(Stamp, KeptOutput)| {
-        let is_node = ask.node.as_ref().is_none_or(|node: &NodeId| *node == it.1.node);
-        it.1.until >= now && is_node && ask.life.or(life).is_none_or(|life| life == it.0)
+    let is_meant = |output: &(Stamp, KeptOutput)| {
+        let is_node = ask.node.as_ref().is_none_or(|node: &NodeId| *node == output.1.node);
+        output.1.until >= now && is_node && ask.life.or(life).is_none_or(|life| life == output.0)
     };
     Ok(kept.into_iter().rfind(is_meant))
 }

@@ -444,9 +444,9 @@ impl Programs for ProgramsService {
             Found::AtNode(begun) => *begun,
             Found::Kept(Told { messages, place: kept }) => {
                 let held = (place, kept);
-                let all = tokio_stream::iter(messages).map(move |it| {
+                let all = tokio_stream::iter(messages).map(move |message| {
                     let _ = &held;
-                    Ok(it)
+                    Ok(message)
                 });
                 return Ok(Response::new(Box::pin(all)));
             }

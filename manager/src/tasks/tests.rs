@@ -56,12 +56,12 @@ async fn a_program_gets_its_arguments_its_input_and_its_task_and_nothing_secret(
     assert_eq!(code, "EXIT-7");
     let (first, names) = report.split_once('\n').unwrap();
     assert_eq!(first, "2 $HOME; ls {\"n\":1} {cart ä}1 shop 2 261127120000007");
-    let may_be = |it: &str| {
+    let may_be = |name: &str| {
         [
             "HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "PWD", "TMPDIR", "TZ", "USER", "_",
             "OLDPWD", "SHLVL",
         ]
-        .contains(&it)
+        .contains(&name)
     };
     assert!(names.split_whitespace().all(may_be), "{names}");
 }

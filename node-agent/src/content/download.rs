@@ -271,9 +271,9 @@ mod tests {
         );
         let shown: Vec<(u8, u64, u64, Vec<&str>)> = found
             .iter()
-            .map(|it| {
-                let paths = it.files.iter().map(|it| it.0.as_str()).collect();
-                (it.body.0[0], it.offset, it.length, paths)
+            .map(|span| {
+                let paths = span.files.iter().map(|it| it.0.as_str()).collect();
+                (span.body.0[0], span.offset, span.length, paths)
             })
             .collect();
         let far = GAP_BYTES * 3;

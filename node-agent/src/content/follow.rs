@@ -189,13 +189,14 @@ impl Follower {
         }
         self.told.clone_from(&failure);
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        self.of.status.set(|it| {
-            it.state = state;
-            it.failure = failure;
-            (it.came, it.of) = ((0, 0), (0, 0));
+        self.of.status.set(|standing| {
+            standing.state = state;
+            standing.failure = failure;
+            (standing.came, standing.of) = ((0, 0), (0, 0));
             if state == ContentState::Current {
-                it.refreshed_at_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
-                it.refresh_us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+                standing.refreshed_at_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+                standing.refresh_us =
+                    u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
             }
         });
         state != ContentState::Failed

@@ -83,10 +83,11 @@ impl ContentStatus {
 
     /// A version is in use, in that folder, with so many files and bytes.
     pub fn shows(&self, version: &Version, root: PathBuf, (files, bytes): (u64, u64)) {
-        self.set(|it| {
-            it.root = Some(root);
-            (it.commit, it.access) = (version.commit.to_string(), version.access.to_string());
-            (it.files, it.bytes) = (files, bytes);
+        self.set(|standing| {
+            standing.root = Some(root);
+            (standing.commit, standing.access) =
+                (version.commit.to_string(), version.access.to_string());
+            (standing.files, standing.bytes) = (files, bytes);
         });
     }
 
@@ -97,9 +98,9 @@ impl ContentStatus {
 
     /// A part of it came.
     pub fn came(&self, files: u64, bytes: u64) {
-        self.set(|it| {
-            it.came.0 += files;
-            it.came.1 += bytes;
+        self.set(|standing| {
+            standing.came.0 += files;
+            standing.came.1 += bytes;
         });
     }
 

@@ -27,11 +27,11 @@ impl Look {
     /// Now.
     pub fn now() -> Self {
         let all = processes::all();
-        let carrier = |it: &Stat| Carrier {
-            process: it.process,
-            group: it.group,
-            user: processes::user(it.process.pid),
-            folder: processes::variable(it.process.pid, FOLDER_VARIABLE),
+        let carrier = |stat: &Stat| Carrier {
+            process: stat.process,
+            group: stat.group,
+            user: processes::user(stat.process.pid),
+            folder: processes::variable(stat.process.pid, FOLDER_VARIABLE),
         };
         let carriers = all.iter().filter(|it| it.runs).map(carrier).collect();
         Self { all, carriers }
@@ -131,10 +131,10 @@ impl Ward {
         let below: Vec<Process> = ancestors
             .flat_map(|it| processes::descendants_among(&look.all, it.pid, |_| false))
             .collect();
-        let is_its = |it: &&Carrier| {
-            it.folder.as_deref() == Some(folder)
-                || (it.user.is_some() && it.user == self.pids.user)
-                || below.contains(&it.process)
+        let is_its = |carrier: &&Carrier| {
+            carrier.folder.as_deref() == Some(folder)
+                || (carrier.user.is_some() && carrier.user == self.pids.user)
+                || below.contains(&carrier.process)
         };
         look.carriers.iter().filter(is_its).collect()
     }

@@ -37,8 +37,8 @@ pub fn keep_alive(channels: Channels, managers: watch::Receiver<Vec<String>>, in
             let known = managers.borrow().clone();
             for part in used.chunks(WORDS_MAX) {
                 let known = in_turn(&known, last.as_deref());
-                let words = part.iter().map(|it| {
-                    let (channels, known, used) = (channels.clone(), known.clone(), it.clone());
+                let words = part.iter().map(|used| {
+                    let (channels, known, used) = (channels.clone(), known.clone(), used.clone());
                     async move { say(&channels, &known, &used).await }
                 });
                 let taken = words.collect::<tokio::task::JoinSet<_>>().join_all().await;

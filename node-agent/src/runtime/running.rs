@@ -199,9 +199,7 @@ impl Running {
         };
         self.gate.shut();
         self.session.settings.in_use.forget(&self.session.terms);
-        let killed = |it: &End| {
-            matches!(it, End::Told(Exit::Signal(KILL), _) | End::Told(Exit::Code(137), _))
-        };
+        let killed = |it: &End| matches!(it, End::Told(Exit::Signal(KILL) | Exit::Code(137), _));
         let course = self.course(end.as_ref().is_some_and(killed)).await;
         let Self { session, mut link, holds, stage, adopted, .. } = self;
         let end = match end {

@@ -74,7 +74,7 @@ pub fn program_missing(name: &str, search: &str) -> Option<String> {
     if is_path && !Path::new(name).is_absolute() {
         return None;
     }
-    let may_be_run = |it: &PathBuf| match fs::metadata(it) {
+    let may_be_run = |path: &PathBuf| match fs::metadata(path) {
         Ok(there) => there.is_file() && there.mode() & BY_ANYBODY != 0,
         // Whoever may see more than this process may find it there.
         Err(error) => error.kind() == io::ErrorKind::PermissionDenied,

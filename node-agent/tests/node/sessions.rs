@@ -41,9 +41,9 @@ async fn a_program_answers_at_its_address_until_it_is_destroyed() {
     assert_eq!(other, NodeAnswer::OtherLive { token: token(1) });
     let scanned = line.scan().await;
     assert_eq!(scanned.len(), 2, "{scanned:?}");
-    let is_there = |it: &rota_model::node_msg::ScanItem| {
-        let at = matches!(&it.fate, ScanFate::Live(it) if it.address == address && it.ready);
-        it.key == key("web") && at
+    let is_there = |item: &rota_model::node_msg::ScanItem| {
+        let at = matches!(&item.fate, ScanFate::Live(it) if it.address == address && it.ready);
+        item.key == key("web") && at
     };
     assert!(scanned.iter().any(is_there), "{scanned:?}");
 
@@ -305,8 +305,8 @@ async fn the_log_tells_when_each_session_began_and_when_nothing_of_it_ran_any_mo
     manager.end_of("b").await;
     never_started(&line.create("m", "missing", 3).await);
     let told = of_sessions(&log);
-    let words = |it: &Value| {
-        let text = |name: &str| it[name].as_str().unwrap_or_default().to_owned();
+    let words = |entry: &Value| {
+        let text = |name: &str| entry[name].as_str().unwrap_or_default().to_owned();
         [text("session"), text("message"), text("why")].join(" ")
     };
     let expected = [

@@ -203,14 +203,14 @@ impl From<&CountedUsage> for v1::CountedUsage {
 impl TryFrom<v1::CountedUsage> for CountedUsage {
     type Error = WireError;
     fn try_from(it: v1::CountedUsage) -> Result<Self, WireError> {
-        let held = |it: v1::counted_usage::Held| {
-            named("CountedUsage.held.namespace", Namespace::parse(&it.namespace))?;
+        let held = |held: v1::counted_usage::Held| {
+            named("CountedUsage.held.namespace", Namespace::parse(&held.namespace))?;
             Ok((
-                it.namespace,
+                held.namespace,
                 Usage {
-                    documents: it.documents,
-                    item_bytes: it.item_bytes,
-                    attachment_bytes: it.attachment_bytes,
+                    documents: held.documents,
+                    item_bytes: held.item_bytes,
+                    attachment_bytes: held.attachment_bytes,
                 },
             ))
         };

@@ -97,11 +97,11 @@ fn conditions(
 
 /// A page of a search, as a client gets it.
 pub fn search_response(search: &Search, page: &Page) -> v1::SearchResponse {
-    let hit = |it: &Hit| v1::SearchHit {
-        name: Some((&it.at.place.name).into()),
-        key: it.at.place.key.as_ref().map(ToString::to_string),
-        version: it.version.as_u64(),
-        item: it.content.as_ref().map(item_of),
+    let hit = |hit: &Hit| v1::SearchHit {
+        name: Some((&hit.at.place.name).into()),
+        key: hit.at.place.key.as_ref().map(ToString::to_string),
+        version: hit.version.as_u64(),
+        item: hit.content.as_ref().map(item_of),
     };
     v1::SearchResponse {
         hits: page.hits.iter().map(hit).collect(),
@@ -136,11 +136,11 @@ pub struct FoundPage {
 
 /// A page of a search, as a client reads it.
 pub fn searched(response: v1::SearchResponse) -> Result<FoundPage, WireError> {
-    let hit = |it: v1::SearchHit| {
-        let content = it.item.and_then(|it| it.content).map(read_content).transpose()?;
-        let name = convert("SearchHit.name", it.name)?;
-        let version = named("SearchHit.version", Stamp::parse(it.version))?;
-        Ok::<_, WireError>(FoundHit { name, key: it.key, version, content })
+    let hit = |hit: v1::SearchHit| {
+        let content = hit.item.and_then(|it| it.content).map(read_content).transpose()?;
+        let name = convert("SearchHit.name", hit.name)?;
+        let version = named("SearchHit.version", Stamp::parse(hit.version))?;
+        Ok::<_, WireError>(FoundHit { name, key: hit.key, version, content })
     };
     Ok(FoundPage {
         hits: response.hits.into_iter().map(hit).collect::<Result<_, _>>()?,
@@ -314,10 +314,10 @@ pub(crate) fn found_to_wire(found: &Result<Found, Exception>) -> v1::peer_answer
             return v1::peer_answer::Found { exception, ..Default::default() };
         }
     };
-    let hit = |it: &Hit| found::Hit {
-        at: Some((&it.at).into()),
-        version: it.version.as_u64(),
-        item: it.content.as_ref().map(item_of),
+    let hit = |hit: &Hit| found::Hit {
+        at: Some((&hit.at).into()),
+        version: hit.version.as_u64(),
+        item: hit.content.as_ref().map(item_of),
     };
     let slots = |it: &(SlotId, SlotId)| found::Slots { first: it.0.0, last: it.1.0 };
     v1::peer_answer::Found {
@@ -336,10 +336,10 @@ pub(crate) fn found_from(
     if let Some(exception) = it.exception {
         return Ok(Err(exception_from(exception)?));
     }
-    let hit = |it: v1::peer_answer::found::Hit| {
-        let content = it.item.and_then(|it| it.content).map(read_content).transpose()?;
-        let version = named("Hit.version", Stamp::parse(it.version))?;
-        Ok::<_, WireError>(Hit { at: convert("Hit.at", it.at)?, version, content })
+    let hit = |hit: v1::peer_answer::found::Hit| {
+        let content = hit.item.and_then(|it| it.content).map(read_content).transpose()?;
+        let version = named("Hit.version", Stamp::parse(hit.version))?;
+        Ok::<_, WireError>(Hit { at: convert("Hit.at", hit.at)?, version, content })
     };
     let hits = it.hits.into_iter().map(hit).collect::<Result<_, _>>()?;
     let next = optional(it.next)?;

@@ -77,8 +77,9 @@ proptest! {
     #[test]
     fn records_come_back(tree in tree(), commit in hash(), deleted in any::<bool>()) {
         let status = if deleted { Status::Deleted } else { Status::Published };
-        let files = tree.files().iter().map(|it| {
-            let record = Record::file(&it.path, it.fileset.clone(), it.commit.clone(), it.file);
+        let files = tree.files().iter().map(|file| {
+            let (path, fileset) = (&file.path, file.fileset.clone());
+            let record = Record::file(path, fileset, file.commit.clone(), file.file);
             Record { status, ..record }
         });
         let control = [
@@ -131,8 +132,8 @@ fn a_record_of_a_nodes_own_or_with_another_path_is_refused() {
     type Change = dyn Fn(&mut v1::ContentRecord);
     let of_file = |category: &str, path: &'static str| {
         let category = category.to_owned();
-        move |it: &mut v1::ContentRecord| {
-            (it.category, it.path) = (category.clone(), path.to_owned());
+        move |record: &mut v1::ContentRecord| {
+            (record.category, record.path) = (category.clone(), path.to_owned());
         }
     };
     let changes: [(&str, &Change); 7] = [

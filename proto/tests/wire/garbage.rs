@@ -31,8 +31,8 @@ fn try_everything(bytes: &[u8]) {
     drop(v1::RegisterRequest::decode(bytes).map(|it| node::register(&cluster(&it.cluster), it)));
     drop(v1::RenewRequest::decode(bytes).map(|it| node::renew(&cluster(&it.cluster), it)));
     drop(v1::ReportRequest::decode(bytes).map(|it| node::report_items(&cluster(&it.cluster), it)));
-    drop(v1::NodeCallBatch::decode(bytes).map(|it| {
-        let calls = node::calls(&cluster(&it.cluster), it);
+    drop(v1::NodeCallBatch::decode(bytes).map(|batch| {
+        let calls = node::calls(&cluster(&batch.cluster), batch);
         calls.map(Iterator::count)
     }));
     let fresh = || rota_model::RequestId::parse("fresh").expect("a valid name");

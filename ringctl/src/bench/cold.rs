@@ -139,10 +139,10 @@ fn find_class(folder: &Path, name: &str) -> anyhow::Result<ProgramClass> {
 /// The program's arguments for a port and a folder.
 fn arguments(class: &ProgramClass, port: u16, folder: &Path) -> Vec<String> {
     let folder = folder.to_string_lossy();
-    let fill = |it: &String| {
-        let it = it.replace("{port}", &port.to_string()).replace("{session}", "bare");
-        let it = it.replace("{ip}", "127.0.0.1");
-        it.replace("{folder}", &folder)
+    let fill = |word: &String| {
+        let word = word.replace("{port}", &port.to_string()).replace("{session}", "bare");
+        let word = word.replace("{ip}", "127.0.0.1");
+        word.replace("{folder}", &folder)
     };
     class.argv.iter().map(fill).collect()
 }

@@ -397,8 +397,9 @@ async fn leave(client: &Client, it: &RolloutArguments, node: &mut Node) -> anyho
     }
     let named: BTreeSet<Life> = now.older.iter().map(life_of).collect();
     node.older = now.sessions_older;
-    node.sessions.retain(|it| {
-        it.fate != Fate::Left || named.contains(&(it.namespace.clone(), it.id.clone(), it.life))
+    node.sessions.retain(|session| {
+        session.fate != Fate::Left
+            || named.contains(&(session.namespace.clone(), session.id.clone(), session.life))
     });
     Ok(())
 }

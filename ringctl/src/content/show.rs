@@ -37,26 +37,26 @@ impl Changes {
 
     /// A line of text for each.
     pub fn lines(&self) -> impl Iterator<Item = String> {
-        self.0.iter().map(|it| {
-            let mark = match it.change {
+        self.0.iter().map(|change| {
+            let mark = match change.change {
                 "added" => "+",
                 "removed" => "-",
                 _ => "~",
             };
-            format!("{mark} {} ({} bytes, {})", it.path, it.bytes, it.fileset)
+            format!("{mark} {} ({} bytes, {})", change.path, change.bytes, change.fileset)
         })
     }
 }
 
 /// What differs between two trees.
 pub fn changes_of(tree: &Tree, from: &Tree) -> Changes {
-    let change = |it: &TreeFile, change| Change {
-        path: it.path.to_string(),
+    let change = |file: &TreeFile, change| Change {
+        path: file.path.to_string(),
         change,
-        fileset: it.fileset.to_string(),
-        bytes: it.file.bytes,
+        fileset: file.fileset.to_string(),
+        bytes: file.file.bytes,
     };
-    let one = |it: Difference<'_>| match it {
+    let one = |difference: Difference<'_>| match difference {
         Difference::Added(it) => change(it, "added"),
         Difference::Changed { to, .. } => change(to, "changed"),
         Difference::Removed(it) => change(it, "removed"),
@@ -125,13 +125,13 @@ pub async fn list(client: &Client, it: &ListArguments, out: &mut Out) -> anyhow:
         file.path.as_str().starts_with(&it.prefix)
             && it.fileset.as_ref().is_none_or(|fileset| file.fileset.as_str() == fileset)
     };
-    let files = tree.files().iter().filter(is_asked).map(|it| ShownFile {
-        path: it.path.to_string(),
-        fileset: it.fileset.to_string(),
-        commit: it.commit.to_string(),
-        sha256: it.file.sha256.to_string(),
-        bytes: it.file.bytes,
-        executable: it.file.executable,
+    let files = tree.files().iter().filter(is_asked).map(|file| ShownFile {
+        path: file.path.to_string(),
+        fileset: file.fileset.to_string(),
+        commit: file.commit.to_string(),
+        sha256: file.file.sha256.to_string(),
+        bytes: file.file.bytes,
+        executable: file.file.executable,
     });
     let (repository, commit) = (name.to_string(), commit.hash.to_string());
     let shown = Files { repository, commit, files: files.collect() };

@@ -132,9 +132,9 @@ fn shown(node: &v1::NodeStats, told: Result<v1::ContentStatusResponse, String>) 
         failure,
         ..Default::default()
     });
-    let older = |it: v1::OlderSession| {
-        let v1::SessionKey { namespace, id } = it.key.clone().unwrap_or_default();
-        let v1::OlderSession { life, class, commit, repository, .. } = it;
+    let older = |session: v1::OlderSession| {
+        let v1::SessionKey { namespace, id } = session.key.clone().unwrap_or_default();
+        let v1::OlderSession { life, class, commit, repository, .. } = session;
         Older { namespace, id, life, class, commit, repository }
     };
     let spared = node.class_facts.iter().filter(|(_, it)| it.disturb == "never");

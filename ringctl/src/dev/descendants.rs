@@ -38,9 +38,9 @@ pub fn all() -> Vec<Descendant> {
     let parents = there.iter().map(|it| (it.process.pid, it.parent)).collect();
     let below = below(signed(std::process::id()), &parents);
     let ours = there.into_iter().filter(|it| below.contains(&it.process.pid));
-    let descendant = |it: Stat| {
-        let pid = u32::try_from(it.process.pid).ok()?;
-        Some(Descendant { pid, is_zombie: !it.runs })
+    let descendant = |stat: Stat| {
+        let pid = u32::try_from(stat.process.pid).ok()?;
+        Some(Descendant { pid, is_zombie: !stat.runs })
     };
     ours.filter_map(descendant).collect()
 }

@@ -34,8 +34,9 @@ async fn managers(client: &Client, wait: Duration) -> Result<BTreeMap<u32, Manag
     let view = client.inspect(wait).await?.view.unwrap_or_default();
     let there = view.managers.into_iter().filter(|it| !it.grpc.is_empty());
     let there = there.filter(|it| it.status != ManagerStatus::Left.as_str());
-    let manager = |it: v1::ManagerEntry| {
-        (it.number, Manager { address: it.grpc, is_anew: it.incarnation > FIRST_INCARNATION })
+    let manager = |entry: v1::ManagerEntry| {
+        let is_anew = entry.incarnation > FIRST_INCARNATION;
+        (entry.number, Manager { address: entry.grpc, is_anew })
     };
     Ok(there.map(manager).collect())
 }

@@ -103,9 +103,9 @@ impl Ask {
         let last = usize::try_from(self.request.last).unwrap_or(usize::MAX);
         let mut more = events.iter().filter(|it| !it.is_remark()).count();
         // What this program remarks is shown beside them.
-        events.retain(|it| {
-            let stays = last == 0 || it.is_remark() || more <= last;
-            more -= usize::from(!it.is_remark());
+        events.retain(|event| {
+            let stays = last == 0 || event.is_remark() || more <= last;
+            more -= usize::from(!event.is_remark());
             stays
         });
         // What a manager forgot is missing only where nothing newer fills the list.

@@ -62,9 +62,9 @@ fn painted(text: &str, place: Option<usize>, style: Style) -> String {
 }
 
 fn partition_of(ring: &Ring, slot: u32) -> Option<&Partition> {
-    let holds = |it: &&Partition| {
-        let offset = (slot + ring.slots - it.first_slot) % ring.slots.max(1);
-        offset < it.slots
+    let holds = |partition: &&Partition| {
+        let offset = (slot + ring.slots - partition.first_slot) % ring.slots.max(1);
+        offset < partition.slots
     };
     ring.partitions.iter().find(holds)
 }

@@ -172,10 +172,10 @@ pub fn join(answers: &Answers) -> Option<Ring> {
         managers: view.managers.iter().map(|it| manager(it, answers)).collect(),
         partitions: view.parts.iter().map(|it| partition(it, view, answers)).collect(),
         nodes: nodes(view, answers),
-        transition: view.transition.as_ref().map(|it| Transition {
-            kind: it.kind.clone(),
-            number: it.number,
-            since: it.since,
+        transition: view.transition.as_ref().map(|transition| Transition {
+            kind: transition.kind.clone(),
+            number: transition.number,
+            since: transition.since,
         }),
     })
 }
@@ -188,8 +188,8 @@ fn manager(entry: &v1::ManagerEntry, answers: &Answers) -> Manager {
         Some(Err(error)) => Some(error.clone()),
         None => Some("it was not asked: it is new in a View that came meanwhile".to_owned()),
     };
-    let (stable_number, uuid) = numbered(answers, |it| {
-        let mut managers = it.view.iter().flat_map(|it| &it.managers);
+    let (stable_number, uuid) = numbered(answers, |response| {
+        let mut managers = response.view.iter().flat_map(|it| &it.managers);
         let same = managers.find(|it| it.number == entry.number && it.id == entry.id);
         same.map(|it| (it.stable_number, &*it.uuid))
     });
@@ -331,35 +331,36 @@ fn nodes(view: &v1::View, answers: &Answers) -> Vec<Node> {
     let owned: Vec<&v1::PartitionStats> = owned.collect();
     let on_node = |id: &str| owned.iter().filter_map(|it| it.on_nodes.get(id)).sum();
     let number_of = |node: &v1::NodeStats| {
-        numbered(answers, |it| {
-            let same = it.nodes.iter().find(|it| (&it.id, &it.pool) == (&node.id, &node.pool));
+        numbered(answers, |response| {
+            let same =
+                response.nodes.iter().find(|it| (&it.id, &it.pool) == (&node.id, &node.pool));
             same.map(|it| (it.stable_number, &*it.uuid))
         })
     };
-    let shown = |it: &v1::NodeStats| Node {
-        id: it.id.clone(),
-        stable_number: number_of(it).0,
-        uuid: number_of(it).1,
-        address: it.address.clone(),
-        pool: it.pool.clone(),
-        state: it.state.clone(),
-        wish: it.wish.clone(),
-        closes_at_ms: it.closes_at_ms,
-        retires: it.retires,
-        kept: it.kept,
-        boot: it.boot.to_string(),
-        sessions: on_node(&it.id),
-        used: it.used,
-        places: it.places,
-        used_cpu_millis: it.used_cpu_millis,
-        cpu_millis: it.cpu_millis,
-        used_memory_mib: it.used_memory_mib,
-        memory_mib: it.memory_mib,
-        load: it.load(),
-        labels: it.labels.clone(),
-        classes: it.classes.clone(),
-        digests: it.class_digests.clone(),
-        sandbox: it.sandbox.clone(),
+    let shown = |node: &v1::NodeStats| Node {
+        id: node.id.clone(),
+        stable_number: number_of(node).0,
+        uuid: number_of(node).1,
+        address: node.address.clone(),
+        pool: node.pool.clone(),
+        state: node.state.clone(),
+        wish: node.wish.clone(),
+        closes_at_ms: node.closes_at_ms,
+        retires: node.retires,
+        kept: node.kept,
+        boot: node.boot.to_string(),
+        sessions: on_node(&node.id),
+        used: node.used,
+        places: node.places,
+        used_cpu_millis: node.used_cpu_millis,
+        cpu_millis: node.cpu_millis,
+        used_memory_mib: node.used_memory_mib,
+        memory_mib: node.memory_mib,
+        load: node.load(),
+        labels: node.labels.clone(),
+        classes: node.classes.clone(),
+        digests: node.class_digests.clone(),
+        sandbox: node.sandbox.clone(),
     };
     nodes.into_values().map(shown).collect()
 }

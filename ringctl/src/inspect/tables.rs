@@ -9,12 +9,15 @@ pub fn headline(ring: &Ring) -> String {
     let there: Vec<_> = ring.managers.iter().filter(|it| !it.has_left()).collect();
     let answering = there.iter().filter(|it| it.answers).count();
     let live: u64 = ring.partitions.iter().filter_map(|it| it.sessions.get("READY")).sum();
-    let under_way = ring.transition.as_ref().map_or(String::new(), |it| {
-        format!("number {} is under way: {}, since epoch {}\n", it.number, it.kind, it.since)
+    let under_way = ring.transition.as_ref().map_or(String::new(), |transition| {
+        format!(
+            "number {} is under way: {}, since epoch {}\n",
+            transition.number, transition.kind, transition.since
+        )
     });
-    let told = ring.partitions.iter().filter_map(|it| {
-        let what = it.loss.as_ref().or(it.recovered.as_ref())?;
-        Some(format!("partition {}: {what}\n", it.number))
+    let told = ring.partitions.iter().filter_map(|partition| {
+        let what = partition.loss.as_ref().or(partition.recovered.as_ref())?;
+        Some(format!("partition {}: {what}\n", partition.number))
     });
     let told: String = told.collect();
     let away = there.iter().filter(|it| it.config_store_error.is_some());

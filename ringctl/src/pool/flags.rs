@@ -107,8 +107,8 @@ fn number(text: &str) -> Result<u32, String> {
 
 /// Whole seconds.
 fn delay(text: &str) -> Result<u32, String> {
-    let seconds = |it: &str| {
-        let time = crate::length_of_time::length_of_time(it)?;
+    let seconds = |length: &str| {
+        let time = crate::length_of_time::length_of_time(length)?;
         let is_whole = time.subsec_nanos() == 0 && !time.is_zero();
         let seconds = u32::try_from(time.as_secs()).ok().filter(|_| is_whole);
         seconds.ok_or_else(|| format!("it is whole seconds, as 90s or 10m, or `{NONE}`"))
@@ -117,9 +117,9 @@ fn delay(text: &str) -> Result<u32, String> {
 }
 
 fn load_limit(text: &str) -> Result<OrNone<LoadLimit>, String> {
-    or_none(text, |it| {
+    or_none(text, |word| {
         let share: f64 =
-            it.parse().map_err(|_| format!("it is a number from 0.001 to 1, or `{NONE}`"))?;
+            word.parse().map_err(|_| format!("it is a number from 0.001 to 1, or `{NONE}`"))?;
         LoadLimit::parse(share).map_err(|error| error.problem)
     })
 }

@@ -266,8 +266,8 @@ impl ShownLife {
 /// Events as pairs of words of the command line.
 fn events(words: &[String]) -> Vec<v1::LifeEvent> {
     let pairs = words.chunks_exact(2);
-    let event = |it: &[String]| {
-        let [life_cycle, word] = it else { return None };
+    let event = |pair: &[String]| {
+        let [life_cycle, word] = pair else { return None };
         Some(v1::LifeEvent { life_cycle: life_cycle.clone(), word: word.clone() })
     };
     pairs.filter_map(event).collect()

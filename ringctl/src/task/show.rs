@@ -123,19 +123,19 @@ impl Shown {
 impl Backlog {
     /// Of an answer.
     pub fn of(answer: v1::GetTaskBacklogResponse) -> Self {
-        let queue = |it: v1::TaskQueue| ShownQueue {
-            queue: it.queue,
-            namespace: it.namespace,
-            waiting: it.waiting,
-            due: it.due,
-            busy: it.busy,
+        let queue = |queue: v1::TaskQueue| ShownQueue {
+            queue: queue.queue,
+            namespace: queue.namespace,
+            waiting: queue.waiting,
+            due: queue.due,
+            busy: queue.busy,
         };
-        let counts = |it: v1::TaskCounts| ShownCounts {
-            queue: it.queue,
-            waiting: it.waiting,
-            running: it.running,
-            parked: it.parked,
-            paused: it.paused,
+        let counts = |counts: v1::TaskCounts| ShownCounts {
+            queue: counts.queue,
+            waiting: counts.waiting,
+            running: counts.running,
+            parked: counts.parked,
+            paused: counts.paused,
         };
         Self {
             queues: answer.queues.into_iter().map(queue).collect(),

@@ -210,9 +210,9 @@ fn session_counts<'a>(
     wait: Duration,
     answers: &Answers,
 ) -> anyhow::Result<SessionCounts<'a>> {
-    let node = |it: v1::NodeStats| {
-        let gone = is_gone(&it);
-        Node { id: it.id, address: it.address, boot: it.boot, gone }
+    let node = |node: v1::NodeStats| {
+        let gone = is_gone(&node);
+        Node { id: node.id, address: node.address, boot: node.boot, gone }
     };
     // What signed off had nothing left; what was declared lost may run all the same.
     let nodes = registry(answers).into_values().filter(|it| it.state != "REMOVED");

@@ -240,18 +240,18 @@ fn line(repair: &Repair, dry_run: bool) -> String {
 
 /// Whether a look proves that a finding is gone.
 fn gone(finding: &Finding, report: &Report) -> Option<bool> {
-    let is_same = |it: &&Finding| {
+    let is_same = |other: &&Finding| {
         let place = |it: &Finding| (it.kind, it.partition, it.manager, it.node.clone());
-        place(it) == place(finding)
-            && it.session() == finding.session()
-            && it.token == finding.token
+        place(other) == place(finding)
+            && other.session() == finding.session()
+            && other.token == finding.token
     };
     if report.violations.iter().any(|it| is_same(&it)) {
         return Some(false);
     }
-    let concerns = |it: &&Finding| match finding.session() {
-        Some(session) => it.session() == Some(session),
-        None => it.partition == finding.partition,
+    let concerns = |other: &&Finding| match finding.session() {
+        Some(session) => other.session() == Some(session),
+        None => other.partition == finding.partition,
     };
     let node = finding.node.as_deref();
     let is_silent = report.unanswered.iter().any(|it| it.kind == "node" && Some(&*it.name) == node);

@@ -208,8 +208,8 @@ impl SessionCounts<'_> {
         };
         match answer {
             Ok(answer) => {
-                let sessions = answer.sessions.into_iter().filter_map(|it| {
-                    let (key, token) = (it.key?, it.token.unwrap_or_default());
+                let sessions = answer.sessions.into_iter().filter_map(|session| {
+                    let (key, token) = (session.key?, session.token.unwrap_or_default());
                     Some(((key.namespace, key.id), (token.pe, token.seq)))
                 });
                 let sessions: Vec<_> = sessions.collect();

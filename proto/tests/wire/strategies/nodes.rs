@@ -165,7 +165,7 @@ pub fn register() -> Any<Register> {
             let (offers, labels, needs) = has;
             let digests = classes.iter().zip(1..).map(|(it, at)| (it.clone(), ClassDigest(at)));
             let digests = digests.collect();
-            let facts = classes.iter().take(1).map(|it| {
+            let facts = classes.iter().take(1).map(|class| {
                 let needs_weight = needs.weight;
                 let reopens = needs.weight.is_multiple_of(2);
                 let disturb = Disturb::ALL[needs.weight as usize % 3];
@@ -181,7 +181,7 @@ pub fn register() -> Any<Register> {
                     only_its_pool,
                     life: Box::new(life_facts(needs_weight)),
                 };
-                (it.clone(), facts)
+                (class.clone(), facts)
             });
             let facts = facts.collect();
             Register {

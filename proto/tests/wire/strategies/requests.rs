@@ -201,8 +201,8 @@ fn reader() -> Any<Reader> {
 }
 
 fn document_op() -> Any<DocumentOp> {
-    let operate = documents::operate().prop_map(|it| {
-        DocumentOp::Operate(OperateOp { request: Arc::new(it.request), docid: it.docid })
+    let operate = documents::operate().prop_map(|operate| {
+        DocumentOp::Operate(OperateOp { request: Arc::new(operate.request), docid: operate.docid })
     });
     let slot = || any::<u32>().prop_map(SlotId);
     let sync = (of(reader()), slot(), documents::sync()).prop_map(|(reader, slot, it)| {
@@ -299,11 +299,11 @@ fn watched() -> Any<Pulled<DocumentEvent, DocumentCursor>> {
 
 pub fn view_of_session() -> Any<SessionView> {
     // What is remembered of requests does not travel.
-    let record = record().prop_map(|it| SessionRecord {
-        spec: SessionSpec { life: None, ..it.spec },
+    let record = record().prop_map(|record| SessionRecord {
+        spec: SessionSpec { life: None, ..record.spec },
         grace_ms: None,
         requests: Vec::new(),
-        ..it
+        ..record
     });
     (record.prop_map(Arc::new), number(), epoch(), of(contact()), 0..3_u32)
         .prop_map(|(record, owner, epoch, node, failed_actions)| SessionView {

@@ -240,12 +240,12 @@ fn summed(it: &FailoverArguments, fault: Fault, rounds: &[round::Outcome]) -> Fa
         percentiles(detected.flat_map(|(detected, opened)| {
             opened.iter().map(move |it| it.saturating_sub(detected))
         }));
-    let times = rounds.iter().map(|it| RoundTimes {
-        number: it.struck.number,
-        detected_ms: it.detected.map(|it| rounded(ms(it), 1)),
-        first_served_ms: rounded(ms(it.opened.iter().min().copied().unwrap_or_default()), 1),
-        all_served_ms: rounded(ms(it.all), 1),
-        whole_ms: rounded(ms(it.whole), 1),
+    let times = rounds.iter().map(|round| RoundTimes {
+        number: round.struck.number,
+        detected_ms: round.detected.map(|it| rounded(ms(it), 1)),
+        first_served_ms: rounded(ms(round.opened.iter().min().copied().unwrap_or_default()), 1),
+        all_served_ms: rounded(ms(round.all), 1),
+        whole_ms: rounded(ms(round.whole), 1),
     });
     let all = rounds.iter().map(|it| it.all).max().unwrap_or_default();
     let lost: BTreeSet<_> = rounds.iter().flat_map(|it| &it.lost).collect();
