@@ -46,8 +46,8 @@ fn of_stat(stat: proc::Stat) -> Option<Process> {
 pub fn of_folder(folder: &Path) -> Vec<Process> {
     let folder = folder.to_str().expect("the path is UTF-8");
     let me = signed(std::process::id());
-    let names = |it: &proc::Stat| {
-        let pid = it.process.pid;
+    let names = |stat: &proc::Stat| {
+        let pid = stat.process.pid;
         let mut texts = proc::command_line(pid);
         texts.extend(proc::environment(pid));
         texts.iter().any(|text| text.contains(folder))

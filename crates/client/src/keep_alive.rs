@@ -88,7 +88,7 @@ pub async fn may_live_on(
     let (namespace, id) = (request.namespace.clone(), request.id.clone());
     let read = client.get(v1::GetRequest { namespace, id, stale_ok: false }, WAIT_MIN).await;
     let session = read.ok().and_then(|it| it.session);
-    session.is_some_and(|it| match it.reason() {
+    session.is_some_and(|session| match session.reason() {
         // No life lives between the end of one and the next.
         v1::Reason::Restarting | v1::Reason::Reopening => true,
         v1::Reason::Unspecified

@@ -173,10 +173,10 @@ impl Draft {
 /// # Errors
 /// None, as long as the earlier tree is whole.
 pub fn restored(earlier: &Tree, parent: &Tree, commit: &Hash) -> Result<Tree, FieldError> {
-    let again = |it: &TreeFile| {
-        let now = parent.file(it.path.as_str()).filter(|now| is_same(now, it));
+    let again = |file: &TreeFile| {
+        let now = parent.file(file.path.as_str()).filter(|now| is_same(now, file));
         let commit = now.map_or_else(|| commit.clone(), |now| now.commit.clone());
-        TreeFile { commit, ..it.clone() }
+        TreeFile { commit, ..file.clone() }
     };
     let files: Vec<TreeFile> = earlier.files().iter().map(again).collect();
     let filesets = filesets(earlier.filesets().clone(), &files, Some(parent), commit);
@@ -354,8 +354,8 @@ pub(crate) mod tests {
         let mut files = scanned(&[("a", "1"), ("b.m", "2"), ("c", "3")]);
         files.push(large);
         let draft = Draft::new(&rules, files, &[]).unwrap();
-        let paths = |it: &Pack| -> Vec<&str> {
-            it.files.iter().map(|at| draft.file(*at).path.as_str()).collect()
+        let paths = |pack: &Pack| -> Vec<&str> {
+            pack.files.iter().map(|at| draft.file(*at).path.as_str()).collect()
         };
         let packs: Vec<Vec<&str>> = draft.packs().iter().map(paths).collect();
         assert_eq!(packs, [vec!["l"], vec!["a", "c"], vec!["b.m"]]);

@@ -84,9 +84,9 @@ mod tests {
     use crate::rules::Rules;
 
     fn told(records: &[Record]) -> Vec<String> {
-        let of = |it: &Record| {
-            let mark = if it.status == Status::Deleted { "-" } else { "+" };
-            format!("{mark}{} {}", it.path, it.commit)
+        let of = |record: &Record| {
+            let mark = if record.status == Status::Deleted { "-" } else { "+" };
+            format!("{mark}{} {}", record.path, record.commit)
         };
         records.iter().map(of).collect()
     }

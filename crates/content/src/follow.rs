@@ -15,8 +15,8 @@ pub const FOLLOWS_CLASS: &str = "ContentPool";
 #[must_use]
 pub fn with_content(schema: Schema) -> Schema {
     schema
-        .class(CONTENT_CLASS, |it| {
-            it.singleton::<crate::Head>().keyed::<crate::Commit>().keyed::<crate::Held>()
+        .class(CONTENT_CLASS, |class| {
+            class.singleton::<crate::Head>().keyed::<crate::Commit>().keyed::<crate::Held>()
         })
         .class(FOLLOWS_CLASS, |it| it.singleton::<Follows>())
 }
@@ -127,8 +127,8 @@ mod tests {
         let nodes: Vec<NodeId> =
             (0..1_000).map(|it| NodeId::parse(&format!("n{it}")).unwrap()).collect();
         let latest = Hash::parse("bb").unwrap();
-        let of = |it: &Follows| -> Vec<&NodeId> {
-            nodes.iter().filter(|node| *it.target(&latest, Some(node)) == latest).collect()
+        let of = |follows: &Follows| -> Vec<&NodeId> {
+            nodes.iter().filter(|node| *follows.target(&latest, Some(node)) == latest).collect()
         };
         let (few, more) = (of(&follows(Some("aa"), 10)), of(&follows(Some("aa"), 50)));
         assert!((50..200).contains(&few.len()), "{}", few.len());

@@ -146,9 +146,9 @@ fn refresh_record(full: bool) -> Record {
 /// The database fails.
 pub fn mark_stale<D: FileDb>(db: &mut D) -> Result<(), D::Error> {
     let mut changes = vec![Change::Put(refresh_record(true))];
-    let mut stale = |it: Record| {
-        if it.category == Category::Commit {
-            changes.push(Change::Put(Record { detail: Detail::Stale, ..it }));
+    let mut stale = |record: Record| {
+        if record.category == Category::Commit {
+            changes.push(Change::Put(Record { detail: Detail::Stale, ..record }));
         }
     };
     db.each_under(COMMITS, &mut stale)?;
@@ -322,21 +322,21 @@ pub fn settle_access<D: FileDb>(db: &mut D, taken: &Taken) -> Result<bool, D::Er
 pub fn delete_stale<D: FileDb>(db: &mut D, taken: &Taken) -> Result<(), D::Error> {
     let Some(seen) = &taken.seen else { return Ok(()) };
     let mut stale = BTreeSet::new();
-    db.each_under(COMMITS, &mut |it| {
-        if it.detail == Detail::Stale {
-            stale.insert(it.commit);
+    db.each_under(COMMITS, &mut |record| {
+        if record.detail == Detail::Stale {
+            stale.insert(record.commit);
         }
     })?;
     let mut changes = Vec::new();
-    db.each_under("", &mut |it| {
-        let is_gone = !seen.contains(&it.path) || stale.contains(&it.commit);
-        match &it.category {
-            Category::File(_) if is_gone && it.status == Status::Published => {
-                changes.push(Change::Put(Record { status: Status::Deleted, ..it }));
+    db.each_under("", &mut |record| {
+        let is_gone = !seen.contains(&record.path) || stale.contains(&record.commit);
+        match &record.category {
+            Category::File(_) if is_gone && record.status == Status::Published => {
+                changes.push(Change::Put(Record { status: Status::Deleted, ..record }));
             }
-            Category::Fileset if !seen.contains(&it.path) => {
-                changes.push(Change::Delete(fingerprint_path(&it.path)));
-                changes.push(Change::Delete(it.path));
+            Category::Fileset if !seen.contains(&record.path) => {
+                changes.push(Change::Delete(fingerprint_path(&record.path)));
+                changes.push(Change::Delete(record.path));
             }
             Category::File(_)
             | Category::Fileset
@@ -367,10 +367,10 @@ pub struct Needed {
 /// The filesets that nodes download by themselves, each with its record.
 fn eager_filesets<D: FileDb>(db: &D) -> Result<BTreeMap<FilesetName, Record>, D::Error> {
     let mut filesets = BTreeMap::new();
-    db.each_under(FILESETS, &mut |it| {
-        let name = it.path.strip_prefix(FILESETS).and_then(|it| FilesetName::parse(it).ok());
-        if it.detail == (Detail::Fileset { eager: true }) {
-            filesets.extend(name.map(|name| (name, it)));
+    db.each_under(FILESETS, &mut |record| {
+        let name = record.path.strip_prefix(FILESETS).and_then(|it| FilesetName::parse(it).ok());
+        if record.detail == (Detail::Fileset { eager: true }) {
+            filesets.extend(name.map(|name| (name, record)));
         }
     })?;
     Ok(filesets)
@@ -382,9 +382,9 @@ fn eager_filesets<D: FileDb>(db: &D) -> Result<BTreeMap<FilesetName, Record>, D:
 /// The database cannot be read.
 pub fn eager_files<D: FileDb>(db: &D) -> Result<Vec<(SmolStr, File)>, D::Error> {
     let (filesets, mut files) = (eager_filesets(db)?, Vec::new());
-    db.each_under("", &mut |it| {
-        let file = it.published().filter(|(fileset, _)| filesets.contains_key(*fileset));
-        files.extend(file.map(|(_, file)| (it.path.clone(), *file)));
+    db.each_under("", &mut |record| {
+        let file = record.published().filter(|(fileset, _)| filesets.contains_key(*fileset));
+        files.extend(file.map(|(_, file)| (record.path.clone(), *file)));
     })?;
     Ok(files)
 }
@@ -407,12 +407,12 @@ pub fn needed<D: FileDb>(
         }
     }
     if !filesets.is_empty() {
-        db.each_under("", &mut |it| {
-            if let Some((name, file)) = it.published()
+        db.each_under("", &mut |record| {
+            if let Some((name, file)) = record.published()
                 && let Some(fileset) = filesets.get_mut(name)
                 && !has(&CacheName::of(file), file)
             {
-                fileset.files.push((it.path.clone(), *file));
+                fileset.files.push((record.path.clone(), *file));
             }
         })?;
     }
@@ -444,18 +444,18 @@ pub struct Obsolete {
 /// The database cannot be read.
 pub fn obsolete<D: FileDb>(db: &D) -> Result<Obsolete, D::Error> {
     let (mut gone, mut needed) = (Obsolete::default(), BTreeSet::new());
-    db.each_under("", &mut |it| match (&it.category, it.as_file()) {
-        (Category::File(_), Some(file)) if it.status == Status::Published => {
+    db.each_under("", &mut |record| match (&record.category, record.as_file()) {
+        (Category::File(_), Some(file)) if record.status == Status::Published => {
             needed.insert(CacheName::of(file));
         }
         (Category::File(_), Some(file)) => {
             gone.cached.insert(CacheName::of(file));
-            gone.records.push(it.path);
+            gone.records.push(record.path);
         }
         (Category::Obsolete, _) => {
-            let name = it.path.strip_prefix(OBSOLETE).unwrap_or_default();
+            let name = record.path.strip_prefix(OBSOLETE).unwrap_or_default();
             gone.cached.insert(CacheName(SmolStr::new(name)));
-            gone.records.push(it.path);
+            gone.records.push(record.path);
         }
         (
             Category::File(_)
@@ -480,15 +480,15 @@ pub fn obsolete<D: FileDb>(db: &D) -> Result<Obsolete, D::Error> {
 pub fn tidied<D: FileDb>(db: &mut D, gone: Obsolete) -> Result<(), D::Error> {
     db.change(gone.records.into_iter().map(Change::Delete).collect())?;
     let mut used = BTreeSet::new();
-    db.each_under("", &mut |it| {
-        if matches!(it.category, Category::File(_)) {
-            used.insert(it.commit);
+    db.each_under("", &mut |record| {
+        if matches!(record.category, Category::File(_)) {
+            used.insert(record.commit);
         }
     })?;
     let mut changes = vec![Change::Delete(SmolStr::new_static(REFRESH_PATH))];
-    db.each_under(COMMITS, &mut |it| {
-        if it.category == Category::Commit && !used.contains(&it.commit) {
-            changes.push(Change::Delete(it.path));
+    db.each_under(COMMITS, &mut |record| {
+        if record.category == Category::Commit && !used.contains(&record.commit) {
+            changes.push(Change::Delete(record.path));
         }
     })?;
     db.change(changes)

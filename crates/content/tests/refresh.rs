@@ -256,16 +256,18 @@ fn check(node: &Node, origin: &Origin, to: usize, who: &Viewer) -> Result<(), St
     }
     let (mut has, mut commits, mut odd) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
     node.db
-        .each_under("", &mut |it| match &it.category {
-            Category::File(_) if it.status == Status::Published => {
-                let name = CacheName::of(it.as_file().unwrap());
-                has.insert((it.path.to_string(), it.commit.to_string(), name));
+        .each_under("", &mut |record| match &record.category {
+            Category::File(_) if record.status == Status::Published => {
+                let name = CacheName::of(record.as_file().unwrap());
+                has.insert((record.path.to_string(), record.commit.to_string(), name));
             }
-            Category::Commit if it.detail == Detail::None => drop(commits.replace(it.commit)),
-            Category::Latest if it.commit == hash(to) => {}
-            Category::Access | Category::Fingerprint if it.path.contains("acm") => {
-                if it.commit != access.fingerprint() {
-                    odd.push(it);
+            Category::Commit if record.detail == Detail::None => {
+                drop(commits.replace(record.commit));
+            }
+            Category::Latest if record.commit == hash(to) => {}
+            Category::Access | Category::Fingerprint if record.path.contains("acm") => {
+                if record.commit != access.fingerprint() {
+                    odd.push(record);
                 }
             }
             Category::Fileset | Category::Fingerprint => {}
@@ -274,7 +276,7 @@ fn check(node: &Node, origin: &Origin, to: usize, who: &Viewer) -> Result<(), St
             | Category::Latest
             | Category::Access
             | Category::Refresh
-            | Category::Obsolete => odd.push(it),
+            | Category::Obsolete => odd.push(record),
         })
         .unwrap();
     let named: BTreeSet<String> = files.iter().map(|it| it.2.as_str().to_owned()).collect();

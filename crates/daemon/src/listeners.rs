@@ -163,8 +163,8 @@ fn has_open(pid: i32, inode: u64) -> io::Result<bool> {
 fn is_among(mut files: impl Iterator<Item = io::Result<PathBuf>>, inode: u64) -> io::Result<bool> {
     let name = format!("socket:[{inode}]");
     let mut hidden = None;
-    let found = files.any(|it| match it {
-        Ok(it) => it.as_os_str() == name.as_str(),
+    let found = files.any(|file| match file {
+        Ok(file) => file.as_os_str() == name.as_str(),
         Err(error) => {
             if error.kind() == io::ErrorKind::PermissionDenied {
                 hidden = Some(error);

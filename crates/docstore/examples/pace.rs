@@ -166,13 +166,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     // An odd stride visits documents in no order that a cache of the processor would like.
     let any = |it: u32| it.wrapping_mul(7_919) % count;
     measure("open (2 changes, 3 items)", 100_000, |it| bench.open(any(it)).expect("it opens"));
-    measure("open (2 changes, 1 raw item)", 100_000, |it| {
-        bench.open_raw(any(it)).expect("it opens");
+    measure("open (2 changes, 1 raw item)", 100_000, |round| {
+        bench.open_raw(any(round)).expect("it opens");
     });
     let operations = Operations::new().with::<Rename>();
-    measure("named operation with JSON", 100_000, |it| {
-        let id = format!("session-{:08}", any(it));
-        let parameters = serde_json::json!({ "id": id, "class": format!("c{it}") });
+    measure("named operation with JSON", 100_000, |round| {
+        let id = format!("session-{:08}", any(round));
+        let parameters = serde_json::json!({ "id": id, "class": format!("c{round}") });
         let request = Request::new(bench.space.clone(), "rename").with(&parameters);
         let request = request.expect("parameters are JSON");
         let answer = bench.store.perform(&operations, &bench.rules, request, bench.now);
@@ -187,9 +187,9 @@ fn measure_syncs(bench: &mut Bench, any: impl Fn(u32) -> u32) -> Result<(), Box<
     let pick = |it: u32| &names[it as usize % names.len()];
     let held: Vec<Option<Held>> =
         names.iter().map(|it| bench.store.peek(it).map(|it| Held::of(it))).collect();
-    measure("sync of an unchanged document", 100_000, |it| {
-        let held = held[it as usize % held.len()].as_ref();
-        let update = bench.store.sync(pick(it), held, bench.now).expect("it is known");
+    measure("sync of an unchanged document", 100_000, |round| {
+        let held = held[round as usize % held.len()].as_ref();
+        let update = bench.store.sync(pick(round), held, bench.now).expect("it is known");
         assert!(matches!(black_box(update), Update::Unchanged { .. }));
     });
     let copies: Vec<_> = names.iter().map(|it| bench.store.peek(it).cloned()).collect();
@@ -199,17 +199,17 @@ fn measure_syncs(bench: &mut Bench, any: impl Fn(u32) -> u32) -> Result<(), Box<
             transaction.current(name)?.put_content(&bench.blob, content)
         })?;
     }
-    measure("sync and apply of one change", 100_000, |it| {
-        let copy = copies[it as usize % copies.len()].as_ref();
+    measure("sync and apply of one change", 100_000, |round| {
+        let copy = copies[round as usize % copies.len()].as_ref();
         let held = copy.map(|it| Held::of(it));
-        let update = bench.store.sync(pick(it), held.as_ref(), bench.now).expect("it is known");
-        black_box(apply(pick(it), copy, &update).expect("it fits"));
+        let update = bench.store.sync(pick(round), held.as_ref(), bench.now).expect("it is known");
+        black_box(apply(pick(round), copy, &update).expect("it fits"));
     });
     let mut cache = Cache::new(Arc::clone(&bench.rules.schema), 20_000_000);
-    measure("cache of a tenth: sync and put", 100_000, |it| {
-        let held = cache.held(pick(it));
-        let update = bench.store.sync(pick(it), held.as_ref(), bench.now).expect("it is known");
-        cache.apply(pick(it), &update, bench.now).expect("it fits");
+    measure("cache of a tenth: sync and put", 100_000, |round| {
+        let held = cache.held(pick(round));
+        let update = bench.store.sync(pick(round), held.as_ref(), bench.now).expect("it is known");
+        cache.apply(pick(round), &update, bench.now).expect("it fits");
     });
     println!("the cache has {} documents in {} bytes", cache.len(), cache.bytes());
     Ok(())

@@ -309,9 +309,9 @@ pub fn beyond<T: Ord>(
     these.sort_unstable();
     others.sort_unstable();
     let mut others = others.into_iter().peekable();
-    these.retain(|it| {
-        while others.next_if(|other| other < it).is_some() {}
-        others.next_if(|other| other == it).is_none()
+    these.retain(|item| {
+        while others.next_if(|other| other < item).is_some() {}
+        others.next_if(|other| other == item).is_none()
     });
     these
 }

@@ -97,8 +97,8 @@ mod tests {
 
     fn schema() -> Schema {
         let schema = Schema::new().class("Group", crate::schema::ClassSchema::any);
-        schema.class("Asso", |it| {
-            it.any().copied("Member", &["Group"], '.').copied("Sta", &["Group"], '.')
+        schema.class("Asso", |class| {
+            class.any().copied("Member", &["Group"], '.').copied("Sta", &["Group"], '.')
         })
     }
 

@@ -536,10 +536,10 @@ mod tests {
     /// One with fields differs for business only, and what is wrong with a request stays so.
     #[test]
     fn the_table_says_the_status_of_exceptions_with_fields_and_what_is_never_repeated() {
-        let text = |it: &Row| {
-            let never: Vec<&str> = it.never.iter().map(Code::as_str).collect();
+        let text = |row: &Row| {
+            let never: Vec<&str> = row.never.iter().map(Code::as_str).collect();
             let never = never.join(" ");
-            format!("{:?} {:?} {:?} {never}", it.letter, it.status, it.status_of_fields)
+            format!("{:?} {:?} {:?} {never}", row.letter, row.status, row.status_of_fields)
         };
         let expected = [
             "A FailedPrecondition InvalidArgument A-INVALID A-SLOT A-TIME",

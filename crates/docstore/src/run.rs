@@ -363,10 +363,10 @@ fn synchronise(request: &Request, documents: &dyn Documents) -> Vec<(DocName, Up
         return Vec::new();
     }
     let as_of = documents.known_through();
-    let update = |it: &crate::SyncRequest| {
-        let document = documents.get(&it.name);
-        let update = update_for(document.as_ref(), it.held.as_ref(), as_of);
-        (it.name.clone(), update.without_memories())
+    let update = |sync: &crate::SyncRequest| {
+        let document = documents.get(&sync.name);
+        let update = update_for(document.as_ref(), sync.held.as_ref(), as_of);
+        (sync.name.clone(), update.without_memories())
     };
     request.syncs.iter().map(update).collect()
 }

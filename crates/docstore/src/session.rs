@@ -56,8 +56,9 @@ impl Schema {
     /// stable numbers.
     #[must_use]
     pub fn with_sessions(self) -> Self {
-        self.class(SESSION_CLASS, |it| {
-            it.singleton::<SessionSpec>()
+        self.class(SESSION_CLASS, |class| {
+            class
+                .singleton::<SessionSpec>()
                 .singleton::<Standing>()
                 .singleton::<Machine>()
                 .singleton::<Lifetime>()

@@ -359,9 +359,9 @@ impl Spaces {
 
 fn read_description(document: &Document) -> Result<Option<Description>, FieldError> {
     let description = document.one::<Description>();
-    let checked = description.and_then(|it| {
-        it.as_ref().map_or(Ok(()), Description::check)?;
-        Ok(it)
+    let checked = description.and_then(|description| {
+        description.as_ref().map_or(Ok(()), Description::check)?;
+        Ok(description)
     });
     checked.map_err(|it| FieldError::new("document", format!("{}: {it}", document.name())))
 }

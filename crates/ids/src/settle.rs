@@ -70,7 +70,7 @@ impl Settled {
 
 /// What changes leave of each name: the entry, or none.
 pub fn collapse(changes: Vec<Change>) -> BTreeMap<Name, Option<Entry>> {
-    let each = changes.into_iter().map(|it| match it {
+    let each = changes.into_iter().map(|change| match change {
         Change::Put(name, entry) => (name, Some(entry)),
         Change::Remove(name) => (name, None),
     });

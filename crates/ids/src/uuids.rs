@@ -52,8 +52,8 @@ mod tests {
             left in ("[a-b1-2]{1,2}", "[a-b1-2:]{0,3}", "[a-b1-2:]{0,3}"),
             right in ("[a-b1-2]{1,2}", "[a-b1-2:]{0,3}", "[a-b1-2:]{0,3}"),
         ) {
-            let of = |it: &(String, String, String)| {
-                uuid_of(&Kind::parse(&it.0).unwrap(), &it.1, &it.2)
+            let of = |triple: &(String, String, String)| {
+                uuid_of(&Kind::parse(&triple.0).unwrap(), &triple.1, &triple.2)
             };
             prop_assert_eq!(left == right, of(&left) == of(&right));
         }

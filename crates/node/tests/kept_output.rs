@@ -4,7 +4,7 @@ use rota_node::class::{Class, ClassKind, ClassMistake, KeptOutput};
 
 fn kept(more: &str) -> Result<Option<KeptOutput>, Vec<ClassMistake>> {
     let text = format!("name = \"c\"\nkind = \"program\"\nargv = [\"x\"]\n{more}");
-    Class::parse("c.toml", &text).map(|it| match it.kind {
+    Class::parse("c.toml", &text).map(|class| match class.kind {
         ClassKind::Program(program) => program.kept_output,
         ClassKind::Machine(_) => None,
     })

@@ -7,8 +7,9 @@ use std::error::Error;
 use std::sync::Arc;
 
 fn schema() -> Schema {
-    Schema::new().class("Cart", |it| {
-        it.any()
+    Schema::new().class("Cart", |class| {
+        class
+            .any()
             .field("Line", "article", FieldType::String)
             .field("Line", "price", FieldType::Double)
             .field("Line", "tags", FieldType::Strings)

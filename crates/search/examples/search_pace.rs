@@ -106,8 +106,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             return Err(format!("unknown argument {other}; try --documents N").into());
         }
     };
-    let schema = Schema::new().class("S", |it| {
-        it.any().field("Head", "user", FieldType::String).field("Head", "rank", FieldType::Int)
+    let schema = Schema::new().class("S", |class| {
+        class.any().field("Head", "user", FieldType::String).field("Head", "rank", FieldType::Int)
     });
     let shapes = Arc::new(Shapes::of(&schema));
     let (now, space) = (Stamp::parse(261_127_193_000_000)?, Namespace::default_space());

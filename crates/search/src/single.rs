@@ -82,8 +82,8 @@ mod tests {
     use rota_model::Namespace;
 
     fn shapes() -> Shapes {
-        let schema = Schema::new().class("Cart", |it| {
-            it.any().field("Line", "article", FieldType::String).field(
+        let schema = Schema::new().class("Cart", |class| {
+            class.any().field("Line", "article", FieldType::String).field(
                 "Line",
                 "count",
                 FieldType::Int,

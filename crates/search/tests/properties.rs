@@ -123,8 +123,8 @@ fn query() -> impl Strategy<Value = Query> {
                 })
                 .map(|(field, descending)| Sort { field: field.into(), descending }),
             wanted: if items { Wanted::Items } else { Wanted::Documents },
-            special: least.and_then(|it| {
-                let parameters = serde_json::json!({"least": it}).to_string();
+            special: least.and_then(|least| {
+                let parameters = serde_json::json!({"least": least}).to_string();
                 Special::parse(Heavy::NAME, &parameters).expect("it is a search")
             }),
         },
@@ -157,10 +157,10 @@ impl SpecialSearch for Heavy {
 
     fn places(&self, view: &View<'_>) -> Result<BTreeSet<Place>, FieldError> {
         let documents = view.names().filter_map(|it| view.document(it));
-        let places = documents.flat_map(|it| {
-            let heavy = it.existing().filter(|(_, content)| self.weighs(content));
+        let places = documents.flat_map(|document| {
+            let heavy = document.existing().filter(|(_, content)| self.weighs(content));
             let key = |name: &ItemName| name.key().map(Into::into);
-            let place = |name: &ItemName| Place { name: it.name().clone(), key: key(name) };
+            let place = |name: &ItemName| Place { name: document.name().clone(), key: key(name) };
             heavy.map(|(name, _)| place(name)).collect::<Vec<_>>()
         });
         Ok(places.collect())
@@ -172,8 +172,9 @@ fn space(number: usize) -> Namespace {
 }
 
 fn shapes() -> Arc<Shapes> {
-    let schema = Schema::new().class("C", |it| {
-        it.any()
+    let schema = Schema::new().class("C", |class| {
+        class
+            .any()
             .field("L", "s", FieldType::String)
             .field("L", "n", FieldType::Long)
             .field("L", "d", FieldType::Double)
@@ -211,10 +212,10 @@ type Store = BTreeMap<DocName, Arc<Document>>;
 
 /// Values of a field in an item, without any index.
 fn naive_values(json: &serde_json::Value, field: &str) -> Vec<Value> {
-    let one = |it: &serde_json::Value| match field {
-        "s" | "tags" => it.as_str().map(Value::text),
-        "d" => it.as_f64().and_then(Number::new).map(Value::Number),
-        _ => it.as_i64().map(Value::Integer),
+    let one = |value: &serde_json::Value| match field {
+        "s" | "tags" => value.as_str().map(Value::text),
+        "d" => value.as_f64().and_then(Number::new).map(Value::Number),
+        _ => value.as_i64().map(Value::Integer),
     };
     match json[field].as_array() {
         Some(all) => all.iter().filter_map(one).collect(),
@@ -236,11 +237,11 @@ fn naive(store: &Store, query: &Query, search: &Search, by: Option<&str>) -> Vec
         for (item, content) in document.existing() {
             let Content::Json(text) = content else { continue };
             let json: serde_json::Value = text.read().expect("it is JSON");
-            let holds = |it: &Condition| {
-                it.field == "docid"
-                    || naive_values(&json, &it.field)
+            let holds = |condition: &Condition| {
+                condition.field == "docid"
+                    || naive_values(&json, &condition.field)
                         .iter()
-                        .any(|value| it.test.holds(value, now()))
+                        .any(|value| condition.test.holds(value, now()))
             };
             let special = query.special.as_ref().and_then(|it| it.parameters.as_ref());
             let heavy: Option<Heavy> = special.map(|it| it.read().expect("it is one"));
@@ -256,9 +257,9 @@ fn naive(store: &Store, query: &Query, search: &Search, by: Option<&str>) -> Vec
                 .filter(|it| first.is_none_or(|first| first.test.holds(it, now())));
             let descending = query.sort.as_ref().is_some_and(|it| it.descending);
             let value = if descending { counted.max() } else { counted.min() };
-            let value = value.map(|it| match &it {
+            let value = value.map(|value| match &value {
                 Value::Text(text) => Value::text(&text.chars().take(64).collect::<String>()),
-                Value::Integer(_) | Value::Number(_) | Value::Time(_) | Value::Age(_) => it,
+                Value::Integer(_) | Value::Number(_) | Value::Time(_) | Value::Age(_) => value,
             });
             let key = if query.wanted == Wanted::Items { item.key() } else { None };
             let place = Place { name: name.clone(), key: key.map(Into::into) };

@@ -22,8 +22,9 @@ fn space() -> Namespace {
 
 /// What the source text searches: postcodes and mail addresses of one item.
 fn shapes() -> Arc<Shapes> {
-    let schema = Schema::new().class("Person", |it| {
-        it.any()
+    let schema = Schema::new().class("Person", |class| {
+        class
+            .any()
             .field("Adr", "postcode", FieldType::Int)
             .field("Adr", "email", FieldType::Strings)
             .field("Adr", "weight", FieldType::Double)

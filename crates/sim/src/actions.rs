@@ -118,8 +118,8 @@ impl World {
 
     /// It was answered, or nobody answers: some ask again.
     pub fn on_taken_back(&mut self, mut it: Box<TakeBack>, result: Option<&OpResult>) {
-        let goes_on = result.is_none_or(|it| {
-            it.as_ref().is_err_and(|it| !matches!(it.retry, Retry::Never | Retry::WhenChanged))
+        let goes_on = result.is_none_or(|result| {
+            result.as_ref().is_err_and(|it| !matches!(it.retry, Retry::Never | Retry::WhenChanged))
         });
         it.tries = it.tries.saturating_sub(1);
         if goes_on && it.tries > 0 {

@@ -316,11 +316,11 @@ impl World {
             if page.stale {
                 return;
             }
-            let shown = page.sessions.iter().map(|it| Shown {
+            let shown = page.sessions.iter().map(|session| Shown {
                 sent_us,
                 came_us,
-                record: it.record.clone(),
-                owner: it.owner,
+                record: session.record.clone(),
+                owner: session.owner,
             });
             self.checker.ledger.listed.extend(shown);
         }

@@ -79,7 +79,7 @@ impl World {
     pub fn on_documents_told(&mut self, part: ManagerNumber, result: Option<OpResult>) {
         let following = self.document_watcher.parts.entry(part).or_default();
         let mut pause_us = 20_000;
-        let told = |it| match it {
+        let told = |result| match result {
             Some(Ok(Answer::Documents(DocumentAnswer::Watched(Ok(pulled))))) => Some(pulled),
             Some(_) | None => None,
         };

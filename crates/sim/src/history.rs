@@ -97,9 +97,9 @@ impl History {
     pub fn check(&self, tombstone_us: u64) -> Result<(), String> {
         let purged_us =
             self.lives.values().map(|it| it.opening_us.saturating_add(tombstone_us)).min();
-        let counts = |it: &&Observation| {
-            let is_early = purged_us.is_none_or(|purged_us| it.came_us < purged_us);
-            it.seen != Seen::Absent || is_early
+        let counts = |observation: &&Observation| {
+            let is_early = purged_us.is_none_or(|purged_us| observation.came_us < purged_us);
+            observation.seen != Seen::Absent || is_early
         };
         let observations: Vec<Observation> =
             self.observations.iter().filter(counts).copied().collect();

@@ -131,9 +131,9 @@ pub struct Asked {
 impl Asked {
     /// Its answers in the order in which they came: the try, when, what.
     pub fn answers(&self) -> Vec<(&Attempt, u64, &OpResult)> {
-        let answered = self.attempts.iter().filter_map(|it| {
-            let (came_us, result) = it.answer.as_ref()?;
-            Some((it, *came_us, result))
+        let answered = self.attempts.iter().filter_map(|attempt| {
+            let (came_us, result) = attempt.answer.as_ref()?;
+            Some((attempt, *came_us, result))
         });
         let mut list: Vec<_> = answered.collect();
         list.sort_by_key(|it| it.1);
@@ -366,8 +366,9 @@ impl Ledger {
     /// Whether a program of that life ran and ended.
     pub fn ran_and_ended(&self, key: &SessionKey, life: Stamp) -> bool {
         let facts = self.lives.get(key).and_then(|it| it.get(&life));
-        let of_life = |it: &&Instance| {
-            it.key == *key && facts.is_some_and(|facts| facts.tokens.contains(&it.token))
+        let of_life = |instance: &&Instance| {
+            instance.key == *key
+                && facts.is_some_and(|facts| facts.tokens.contains(&instance.token))
         };
         self.instances.iter().filter(of_life).any(|it| it.to.is_some())
     }

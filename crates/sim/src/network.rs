@@ -121,9 +121,9 @@ impl Network {
         let cut = self.is_cut(from, to);
         let fresh = self.disturbances.iter_mut().filter(|it| !it.felt && it.touches(from, to));
         let fresh = fresh.filter(|it| it.cut == cut);
-        let felt = fresh.map(|it| {
-            it.felt = true;
-            it.fault
+        let felt = fresh.map(|disturbance| {
+            disturbance.felt = true;
+            disturbance.fault
         });
         felt.collect()
     }

@@ -54,8 +54,8 @@ impl World {
         for _ in 0..self.rng.within(1, 6) {
             let Some(any) = self.some_registered() else { return };
             let key = self.rng.pick(&self.setup.keys).clone();
-            let runs = |it: &&NodeHost| {
-                let agent = it.agent.as_ref();
+            let runs = |host: &&NodeHost| {
+                let agent = host.agent.as_ref();
                 agent.is_some_and(|it| !it.live_of(std::slice::from_ref(&key)).is_empty())
             };
             let at = self.nodes.iter().find(runs).map(|it| it.id.clone());

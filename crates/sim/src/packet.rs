@@ -202,8 +202,11 @@ fn brief_view(view: &rota_ring::View) -> String {
 /// A change on one line.
 pub fn brief_change(change: &Change) -> String {
     let view = change.view.as_ref().map(brief_view).unwrap_or_default();
-    let node = change.node.as_ref().map(|it| {
-        format!(" node {} {:?} {} revision {}", it.to.node, it.to.boot, it.to.state, it.to.revision)
+    let node = change.node.as_ref().map(|node| {
+        format!(
+            " node {} {:?} {} revision {}",
+            node.to.node, node.to.boot, node.to.state, node.to.revision
+        )
     });
     format!("expect {:?}{view}{}", change.expect_epoch, node.unwrap_or_default())
 }

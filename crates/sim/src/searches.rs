@@ -49,9 +49,9 @@ pub fn model(options: &ModelOptions) -> std::io::Result<bool> {
         let explored = if options.watch_late {
             explore_watching(&bounds)
         } else {
-            explore_telling(&bounds, None, |it| {
+            explore_telling(&bounds, None, |progress| {
                 if options.progress {
-                    eprintln!("{it:?}");
+                    eprintln!("{progress:?}");
                 }
             })
         };
@@ -70,11 +70,11 @@ pub fn model(options: &ModelOptions) -> std::io::Result<bool> {
             "transitions": explored.came,
             "unshown": explored.unshown,
             "seconds": (seconds * 10.0).round() / 10.0,
-            "broken": explored.broken.as_ref().map(|it| serde_json::json!({
-                "rule": it.violation.rule,
-                "text": it.violation.text,
-                "steps": it.trace.len(),
-                "trace": it.trace,
+            "broken": explored.broken.as_ref().map(|broken| serde_json::json!({
+                "rule": broken.violation.rule,
+                "text": broken.violation.text,
+                "steps": broken.trace.len(),
+                "trace": broken.trace,
             })),
         }));
     }

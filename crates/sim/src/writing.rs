@@ -96,10 +96,9 @@ impl<const OUTSIDE: bool> Operation for Add<OUTSIDE> {
     fn documents(&self, space: &Namespace) -> Result<Vec<Wanted>, Exception> {
         let current =
             self.0.docids.iter().map(|it| Ok(Wanted::current(DocName::new(space, CLASS, it)?)));
-        let recent =
-            self.0.looks.iter().map(|it| {
-                Ok(Wanted::recent(DocName::new(space, CLASS, it)?, Tolerance::seconds(1)))
-            });
+        let recent = self.0.looks.iter().map(|docid| {
+            Ok(Wanted::recent(DocName::new(space, CLASS, docid)?, Tolerance::seconds(1)))
+        });
         current.chain(recent).collect()
     }
 

@@ -61,11 +61,12 @@ impl<'a> Puts<'a> {
         let row = row_of(key, value);
         let items = row.as_ref().and_then(|it| it.items.as_ref()).map_or(0, String::len);
         self.bytes += key.len() + value.len() + items;
-        let (slot, version, ctime, deleted) = row.as_ref().map_or((None, None, None, None), |it| {
-            (Some(it.slot), Some(it.version), Some(it.ctime), Some(it.deleted))
-        });
-        let (namespace, class, docid, items) = row.map_or((None, None, None, None), |it| {
-            (Some(it.namespace), Some(it.class), Some(it.docid), it.items)
+        let (slot, version, ctime, deleted) =
+            row.as_ref().map_or((None, None, None, None), |row| {
+                (Some(row.slot), Some(row.version), Some(row.ctime), Some(row.deleted))
+            });
+        let (namespace, class, docid, items) = row.map_or((None, None, None, None), |row| {
+            (Some(row.namespace), Some(row.class), Some(row.docid), row.items)
         });
         self.slots.push(slot);
         self.namespaces.push(namespace);

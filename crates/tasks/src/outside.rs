@@ -204,8 +204,9 @@ fn check_header(name: &str, value: &str) -> Result<(), FieldError> {
 impl GrpcCall {
     fn parse(param: &Value) -> Result<Self, FieldError> {
         let GrpcForm { target, method, message } = form(param)?;
-        let is_word = |it: &str| {
-            !it.is_empty() && it.bytes().all(|it| it.is_ascii_alphanumeric() || b"._".contains(&it))
+        let is_word = |text: &str| {
+            !text.is_empty()
+                && text.bytes().all(|it| it.is_ascii_alphanumeric() || b"._".contains(&it))
         };
         let is_method = method.split_once('/').is_some_and(|it| is_word(it.0) && is_word(it.1));
         if !is_method {

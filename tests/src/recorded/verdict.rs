@@ -44,10 +44,10 @@ pub fn judge(
         of_one(&calls, of_id, outages)
             .map_err(|text| format!("{id}: {text}; it was asked for so: {}", asked(&calls)))?;
     }
-    let by_itself = |it: &&Execution| {
-        it.instance.to.is_some_and(|(_, why)| why != EndCause::Destroyed)
-            && !outages.iter().any(|outage| outage.explains(it))
-            && !was_closed_before_it_started(it, calls)
+    let by_itself = |run: &&Execution| {
+        run.instance.to.is_some_and(|(_, why)| why != EndCause::Destroyed)
+            && !outages.iter().any(|outage| outage.explains(run))
+            && !was_closed_before_it_started(run, calls)
     };
     match executions.iter().find(by_itself) {
         Some(it) => Err(format!("it ended, and nobody closed it: {:?}", it.instance)),
@@ -133,9 +133,9 @@ fn overtaken_by_some(calls: &[&Recorded]) -> Result<(), String> {
 /// one that it tells.
 fn may_have_lost(open: &Recorded, life: Stamp, ran: &[&&Execution], outages: &[Outage]) -> bool {
     let Some((came_us, Told::Shown(shown))) = &open.end else { return false };
-    let lost = |it: &Outage| {
-        let meanwhile = it.from_us < *came_us && open.sent_us < it.until_us;
-        meanwhile && (ran.is_empty() || ran.iter().any(|run| it.befell(run)))
+    let lost = |outage: &Outage| {
+        let meanwhile = outage.from_us < *came_us && open.sent_us < outage.until_us;
+        meanwhile && (ran.is_empty() || ran.iter().any(|run| outage.befell(run)))
     };
     shown.created && stamp(shown.life) > life && outages.iter().any(lost)
 }
@@ -163,9 +163,11 @@ fn may_have_begun_anew(
 ) -> bool {
     let Some((_, Told::Shown(told))) = &open.end else { return false };
     let no_capacity = Reason::NoCapacity.as_str_name();
-    let is_untaken = |it: &Shown| match Seen::of(life, it.state) {
+    let is_untaken = |session: &Shown| match Seen::of(life, session.state) {
         Seen::Opening(_) => true,
-        Seen::Absent | Seen::Begun(_) | Seen::Live(_) | Seen::Ended(_) => it.reason == no_capacity,
+        Seen::Absent | Seen::Begun(_) | Seen::Live(_) | Seen::Ended(_) => {
+            session.reason == no_capacity
+        }
     };
     let mut of_life = calls.iter().filter_map(|it| shown(it)).filter(|it| stamp(it.life) == life);
     stamp(told.life) > life && ran.is_empty() && of_life.all(is_untaken)
@@ -212,10 +214,10 @@ fn ended<'a>(call: &'a &Recorded) -> Option<(&'a Recorded, u64, &'a Shown)> {
 
 /// The closes that may have ended a life.
 fn closes<'a>(life: Stamp, calls: &'a [&Recorded]) -> impl Iterator<Item = &'a &'a Recorded> {
-    calls.iter().filter(move |it| match it.wish {
+    calls.iter().filter(move |call| match call.wish {
         Wish::Close(named) => {
             named.is_none_or(|named| stamp(named) == life)
-                && (may_have_happened(it) || shown(it).is_some_and(|it| stamp(it.life) == life))
+                && (may_have_happened(call) || shown(call).is_some_and(|it| stamp(it.life) == life))
         }
         Wish::Open | Wish::Get => false,
     })
@@ -257,13 +259,13 @@ fn bounds(
             .filter_map(|it| shown(it))
             .any(|it| is_its(it) && it.reason == no_capacity)
             || calls.iter().any(|it| may_have_begun_anew(it, life, &ran, calls)));
-    let unknown = calls.iter().filter(|it| {
-        let begun = may_have_happened(it)
-            || may_have_lost(it, life, &ran, outages)
-            || may_have_been_overtaken(it, life, calls)
-            || may_have_begun_anew(it, life, &ran, calls)
-            || (unplaced && matches!(it.end, Some((_, Told::Unchanged(_)))));
-        it.wish == Wish::Open && begun
+    let unknown = calls.iter().filter(|call| {
+        let begun = may_have_happened(call)
+            || may_have_lost(call, life, &ran, outages)
+            || may_have_been_overtaken(call, life, calls)
+            || may_have_begun_anew(call, life, &ran, calls)
+            || (unplaced && matches!(call.end, Some((_, Told::Unchanged(_)))));
+        call.wish == Wish::Open && begun
     });
     let opening_us = creators.first().copied().or_else(|| unknown.map(|it| it.sent_us).min());
     let lost = outages.iter().filter(|outage| ran.iter().any(|it| outage.befell(it)));

@@ -32,10 +32,10 @@ async fn instances(cluster: &Cluster, service: &str) -> Result<Vec<(String, bool
     let all = all.as_array().cloned().unwrap_or_default();
     let mut instances: Vec<(String, bool)> = all
         .iter()
-        .map(|it| {
-            let meta = &it["Service"]["Meta"];
+        .map(|instance| {
+            let meta = &instance["Service"]["Meta"];
             let name = meta["number"].as_str().or(meta["id"].as_str()).unwrap_or_default();
-            let checks = it["Checks"].as_array().cloned().unwrap_or_default();
+            let checks = instance["Checks"].as_array().cloned().unwrap_or_default();
             (name.to_owned(), checks.iter().all(|it| it["Status"] == "passing"))
         })
         .collect();

@@ -295,8 +295,8 @@ async fn the_updates_feed_is_served_over_http_and_since_a_commit() {
         page.body.lines().map(|it| serde_json::from_str(it).unwrap()).collect()
     };
     let paths = |lines: &[Value]| -> Vec<String> {
-        let of = |it: &Value| {
-            format!("{} {}", it["path"].as_str().unwrap(), it["status"].as_str().unwrap())
+        let of = |line: &Value| {
+            format!("{} {}", line["path"].as_str().unwrap(), line["status"].as_str().unwrap())
         };
         lines[1..].iter().filter(|it| it["file"].is_object()).map(of).collect()
     };

@@ -19,9 +19,9 @@ async fn published(cluster: &Cluster, root: &Path) -> Value {
 /// Bytes of bodies that a manager keeps.
 fn kept_bytes(folder: &Path) -> u64 {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let sizes = entries.filter_map(|it| {
-        let told = it.metadata().ok()?;
-        Some(if told.is_dir() { kept_bytes(&it.path()) } else { told.len() })
+    let sizes = entries.filter_map(|entry| {
+        let told = entry.metadata().ok()?;
+        Some(if told.is_dir() { kept_bytes(&entry.path()) } else { told.len() })
     });
     sizes.sum()
 }

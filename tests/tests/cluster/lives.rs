@@ -346,8 +346,8 @@ async fn an_attribute_that_changes_is_seen_by_a_copy_a_watch_and_a_list() {
     let mut watch = Following::start(&cluster.endpoints(), &watch);
     while watch.json().await["caught_up"] != true {}
     run(&cluster, &["session", "update", "a", "--attr", "colour=blue"]).await;
-    let is_blue = |it: &SessionCopy| {
-        let spec = it.spec().unwrap().unwrap();
+    let is_blue = |copy: &SessionCopy| {
+        let spec = copy.spec().unwrap().unwrap();
         spec.attributes.get("colour").is_some_and(|it| it == "blue")
     };
     copy.wait_until(PATIENCE, is_blue).await.unwrap();

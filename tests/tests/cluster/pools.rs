@@ -75,8 +75,9 @@ async fn many_opens_at_once_start_as_many_nodes_as_are_needed_and_no_more() {
     let options = ["--nodes", "0", "--places", "4", "--max-nodes", "3"];
     let cluster = Cluster::start(&folder, &options).await;
     let clients = cluster.clients();
-    let opening = (0..12).map(|it| {
-        let (client, request) = (clients[it % 3].clone(), open(&format!("s{it}"), "counter"));
+    let opening = (0..12).map(|number| {
+        let (client, request) =
+            (clients[number % 3].clone(), open(&format!("s{number}"), "counter"));
         tokio::spawn(async move { client.open(request, CALL * 2).await })
     });
     for it in opening.collect::<Vec<_>>() {

@@ -38,10 +38,10 @@ fn steps(page: &str, heading: &str) -> Vec<Step> {
 /// What a line says whatever ports, numbers and times are: its words, or of a document its id, outcome, states and class.
 fn frame(line: &str) -> Vec<String> {
     if line.starts_with('{') {
-        let says = |it: &&str| {
+        let says = |field: &&str| {
             ["\"id\":", "\"outcome\":", "\"state\":", "\"class\":"]
                 .iter()
-                .any(|key| it.contains(key))
+                .any(|key| field.contains(key))
         };
         let parts =
             line.split(',').filter(says).filter_map(|it| Some(it[it.find('"')?..].to_owned()));
@@ -97,8 +97,8 @@ async fn every_command_of_the_readmes_tour_does_what_the_page_shows() {
         let first = first.expect("the page shows some output");
         let wanted = frame(first);
         assert!(!wanted.is_empty(), "$ {command}\nthe page shows {first:?}");
-        let found = told.lines().any(|it| {
-            let there = frame(it);
+        let found = told.lines().any(|printed| {
+            let there = frame(printed);
             wanted.iter().all(|word| there.contains(word))
         });
         assert!(found, "$ {command}\nthe page shows {first:?}, and this came:\n{told}");

@@ -31,9 +31,9 @@ impl Hand<'_> {
         let shown = self.cluster.client().inspect(CALL).await.unwrap();
         let view = shown.view.unwrap();
         let slot = rota_ring::slot_of_session(&session_key(id), view.m).0;
-        let holds = |it: &&v1::Part| match it.first_slot <= it.number {
-            true => (it.first_slot..=it.number).contains(&slot),
-            false => slot >= it.first_slot || slot <= it.number,
+        let holds = |part: &&v1::Part| match part.first_slot <= part.number {
+            true => (part.first_slot..=part.number).contains(&slot),
+            false => slot >= part.first_slot || slot <= part.number,
         };
         let part = view.parts.iter().find(holds).unwrap().clone();
         let owner = view.managers.iter().find(|it| it.number == part.owner).unwrap();

@@ -43,8 +43,8 @@ async fn numbered(cluster: &Cluster, managers: &[usize], ids: &[&str]) -> BTreeM
 }
 
 fn folders(cluster: &Cluster) -> Vec<PathBuf> {
-    let folder = |it: &rota_tests::Manager| {
-        let process = process(it.pid).expect("it runs");
+    let folder = |manager: &rota_tests::Manager| {
+        let process = process(manager.pid).expect("it runs");
         Path::new(process.option("--data").expect("it has a folder")).join("numbers")
     };
     cluster.document.managers.iter().map(folder).collect()

@@ -29,8 +29,8 @@ async fn created(cluster: &Cluster, docid: &str, more: &[&str]) -> String {
 /// The names of the tasks that a filter selects.
 async fn selected(cluster: &Cluster, filter: &[&str]) -> Vec<String> {
     let listed = task(cluster, &[&["list"], filter].concat()).await;
-    let name = |it: &Value| {
-        format!("{}/{}", it["namespace"].as_str().unwrap(), it["id"].as_str().unwrap())
+    let name = |task: &Value| {
+        format!("{}/{}", task["namespace"].as_str().unwrap(), task["id"].as_str().unwrap())
     };
     let mut names: Vec<String> = listed["tasks"].as_array().unwrap().iter().map(name).collect();
     names.sort();

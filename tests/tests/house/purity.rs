@@ -61,8 +61,8 @@ type Graph = BTreeMap<String, BTreeSet<String>>;
 /// of [`NAMES_ONLY`].
 fn ways_to(graph: &Graph, from: &str, banned: &[&str]) -> Vec<String> {
     let is_banned = |name: &str| {
-        banned.iter().any(|it| {
-            name.strip_prefix(it).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+        banned.iter().any(|prefix| {
+            name.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
         })
     };
     let mut ways = Vec::new();
@@ -148,8 +148,8 @@ fn deciding_crates_take_uuids_by_names_only() {
     let packages = metadata["packages"].as_array().expect("metadata lists packages");
     let decides = |it: &serde_json::Value| DECIDERS.iter().any(|(name, _)| it["name"] == *name);
     let deciding = packages.iter().filter(|it| decides(it));
-    let mistakes = deciding.flat_map(|it| {
-        features_too_many(it["name"].as_str().unwrap_or_default(), &it["dependencies"])
+    let mistakes = deciding.flat_map(|package| {
+        features_too_many(package["name"].as_str().unwrap_or_default(), &package["dependencies"])
     });
     expect_none(&mistakes.collect::<Vec<_>>());
 }

@@ -119,8 +119,8 @@ async fn an_agent_that_is_killed_within_a_large_file_fetches_only_the_rest_of_it
         }
     };
     let agent = scene.agent("again").await;
-    node_with(brief, "the node has the commit", |it| {
-        it["state"] == "current" && it["commit"] == *commit
+    node_with(brief, "the node has the commit", |node| {
+        node["state"] == "current" && node["commit"] == *commit
     })
     .await;
     assert_eq!(logged(&agent.log, "came_earlier"), Some(kept));
@@ -177,8 +177,8 @@ async fn content_that_is_followed_no_more_is_removed_when_no_session_has_it() {
     let agent = scene.agent("agent").await;
     brief.opened("s", "sleeper").await;
     run(brief, &["content", "follow", "other"]).await;
-    node_with(brief, "it follows the other", |it| {
-        it["repository"] == "other" && it["state"] == "current"
+    node_with(brief, "it follows the other", |node| {
+        node["repository"] == "other" && node["state"] == "current"
     })
     .await;
     run(brief, &["content", "unfollow"]).await;

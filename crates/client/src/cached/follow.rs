@@ -184,9 +184,9 @@ impl Follower {
     }
 
     fn end(&self, error: CallError) {
-        self.publish.send_modify(|it| {
-            it.trouble = Some(error.to_string());
-            it.ended = Some(error);
+        self.publish.send_modify(|published| {
+            published.trouble = Some(error.to_string());
+            published.ended = Some(error);
         });
     }
 
@@ -209,10 +209,10 @@ impl Follower {
         if after != before {
             trouble = self.save(&after).await;
         }
-        self.publish.send_modify(|it| {
-            it.copy = after;
-            it.synced = wanted;
-            it.trouble = trouble;
+        self.publish.send_modify(|published| {
+            published.copy = after;
+            published.synced = wanted;
+            published.trouble = trouble;
         });
         Ok(())
     }

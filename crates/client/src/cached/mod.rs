@@ -145,9 +145,9 @@ impl CachedDocument {
     /// The copy after a synchronisation that began after this call.
     pub async fn refresh(&mut self, wait: Duration) -> Result<DocumentCopy, CacheError> {
         let mut mine = 0;
-        self.wanted.send_modify(|it| {
-            *it += 1;
-            mine = *it;
+        self.wanted.send_modify(|wanted| {
+            *wanted += 1;
+            mine = *wanted;
         });
         self.until(wait, |it| it.synced >= mine).await
     }
@@ -185,7 +185,7 @@ impl CachedDocument {
             Ok(Err(_task_is_gone)) => Err(CacheError::Stopped),
             Err(_elapsed) => Err(CacheError::TimedOut { waited: wait, trouble: None }),
         };
-        found.map_err(|it| match it {
+        found.map_err(|error| match error {
             CacheError::TimedOut { waited, trouble: _ } => {
                 CacheError::TimedOut { waited, trouble: self.trouble() }
             }

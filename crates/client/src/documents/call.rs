@@ -127,8 +127,8 @@ impl Call for v1::SyncRequest {
 
     /// That of all its documents, if they share one.
     fn slot(&self, m: u32) -> Option<SlotId> {
-        let of = |it: &v1::DocumentSync| {
-            it.name.as_ref().and_then(|name| slot(&name.namespace, &name.docid, m))
+        let of = |sync: &v1::DocumentSync| {
+            sync.name.as_ref().and_then(|name| slot(&name.namespace, &name.docid, m))
         };
         let first = of(self.documents.first()?)?;
         self.documents.iter().all(|it| of(it) == Some(first)).then_some(first)

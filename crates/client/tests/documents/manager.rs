@@ -193,12 +193,13 @@ impl Documents for Manager {
         let later = events
             .filter_map(Result::ok)
             .filter(move |it| *it.name() == name && !script.is_deaf.load(Ordering::SeqCst));
-        let answer = |it: Arc<Document>| {
-            let change = match it.is_deleted() {
+        let answer = |document: Arc<Document>| {
+            let change = match document.is_deleted() {
                 true => DocumentChange::Ended,
                 false => DocumentChange::Named,
             };
-            let (name, ctime, version) = (it.name().clone(), it.ctime(), it.version());
+            let (name, ctime, version) =
+                (document.name().clone(), document.ctime(), document.version());
             let event = Some(watch::told(&DocumentEvent { name, ctime, version, change }));
             Ok(v1::WatchDocumentsResponse { event, ..Default::default() })
         };

@@ -79,8 +79,8 @@ impl Namespaces for Manager {
             }
             return Ok(Response::new((&there).into()));
         }
-        self.describe(&create.name, |it| {
-            *it = create.description;
+        self.describe(&create.name, |description| {
+            *description = create.description;
             Ok(())
         })
     }
@@ -120,8 +120,8 @@ impl Namespaces for Manager {
         self.next()?;
         let set = request::set(wire.into_inner()).map_err(raised)?;
         self.space(&set.name)?;
-        self.describe(&set.name, |it| {
-            it.description = set.description.unwrap_or_default();
+        self.describe(&set.name, |description| {
+            description.description = set.description.unwrap_or_default();
             Ok(())
         })
     }
@@ -134,8 +134,8 @@ impl Namespaces for Manager {
         self.next()?;
         let switch = request::switch(wire.into_inner()).map_err(raised)?;
         self.space(&switch.name)?;
-        self.describe(&switch.name, |it| {
-            it.off = switch.off;
+        self.describe(&switch.name, |description| {
+            description.off = switch.off;
             Ok(())
         })
     }
@@ -222,8 +222,8 @@ impl Namespaces for Manager {
                     into = name.to_owned();
                     let name = Namespace::parse(&into).unwrap();
                     if self.space(&name).is_err() {
-                        self.describe(&name, |it| {
-                            *it = Description { off: None, ..state.description };
+                        self.describe(&name, |description| {
+                            *description = Description { off: None, ..state.description };
                             Ok(())
                         })?;
                     }

@@ -63,9 +63,9 @@ impl Transaction<'_> {
         if let Some(item) = item.cloned()
             && let Some(Content::Json(text)) = item.content()
         {
-            let stored = |it: FieldError| {
-                let problem = format!("{memory}, {}: {it}", item.name());
-                Exception::new(codes::STORED, problem).with_field(it)
+            let stored = |error: FieldError| {
+                let problem = format!("{memory}, {}: {error}", item.name());
+                Exception::new(codes::STORED, problem).with_field(error)
             };
             let found: Memory<String, T> = text.read().map_err(stored)?;
             if found.is_of(&request) {

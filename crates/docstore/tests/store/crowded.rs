@@ -93,9 +93,9 @@ fn what_was_destroyed_gives_way_when_a_document_is_full_and_its_caches_follow() 
 fn what_exists_and_what_the_operation_itself_destroys_still_count() {
     let mut store = Store::default();
     change(&mut store, 1, 0..16_384, 0..0);
-    let too_many = |it: Exception| {
-        assert_eq!(it.code(), &codes::LIMIT);
-        it.details().fields[0].problem.clone()
+    let too_many = |exception: Exception| {
+        assert_eq!(exception.code(), &codes::LIMIT);
+        exception.details().fields[0].problem.clone()
     };
     let one_more = changed(&mut store, 2, 20_000..20_001, 0..0).unwrap_err();
     assert_eq!(too_many(one_more), "of bank/Acc/c are 16385; the limit is 16384");

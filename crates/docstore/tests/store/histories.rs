@@ -183,8 +183,9 @@ fn assert_same(copy: Option<&Arc<Document>>, source: Option<&Arc<Document>>) {
             assert!(copy.says_the_same(source), "{copy:?}\nis not {source:?}");
             // Both know the same destroyed items from where both know all.
             let from = copy.dtime().max(source.dtime());
-            let known = |it: &Document| -> Vec<(ItemName, Stamp)> {
-                let all = it.items().iter().filter(|it| it.is_destroyed() && it.version() >= from);
+            let known = |document: &Document| -> Vec<(ItemName, Stamp)> {
+                let all =
+                    document.items().iter().filter(|it| it.is_destroyed() && it.version() >= from);
                 all.map(|it| (it.name().clone(), it.version())).collect()
             };
             assert_eq!(known(copy), known(source));

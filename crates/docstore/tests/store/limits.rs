@@ -250,14 +250,14 @@ fn requests_have_limits() {
     assert_eq!(refused(|it| it.who.account = "a\0".into()).0, "account");
     let many = refused(|it| it.syncs = vec![SyncRequest { name: account("a"), held: None }; 257]);
     assert_eq!(many, ("syncs".into(), "are 257 documents; the limit is 256".into()));
-    let unknown = refused(|it| {
+    let unknown = refused(|request| {
         let name = DocName::new(&space(), "Nope", "a").unwrap();
-        it.syncs = vec![SyncRequest { name, held: None }];
+        request.syncs = vec![SyncRequest { name, held: None }];
     });
     assert_eq!(unknown.0, "syncs[0].class");
-    let future = refused(|it| {
+    let future = refused(|request| {
         let held = Held::new(at(0), at(9_999), at(0)).unwrap();
-        it.syncs = vec![SyncRequest { name: account("a"), held: Some(held) }];
+        request.syncs = vec![SyncRequest { name: account("a"), held: Some(held) }];
     });
     assert_eq!(future.0, "syncs[0].version");
     assert!(future.1.contains("in the future"), "{future:?}");

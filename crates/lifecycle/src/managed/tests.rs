@@ -402,9 +402,9 @@ fn items_and_history_have_bounds() {
     edit(&mut managed, Edit::adding(many)).unwrap();
     let told = add(&mut managed, &["one more"]).unwrap_err();
     assert_eq!(told, ["managedState would have 65 items; the limit is 64"]);
-    let long = |it: usize| {
+    let long = |number: usize| {
         let marks: Vec<String> = (0..100).map(|mark| format!("m{mark:08}")).collect();
-        item(&format!("l{it} {}", marks.join(" ")))
+        item(&format!("l{number} {}", marks.join(" ")))
     };
     let replace = Some((0..20).map(long).collect());
     let told = edit(&mut managed, Edit { replace, ..Edit::default() }).unwrap_err();

@@ -119,9 +119,9 @@ struct Pair {
 }
 
 fn plain(due: &[Due]) -> Vec<DueLine> {
-    let plain = due.iter().map(|it| {
-        let since = if it.since == Stamp::MIN { 0 } else { it.since.as_u64() };
-        (since, it.life_cycle.to_string(), it.word.to_string())
+    let plain = due.iter().map(|due| {
+        let since = if due.since == Stamp::MIN { 0 } else { due.since.as_u64() };
+        (since, due.life_cycle.to_string(), due.word.to_string())
     });
     plain.collect()
 }
@@ -219,11 +219,11 @@ impl Pair {
         lines.sort();
         expected.sort();
         prop_assert_eq!(lines, expected);
-        let past = self.managed.history().iter().map(|it| {
+        let past = self.managed.history().iter().map(|past| {
             (
-                it.origin.ms_since(Stamp::MIN).expect("no stamp is less"),
-                it.item.to_string(),
-                it.fired.is_some(),
+                past.origin.ms_since(Stamp::MIN).expect("no stamp is less"),
+                past.item.to_string(),
+                past.fired.is_some(),
             )
         });
         let (mut past, mut expected) = (past.collect::<Vec<_>>(), self.naive.history.clone());

@@ -50,10 +50,10 @@ impl Naive {
     }
 
     fn reached(&self, of: &str, event: &str) -> bool {
-        self.lines.iter().filter(|it| life_cycle(&it.text) == of).any(|it| {
-            let last = last(&it.text);
-            let last_happened = name(last) == event && (it.fired || !last.contains('@'));
-            earlier(&it.text).iter().any(|word| name(word) == event) || last_happened
+        self.lines.iter().filter(|it| life_cycle(&it.text) == of).any(|line| {
+            let last = last(&line.text);
+            let last_happened = name(last) == event && (line.fired || !last.contains('@'));
+            earlier(&line.text).iter().any(|word| name(word) == event) || last_happened
         })
     }
 
@@ -185,9 +185,9 @@ impl Naive {
         for line in std::mem::take(&mut next.lines) {
             let text = &line.text;
             let stays = replace.is_none_or(|it| it.contains(text)) && !remove.contains(text);
-            let goes_on = adds.iter().any(|it| {
-                let is_same = life_cycle(it) == life_cycle(text);
-                is_same && earlier(it).iter().any(|word| name(word) == name(last(text)))
+            let goes_on = adds.iter().any(|added| {
+                let is_same = life_cycle(added) == life_cycle(text);
+                is_same && earlier(added).iter().any(|word| name(word) == name(last(text)))
             });
             if stays {
                 next.lines.push(line);

@@ -141,10 +141,10 @@ impl Agent {
 /// Linearizable, and blocking when `until` is given. Never stale: a View that is only said to be
 /// current is worth nothing here.
 pub(super) fn consistent(until: Option<Until>) -> Features {
-    let blocking = until.map(|it| Blocking {
+    let blocking = until.map(|until| Blocking {
         // Consul takes 0 for "do not block".
-        index: it.index.max(1),
-        wait: Some(format!("{}ms", it.wait.as_millis().max(1))),
+        index: until.index.max(1),
+        wait: Some(format!("{}ms", until.wait.as_millis().max(1))),
     });
     Features { blocking, cached: None, filter: None, mode: Some(ConsistencyMode::CONSISTENT) }
 }

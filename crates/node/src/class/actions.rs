@@ -59,8 +59,8 @@ pub enum FoundAction {
 impl ActionFolder {
     /// The name and the digest of each program, in order.
     pub(super) fn programs(&self) -> impl Iterator<Item = (String, &[u8; 32])> {
-        self.files.iter().filter_map(|it| match &it.found {
-            FoundAction::Program(digest) => Some((it.path.join("/"), digest)),
+        self.files.iter().filter_map(|file| match &file.found {
+            FoundAction::Program(digest) => Some((file.path.join("/"), digest)),
             FoundAction::EmptyFolder
             | FoundAction::NotExecutable
             | FoundAction::LeadsOut

@@ -152,7 +152,7 @@ impl Template {
 
     /// The names of the further ports that it holds.
     pub fn named_ports(&self) -> impl Iterator<Item = &str> {
-        self.pieces.iter().filter_map(|it| match it {
+        self.pieces.iter().filter_map(|piece| match piece {
             Piece::NamedPort(name) => Some(name.as_str()),
             Piece::Text(_)
             | Piece::Session

@@ -92,9 +92,9 @@ fn takes_script(option: &str, options: &[&str]) -> bool {
 }
 
 fn rules(variable: &str) -> bool {
-    RULING.iter().any(|it| match it.strip_suffix('*') {
+    RULING.iter().any(|ruling| match ruling.strip_suffix('*') {
         Some(beginning) => variable.starts_with(beginning),
-        None => variable == *it,
+        None => variable == *ruling,
     })
 }
 

@@ -160,10 +160,11 @@ fn read_facts(fields: &mut Fields, mistakes: &mut Mistakes) -> ClassFacts {
         }
     };
     let disturb = fields.optional_text("disturb", mistakes);
-    let disturb = disturb.and_then(|it| {
-        let known = Disturb::parse(&it);
+    let disturb = disturb.and_then(|text| {
+        let known = Disturb::parse(&text);
         if known.is_none() {
-            let problem = format!("is {it:?}; it must be \"never\", \"on_upgrade\" or \"always\"");
+            let problem =
+                format!("is {text:?}; it must be \"never\", \"on_upgrade\" or \"always\"");
             mistakes.add("disturb", problem);
         }
         known

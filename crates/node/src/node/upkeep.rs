@@ -77,8 +77,8 @@ impl Node {
                     ToldLimit::AsStarted => self.config.load_limit,
                     ToldLimit::Of(limit) => limit,
                 };
-                let is_known = |it: &(ManagerNumber, String)| {
-                    self.managers.iter().any(|(number, _)| *number == it.0)
+                let is_known = |manager: &(ManagerNumber, String)| {
+                    self.managers.iter().any(|(number, _)| *number == manager.0)
                 };
                 let has_new = epoch >= self.epoch && !managers.iter().all(is_known);
                 self.learn_managers(epoch, managers);

@@ -41,19 +41,19 @@ fn acted(world: &mut World, id: &str, token: Token, word: &str, output: &str) ->
 
 /// The words of the actions that are to run.
 fn begun(effects: &[NodeEffect]) -> Vec<String> {
-    let word = |it: &NodeEffect| {
-        let NodeEffect::Act { action, .. } = it else { return None };
+    let word = |effect: &NodeEffect| {
+        let NodeEffect::Act { action, .. } = effect else { return None };
         Some(action.word.clone())
     };
     effects.iter().filter_map(word).collect()
 }
 
 fn outputs(effects: &[NodeEffect]) -> Vec<(u64, String)> {
-    let of = full_answers(effects).into_iter().map(|it| {
-        let NodeAnswer::Acted { end } = it.answer else { panic!("{it:?}") };
+    let of = full_answers(effects).into_iter().map(|answer| {
+        let NodeAnswer::Acted { end } = answer.answer else { panic!("{answer:?}") };
         match end {
-            ActionEnd::Done { output } => (it.call, output),
-            ActionEnd::Failed { code, .. } => (it.call, code),
+            ActionEnd::Done { output } => (answer.call, output),
+            ActionEnd::Failed { code, .. } => (answer.call, code),
         }
     });
     of.collect()

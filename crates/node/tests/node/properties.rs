@@ -96,9 +96,9 @@ impl Bug {
         }
         let head = head.clone();
         let effects = world.call(message);
-        let forgets = answers(&effects).iter().any(|it| match self {
-            Bug::FullForgotten => *it == NodeAnswer::Full,
-            Bug::DestroyForgotten => matches!(it, NodeAnswer::Destroyed { .. }),
+        let forgets = answers(&effects).iter().any(|answer| match self {
+            Bug::FullForgotten => *answer == NodeAnswer::Full,
+            Bug::DestroyForgotten => matches!(answer, NodeAnswer::Destroyed { .. }),
             Bug::None | Bug::FenceIgnored | Bug::BootIgnored => false,
         });
         if forgets {
@@ -183,8 +183,8 @@ impl Witness {
     fn on_obeyed(&mut self, message: &ToNode, effects: &[NodeEffect]) {
         let head = message.head();
         let mine = full_answers(effects).into_iter().find(|it| it.call == head.call);
-        let refused = mine.is_some_and(|it| {
-            matches!(it.answer, NodeAnswer::Fenced { .. } | NodeAnswer::WrongBoot)
+        let refused = mine.is_some_and(|answer| {
+            matches!(answer.answer, NodeAnswer::Fenced { .. } | NodeAnswer::WrongBoot)
         });
         if refused || self.booted_anew {
             return;

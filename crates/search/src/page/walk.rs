@@ -95,9 +95,9 @@ fn docids(tests: &[Test], now: Stamp) -> (Bound<String>, Bound<String>) {
     for test in tests {
         let (low, high) = test.range(now);
         // A text with a control character is no id: such a bound is left out, and the test decides.
-        let [low, high] = [low, high].map(text).map(|it| match end_of(&it) {
+        let [low, high] = [low, high].map(text).map(|bound| match end_of(&bound) {
             Some(text) if text.contains(char::is_control) => Bound::Unbounded,
-            Some(_) | None => it,
+            Some(_) | None => bound,
         });
         if end_of(&low).is_some() && end_of(&low) > end_of(&range.0) {
             range.0 = low;
@@ -171,9 +171,9 @@ impl<'a> Walk<'a> {
     fn way(&self) -> Way<'a> {
         let search = self.search;
         let conditions: &'a [Condition] = &search.conditions;
-        let in_order = |it: &&Condition| match &search.by {
-            Some(by) => it.field == *by && Some(&it.test) == self.sort_test(),
-            None => it.test.is_one_key(),
+        let in_order = |condition: &&Condition| match &search.by {
+            Some(by) => condition.field == *by && Some(&condition.test) == self.sort_test(),
+            None => condition.test.is_one_key(),
         };
         let natural = || match &search.by {
             Some(by) => Way::Entries(by, self.range(self.sort_test())),

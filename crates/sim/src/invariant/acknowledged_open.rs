@@ -44,16 +44,19 @@ pub fn check(ledger: &Ledger, found: &Found) -> Verdict {
 
 /// Whether anything explains that a life is over.
 fn has_cause(ledger: &Ledger, key: &SessionKey, life: Stamp) -> bool {
-    let closed = ledger.asked.iter().any(|it| match it.wish {
-        Wish::Close(named) => it.key == *key && named.is_none_or(|named| named == life),
+    let closed = ledger.asked.iter().any(|asked| match asked.wish {
+        Wish::Close(named) => asked.key == *key && named.is_none_or(|named| named == life),
         Wish::Open | Wish::Get(_) => false,
     });
     let facts = ledger.lives.get(key).and_then(|it| it.get(&life));
-    let ended = ledger.instances.iter().any(|it| {
-        let of_life = it.key == *key && facts.is_some_and(|facts| facts.tokens.contains(&it.token));
-        let drained = |at_us| ledger.drained_us(it).is_some_and(|from_us| from_us <= at_us);
+    let ended = ledger.instances.iter().any(|instance| {
+        let of_life = instance.key == *key
+            && facts.is_some_and(|facts| facts.tokens.contains(&instance.token));
+        let drained = |at_us| ledger.drained_us(instance).is_some_and(|from_us| from_us <= at_us);
         of_life
-            && it.to.is_some_and(|(at_us, cause)| cause != EndCause::Destroyed || drained(at_us))
+            && instance
+                .to
+                .is_some_and(|(at_us, cause)| cause != EndCause::Destroyed || drained(at_us))
     });
     // Nobody used it, or it lived long enough.
     let expired = facts.is_some_and(|it| it.expired_us.is_some());
@@ -65,11 +68,12 @@ fn runs(ledger: &Ledger, record: &SessionRecord) -> Verdict {
     let Some(placement) = &record.placement else {
         return Err(Violation::new("S2", format!("{} is live nowhere", record.key)));
     };
-    let there = ledger.instances.iter().any(|it| {
-        it.key == record.key
-            && (&it.node, it.boot, it.token) == (&placement.node, placement.boot, placement.token)
-            && it.address == placement.address
-            && it.to.is_none()
+    let there = ledger.instances.iter().any(|instance| {
+        instance.key == record.key
+            && (&instance.node, instance.boot, instance.token)
+                == (&placement.node, placement.boot, placement.token)
+            && instance.address == placement.address
+            && instance.to.is_none()
     });
     if there {
         return Ok(());

@@ -16,8 +16,9 @@ pub fn check_start(ledger: &Ledger, ran: &Ran) -> Verdict {
         let text = format!("{ran:?} begins beside {other:?}");
         return Err(Violation::new("action", text));
     }
-    let runs = ledger.instances.iter().any(|it| {
-        (&it.node, it.boot, it.token) == (&ran.node, ran.boot, ran.token) && it.to.is_none()
+    let runs = ledger.instances.iter().any(|instance| {
+        (&instance.node, instance.boot, instance.token) == (&ran.node, ran.boot, ran.token)
+            && instance.to.is_none()
     });
     if !runs {
         let text = format!("{ran:?} begins, and its session does not run");

@@ -19,14 +19,14 @@ pub fn check(asked: &[Asked], record: &SessionRecord, before: Option<Stamp>) -> 
     let of_key = || asked.iter().filter(|it| it.key == record.key);
     // An open that was under way when the close came may have begun what was lost then. One without a name, or that was
     // not answered well, may do so at any time.
-    let open_until_us = |it: &Asked| {
-        let well = |it: &Attempt| match &it.answer {
+    let open_until_us = |request: &Asked| {
+        let well = |attempt: &Attempt| match &attempt.answer {
             Some((came_us, Ok(Answer::Opened { .. }))) => Some(*came_us),
             Some(_) | None => None,
         };
-        let all: Option<Vec<u64>> = it.attempts.iter().map(well).collect();
+        let all: Option<Vec<u64>> = request.attempts.iter().map(well).collect();
         let last = all.and_then(|it| it.into_iter().max());
-        last.filter(|_| !it.once).unwrap_or(u64::MAX)
+        last.filter(|_| !request.once).unwrap_or(u64::MAX)
     };
     let opens = of_key().filter(|it| it.wish == Wish::Open);
     let opened_us = opens.map(open_until_us).max().unwrap_or_default();

@@ -45,8 +45,8 @@ pub fn check_told(
     slot: SlotId,
     (record, repeated): (&SessionRecord, bool),
 ) -> Verdict {
-    let of_life = |it: &(ManagerNumber, SessionKey, Token)| {
-        it.1 == record.key && Some(it.2) == record.token()
+    let of_life = |copy: &(ManagerNumber, SessionKey, Token)| {
+        copy.1 == record.key && Some(copy.2) == record.token()
     };
     if repeated && ledger.lost.contains(&slot) && ledger.tokens_on.iter().any(of_life) {
         return Ok(());

@@ -87,10 +87,10 @@ impl CordonKept {
 pub fn check_written(before: &ConfigState, after: &ConfigState) -> Verdict {
     for (node, now) in &after.nodes {
         // Who comes back after it was forgotten serves, as one that is new. So does a node that was to end and has.
-        let may_serve = |it: &rota_ring::NodeReg| {
-            let ended = it.state == NodeState::Removed;
-            let to_end = matches!(it.wish, NodeWish::Drained { retires: true, .. });
-            now.wish == NodeWish::Serves && (it.is_forgotten() || (ended && to_end))
+        let may_serve = |reg: &rota_ring::NodeReg| {
+            let ended = reg.state == NodeState::Removed;
+            let to_end = matches!(reg.wish, NodeWish::Drained { retires: true, .. });
+            now.wish == NodeWish::Serves && (reg.is_forgotten() || (ended && to_end))
         };
         let other = |it: &&rota_ring::NodeReg| it.wish != now.wish && !may_serve(it);
         let Some(was) = before.nodes.get(node).filter(other) else { continue };

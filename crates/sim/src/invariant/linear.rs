@@ -109,20 +109,21 @@ fn bounds_of(ledger: &Ledger, key: &SessionKey, life: Stamp) -> Bounds {
     };
     let ran = |it: &&Instance| it.key == *key && facts.tokens.contains(&it.token);
     let live_us = ledger.instances.iter().filter(ran).map(|it| it.from_us).min();
-    let by_itself = ledger.instances.iter().filter(ran).filter_map(|it| match it.to? {
-        (_, EndCause::Destroyed) => None,
-        (
-            at_us,
-            EndCause::Own
-            | EndCause::StartTimeout
-            | EndCause::Lease
-            | EndCause::BootDied
-            | EndCause::Drained,
-        ) => Some(at_us),
-    });
+    let by_itself =
+        ledger.instances.iter().filter(ran).filter_map(|instance| match instance.to? {
+            (_, EndCause::Destroyed) => None,
+            (
+                at_us,
+                EndCause::Own
+                | EndCause::StartTimeout
+                | EndCause::Lease
+                | EndCause::BootDied
+                | EndCause::Drained,
+            ) => Some(at_us),
+        });
     let drains = ledger.instances.iter().filter(ran).filter_map(|it| ledger.drained_us(it));
-    let closes = ledger.asked.iter().filter(|it| match it.wish {
-        Wish::Close(named) => it.key == *key && named.is_none_or(|named| named == life),
+    let closes = ledger.asked.iter().filter(|asked| match asked.wish {
+        Wish::Close(named) => asked.key == *key && named.is_none_or(|named| named == life),
         Wish::Open | Wish::Get(_) => false,
     });
     let closes = closes.filter_map(|it| it.attempts.first().map(|it| it.sent_us));

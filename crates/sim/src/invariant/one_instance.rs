@@ -27,11 +27,12 @@ pub fn check(instances: &[Instance]) -> Verdict {
 }
 
 fn overlap(first: &Instance, second: &Instance) -> String {
-    let line = |it: &Instance| {
-        let until = it.to.map_or("still running".into(), |(us, why)| format!("to {us} us {why:?}"));
+    let line = |instance: &Instance| {
+        let until =
+            instance.to.map_or("still running".into(), |(us, why)| format!("to {us} us {why:?}"));
         format!(
             "{} on {} {:?} token {} from {} us {until}",
-            it.key, it.node, it.boot, it.token, it.from_us
+            instance.key, instance.node, instance.boot, instance.token, instance.from_us
         )
     };
     format!("two instances at once: {}; {}", line(first), line(second))

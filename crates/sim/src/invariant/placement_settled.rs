@@ -50,8 +50,10 @@ impl PlacementSettled {
         };
         for (key, tokens) in self.asked.iter().filter(|(key, _)| covers(key)) {
             for (token, _) in tokens.iter().filter(|(_, at)| (&at.0, at.1) == (node, *boot)) {
-                let live = page.items.iter().any(|it| {
-                    it.key == *key && it.token == *token && matches!(it.fate, ScanFate::Live { .. })
+                let live = page.items.iter().any(|item| {
+                    item.key == *key
+                        && item.token == *token
+                        && matches!(item.fate, ScanFate::Live { .. })
                 });
                 if !live {
                     self.settled.insert((key.clone(), *token));

@@ -49,9 +49,10 @@ const OTHERS_MAX: usize = REQUESTS_REMEMBERED_MAX - 16;
 /// How many other requests of that id had any try sent between two moments.
 fn others(asked: &[Asked], request: &Asked, from_us: u64, to_us: u64) -> usize {
     let of_id = asked.iter().filter(|it| it.key == request.key && it.request != request.request);
-    let between = |it: &&Asked| {
-        it.attempts.iter().any(|it| {
-            let (sent_us, came_us) = (it.sent_us, it.answer.as_ref().map_or(u64::MAX, |it| it.0));
+    let between = |other: &&Asked| {
+        other.attempts.iter().any(|attempt| {
+            let (sent_us, came_us) =
+                (attempt.sent_us, attempt.answer.as_ref().map_or(u64::MAX, |it| it.0));
             sent_us <= to_us && came_us >= from_us
         })
     };

@@ -27,8 +27,8 @@ impl Moment<'_> {
         members: impl IntoIterator<Item = ManagerNumber>,
     ) -> Option<(ManagerNumber, LogPos)> {
         let last = self.owner_last.get(&(self.author, number)).copied().unwrap_or_default();
-        let mut behind = members.into_iter().filter(|it| {
-            let meta = self.disks.get(it).and_then(|disk| disk.parts.get(&number));
+        let mut behind = members.into_iter().filter(|member| {
+            let meta = self.disks.get(member).and_then(|disk| disk.parts.get(&number));
             meta.is_none_or(|meta| meta.last < last)
         });
         behind.next().map(|it| (it, last))

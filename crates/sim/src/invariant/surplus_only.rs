@@ -23,8 +23,10 @@ pub fn check(before: &View, after: &View, disks: &BTreeMap<ManagerNumber, &Disk>
             continue;
         }
         let gone = was.isr.iter().map(|it| it.number).filter(|it| !part.has(*it));
-        let runs_on = |it: &ManagerNumber| {
-            before.is_up(*it) && after.is_up(*it) && before.member(*it) == after.member(*it)
+        let runs_on = |manager: &ManagerNumber| {
+            before.is_up(*manager)
+                && after.is_up(*manager)
+                && before.member(*manager) == after.member(*manager)
         };
         let mut early = gone.filter(runs_on).filter(|it| !is_too_old(*number, was, *it, disks));
         if let Some(early) = early.next() {

@@ -46,18 +46,18 @@ fn left_of<'a>(ledger: &'a Ledger, asked: &Asked) -> Option<&'a Instance> {
     let told_us = asked.attempts.iter().filter_map(|it| Some(it.answer.as_ref()?.0)).max()?;
     let lives = ledger.lives.get(&asked.key)?.values();
     let begun: Vec<_> = lives.filter(|it| it.creators.contains(&asked.request)).collect();
-    ledger.instances.iter().find(|it| {
-        let is_its =
-            it.key == asked.key && begun.iter().any(|life| life.tokens.contains(&it.token));
-        is_its && it.to.as_ref().is_none_or(|(to_us, _)| *to_us > told_us)
+    ledger.instances.iter().find(|instance| {
+        let is_its = instance.key == asked.key
+            && begun.iter().any(|life| life.tokens.contains(&instance.token));
+        is_its && instance.to.as_ref().is_none_or(|(to_us, _)| *to_us > told_us)
     })
 }
 
 /// Every try was answered, and each with a refusal that says so.
 fn all_denied(asked: &Asked) -> bool {
     !asked.attempts.is_empty()
-        && asked.attempts.iter().all(|it| {
-            let refusal = it.answer.as_ref().and_then(|(_, result)| result.as_ref().err());
+        && asked.attempts.iter().all(|attempt| {
+            let refusal = attempt.answer.as_ref().and_then(|(_, result)| result.as_ref().err());
             refusal.is_some_and(|refusal| refusal.changed == Changed::No)
         })
 }

@@ -161,8 +161,8 @@ impl Room {
         let claimed = host.process.as_ref().is_some_and(Manager::is_claimed);
         if state.left.drains > 0 && claimed && self.bounds.doors.contains(&host.number.0) {
             let nodes = &self.store(state).state.nodes;
-            let serves = |it: &usize| {
-                let reg = nodes.get(&node_id(*it));
+            let serves = |node: &usize| {
+                let reg = nodes.get(&node_id(*node));
                 reg.is_some_and(|it| it.wish.is_none() && !it.state.is_gone())
             };
             let serving = (0..state.nodes.len()).filter(serves);

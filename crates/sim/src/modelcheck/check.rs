@@ -307,8 +307,8 @@ pub fn written(room: &Room, state: &State, author: ManagerNumber, after: &Config
     leaver_released::check(was, view, &moment)?;
     surplus_only::check(was, view, &disks)?;
     // What a disk acknowledged that is lost since was acknowledged.
-    let is_gone = |it: &ManagerNumber| {
-        let at = room.place_of(*it);
+    let is_gone = |manager: &ManagerNumber| {
+        let at = room.place_of(*manager);
         at.is_some_and(|at| {
             let host = room.manager(state, at);
             host.process.is_none() && host.disk.parts.is_empty()

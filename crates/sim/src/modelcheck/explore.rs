@@ -186,8 +186,11 @@ impl Search {
         check::state(&self.room, state)?;
         match &mut self.fair {
             Some(fair) if self.room.is_quiet(state) => {
-                fair.check(&self.room, state).map_err(|it| {
-                    Violation::new(it.rule, format!("in a fair run from there: {}", it.text))
+                fair.check(&self.room, state).map_err(|violation| {
+                    Violation::new(
+                        violation.rule,
+                        format!("in a fair run from there: {}", violation.text),
+                    )
                 })
             }
             Some(_) | None => Ok(()),

@@ -217,8 +217,8 @@ fn has_more(room: &Room, state: &State, at: usize) -> bool {
 pub fn missing(room: &Room, state: &State) -> Verdict {
     let Some(view) = room.view(state) else { return Ok(()) };
     let hosts: Vec<_> = (0..state.managers.len()).map(|it| room.manager(state, it)).collect();
-    let claimed = |it: &&&super::hosts::ManagerHost| {
-        it.process.as_ref().is_some_and(|it| !has_left(view, it))
+    let claimed = |host: &&&super::hosts::ManagerHost| {
+        host.process.as_ref().is_some_and(|it| !has_left(view, it))
     };
     let running = hosts.iter().filter(claimed);
     let managers: BTreeMap<ManagerNumber, _> =

@@ -92,8 +92,9 @@ pub fn left_behind(
 
 /// Whether a node answered Full.
 pub fn said_full(out: &[Out]) -> bool {
-    out.iter().any(|it| {
-        matches!(it, Out::Fly(Flying::FromNode { answer, .. }) if answer.answer == NodeAnswer::Full)
+    out.iter().any(|output| {
+        matches!(output, Out::Fly(Flying::FromNode { answer, .. })
+            if answer.answer == NodeAnswer::Full)
     })
 }
 

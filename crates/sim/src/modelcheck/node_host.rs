@@ -177,8 +177,8 @@ impl NodeHost {
         let message = mutant::call(bug, bounds, self, sent.clone());
         let other = head.boot != self.boot;
         self.give(bounds, NodeInput::Call { stream, message }, out, bug);
-        let obeys = |it: &Out| {
-            matches!(it, Out::Fly(Flying::FromNode { answer, .. })
+        let obeys = |output: &Out| {
+            matches!(output, Out::Fly(Flying::FromNode { answer, .. })
                 if !matches!(answer.answer, NodeAnswer::Fenced { .. } | NodeAnswer::WrongBoot))
         };
         if (late || other) && out[first..].iter().any(obeys) {

@@ -158,8 +158,12 @@ impl Room {
 
     /// What a process sent, each message by its number.
     fn kept(&mut self, out: Vec<Out>) -> Arc<[Out]> {
-        let kept = out.into_iter().map(|it| {
-            if let Out::Fly(message) = it { Out::Kept(self.keep_flying(message)) } else { it }
+        let kept = out.into_iter().map(|output| {
+            if let Out::Fly(message) = output {
+                Out::Kept(self.keep_flying(message))
+            } else {
+                output
+            }
         });
         kept.collect()
     }
@@ -371,8 +375,8 @@ impl Room {
                 false
             }
             Flying::Peer(envelope) => {
-                let ahead = self.place_of(envelope.to.number).is_some_and(|it| {
-                    let process = self.manager(state, it).process.as_ref();
+                let ahead = self.place_of(envelope.to.number).is_some_and(|at| {
+                    let process = self.manager(state, at).process.as_ref();
                     process.is_some_and(|it| it.member().incarnation <= envelope.to.incarnation)
                 });
                 ahead && self.may_be_heard(state, envelope.to.number, envelope.from)
@@ -474,8 +478,8 @@ impl Room {
 
     /// A node's message to any manager goes to the first that has its number.
     pub fn address(&self, state: &State, node: usize, to_any: &ToAny) -> Option<Flying> {
-        let claimed = |it: &usize| {
-            let process = self.manager(state, *it).process.as_ref();
+        let claimed = |at: &usize| {
+            let process = self.manager(state, *at).process.as_ref();
             process.is_some_and(rota_protocol::Manager::is_claimed)
         };
         let any = (0..state.managers.len()).find(claimed);

@@ -38,7 +38,7 @@ impl World {
             return;
         }
         let written = |part: &ManagerNumber| {
-            writes.iter().any(|it| match it {
+            writes.iter().any(|write| match write {
                 DiskWrite::Doc { key, .. } => view.home(key.slot) == *part,
                 DiskWrite::Part { .. } | DiskWrite::Identity(_) => false,
             })

@@ -13,7 +13,7 @@ impl World {
             (Bug::TimerLost, ToNode::Act { head, token, .. }) if token.0.pe < head.pe => None,
             (Bug::GoneActed, ToNode::Act { key, action, .. }) => {
                 let before = plant.acts.insert(key.clone(), message.clone());
-                let is_other = |it: &ToNode| match it {
+                let is_other = |earlier: &ToNode| match earlier {
                     ToNode::Act { action: other, .. } => other.word != action.word,
                     ToNode::Create { .. }
                     | ToNode::Destroy { .. }

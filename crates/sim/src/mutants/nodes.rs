@@ -37,7 +37,7 @@ impl World {
     /// A node's agent has decided: after a Full it is put back to what it was before.
     pub fn plant_on_node_decided(&mut self, index: usize, effects: &[NodeEffect]) {
         let Some(before) = self.plant.as_mut().and_then(|it| it.before.take()) else { return };
-        let full = effects.iter().any(|it| match it {
+        let full = effects.iter().any(|effect| match effect {
             NodeEffect::Answer { answer, .. } => answer.answer == NodeAnswer::Full,
             NodeEffect::Start { .. }
             | NodeEffect::Journal { .. }

@@ -97,10 +97,10 @@ mod tests {
         assert!(!durable.wait(1, Instant::now()));
         std::thread::scope(|scope| {
             let waiters: Vec<_> = (1..=1000)
-                .map(|it| {
+                .map(|position| {
                     scope.spawn({
                         let durable = &durable;
-                        move || durable.wait(it, deadline)
+                        move || durable.wait(position, deadline)
                     })
                 })
                 .collect();

@@ -59,7 +59,7 @@ impl NumbersFolder {
     fn prepare(&self, changes: &[Change], steps: &mut Vec<Step>) -> Result<(), NumbersError> {
         let folder = File::open(&self.path).map_err(NumbersError::io("open", &self.path))?;
         let changes = last_of_each_name(changes);
-        let is_put = |it: &&Change| match it {
+        let is_put = |change: &&Change| match change {
             Change::Put(..) => true,
             Change::Remove(_) => false,
         };

@@ -93,8 +93,8 @@ impl Registration {
             let limit = format!("has {param_bytes} bytes; the limit is {PARAM_BYTES_MAX}");
             wrong("param", limit + "; put it into documents and name these");
         }
-        let qn = config.queue_of(&self.op_name).unwrap_or_else(|it| {
-            wrong(&it.field, it.problem);
+        let qn = config.queue_of(&self.op_name).unwrap_or_else(|error| {
+            wrong(&error.field, error.problem);
             0
         });
         if let Err(it) = config.check_work(&self.op_name, &self.param) {
@@ -187,8 +187,8 @@ impl Registration {
 /// A time that somebody gives, as YYMMDDhhmmssmmm: a moment of this century that is not over. The field is
 /// `startAt`.
 pub fn check_start_at(number: u64, now: Stamp) -> Result<Stamp, FieldError> {
-    let at = Stamp::parse(number).map_err(|it| {
-        FieldError::new("startAt", format!("{}; years are 2000 to 2099", it.problem))
+    let at = Stamp::parse(number).map_err(|error| {
+        FieldError::new("startAt", format!("{}; years are 2000 to 2099", error.problem))
     })?;
     if at < now.minus_ms(PAST_MS_MAX) {
         let problem =

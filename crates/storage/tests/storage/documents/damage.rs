@@ -19,8 +19,8 @@ fn why(folder: &Path) -> String {
 
 fn document(class: &str, version: Stamp, item: Option<&str>) -> Document {
     let content = rota_docstore::Content::raw(vec![1]).expect("short");
-    let item = item.map(|it| {
-        let name = ItemName::singleton(it).expect("a good name");
+    let item = item.map(|item| {
+        let name = ItemName::singleton(item).expect("a good name");
         Item::existing(name, version, version, content).expect("it fits")
     });
     Document::from_parts(DocumentParts {

@@ -94,8 +94,8 @@ fn documents_stream_in_order_of_slots_and_the_lists_are_there_after_a_restart() 
         });
     }
     let stream = |store: &DocumentStore, from, to| {
-        let names = store.stream(SlotId(from)..=SlotId(to)).map(|it| {
-            let document = it.expect("reads");
+        let names = store.stream(SlotId(from)..=SlotId(to)).map(|read| {
+            let document = read.expect("reads");
             (Slots.slot_of(document.name()), document.name().clone())
         });
         names.collect::<Vec<_>>()
