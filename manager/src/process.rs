@@ -251,8 +251,8 @@ async fn open(
     disk::check_room(&options.data)?;
     let cluster = &options.ring.cluster;
     let open_disk = || {
-        on_thread(&options, number, |it, label| {
-            disk::open(&it.data, &label.cluster, &label.manager, label.number, &it.engine)
+        on_thread(&options, number, |options, label| {
+            disk::open(&options.data, &label.cluster, &label.manager, label.number, &options.engine)
         })
     };
     let new_folder =

@@ -63,15 +63,15 @@ impl From<NumbersOp> for v1::NumbersOp {
 impl TryFrom<v1::NumbersOp> for NumbersOp {
     type Error = WireError;
     fn try_from(op: v1::NumbersOp) -> Result<Self, WireError> {
-        let there = op.there.map(|it| -> Result<SessionsThere, WireError> {
-            let (first, last) = (SlotId(it.first_slot), SlotId(it.last_slot));
-            let count = it.sessions.len();
+        let there = op.there.map(|there| -> Result<SessionsThere, WireError> {
+            let (first, last) = (SlotId(there.first_slot), SlotId(there.last_slot));
+            let count = there.sessions.len();
             if count > SESSION_NUMBERS_MAX {
                 let problem = format!("has {count} sessions; the limit is {SESSION_NUMBERS_MAX}");
                 return Err(WireError::new("NumbersOp.there", problem));
             }
             let range = SlotRange { first, last };
-            Ok(SessionsThere { pe: Epoch(it.pe), range, sessions: each(it.sessions)? })
+            Ok(SessionsThere { pe: Epoch(there.pe), range, sessions: each(there.sessions)? })
         });
         Ok(NumbersOp {
             pool: named("NumbersOp.pool", PoolName::parse(&op.pool))?,

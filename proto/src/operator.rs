@@ -87,33 +87,33 @@ impl TryFrom<v1::RingTransition> for RingTransition {
 
 impl From<&View> for v1::View {
     fn from(view: &View) -> Self {
-        let manager = |(number, it): (&ManagerNumber, &ManagerEntry)| v1::ManagerEntry {
+        let manager = |(number, entry): (&ManagerNumber, &ManagerEntry)| v1::ManagerEntry {
             number: number.0,
-            id: it.id.as_str().into(),
-            grpc: it.grpc.clone(),
-            http: it.http.clone(),
-            incarnation: it.incarnation.0,
-            status: it.status.as_str().into(),
-            heartbeat_ms: it.peer_times.map(|it| it.heartbeat_ms),
-            suspect_ms: it.peer_times.map(|it| it.suspect_ms),
+            id: entry.id.as_str().into(),
+            grpc: entry.grpc.clone(),
+            http: entry.http.clone(),
+            incarnation: entry.incarnation.0,
+            status: entry.status.as_str().into(),
+            heartbeat_ms: entry.peer_times.map(|it| it.heartbeat_ms),
+            suspect_ms: entry.peer_times.map(|it| it.suspect_ms),
             stable_number: 0,
             uuid: String::new(),
         };
-        let part = |(number, it): (&ManagerNumber, &PartitionEntry)| v1::Part {
+        let part = |(number, entry): (&ManagerNumber, &PartitionEntry)| v1::Part {
             number: number.0,
             first_slot: view.range(*number).first.0,
-            pe: it.pe.0,
-            owner: it.owner.0,
-            isr: it.isr.iter().map(|member| member.number.0).collect(),
-            state: part_state_text(it.state).into(),
-            recovered: it.recovered.map(|recovered| v1::Recovered {
+            pe: entry.pe.0,
+            owner: entry.owner.0,
+            isr: entry.isr.iter().map(|member| member.number.0).collect(),
+            state: part_state_text(entry.state).into(),
+            recovered: entry.recovered.map(|recovered| v1::Recovered {
                 epoch: recovered.epoch.0,
                 sessions: recovered.sessions,
                 held: Some(recovered.held.into()),
                 loss: recovered.loss.as_str().into(),
             }),
-            loss: it.loss.map(|it| it.as_str().into()),
-            stamps_above: it.stamps_above.map(u64::from),
+            loss: entry.loss.map(|it| it.as_str().into()),
+            stamps_above: entry.stamps_above.map(u64::from),
         };
         Self {
             cluster: view.cluster.as_str().into(),

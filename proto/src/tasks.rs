@@ -155,12 +155,12 @@ pub fn backlog_response(pages: &[TasksPage]) -> v1::GetTaskBacklogResponse {
             *sum = sum.plus(*count);
         }
     }
-    let row = |((queue, space), it): ((u8, &str), Backlog)| v1::TaskQueue {
+    let row = |((queue, space), backlog): ((u8, &str), Backlog)| v1::TaskQueue {
         queue: queue.into(),
         namespace: space.into(),
-        waiting: count(it.waiting),
-        due: count(it.due),
-        busy: count(it.busy),
+        waiting: count(backlog.waiting),
+        due: count(backlog.due),
+        busy: count(backlog.busy),
     };
     v1::GetTaskBacklogResponse {
         queues: queues.into_iter().map(row).collect(),

@@ -150,9 +150,9 @@ impl Draft {
             );
             return Err(FieldError::new("files", problem));
         }
-        let files = self.files.into_iter().map(|(it, fileset, place)| {
+        let files = self.files.into_iter().map(|(scanned, fileset, place)| {
             let (body, offset) = place.expect("it is in a body");
-            let Scanned { path, sha256, bytes, executable } = it;
+            let Scanned { path, sha256, bytes, executable } = scanned;
             let file = File { sha256, bytes, executable, body, offset };
             let mut new = TreeFile { path, fileset, commit: commit.clone(), file };
             if let Some(old) = parent.and_then(|it| it.file(new.path.as_str()))

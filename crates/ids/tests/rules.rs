@@ -48,8 +48,8 @@ fn numbers_count_from_one_within_each_type_and_parent() {
 #[test]
 fn a_global_policy_counts_over_all_parents() {
     let mut numbers = Numbers::new(HOUR);
-    let mut of = |pool, it| {
-        let key = Policy::Global.key(kind("Node"), Some(uuid(pool)), uuid(it));
+    let mut of = |pool, node| {
+        let key = Policy::Global.key(kind("Node"), Some(uuid(pool)), uuid(node));
         assign(&mut numbers, &key, 0)
     };
     assert_eq!([of(7, 1), of(8, 2), of(7, 3)], [1, 2, 3]);

@@ -187,8 +187,8 @@ pub(crate) fn read_list<'de, D: Deserializer<'de>>(
         warm_nodes: Option<u32>,
     }
     let unread = Vec::<Unread>::deserialize(deserializer)?.into_iter().enumerate();
-    let read = unread.map(|(place, it)| {
-        let Unread { at, min_nodes, warm_places, warm_nodes } = it;
+    let read = unread.map(|(place, schedule)| {
+        let Unread { at, min_nodes, warm_places, warm_nodes } = schedule;
         let at = Cron::parse(&at).map_err(|wrong| {
             let wrong = FieldError::new(format!("schedules[{place}].at"), wrong.problem);
             serde::de::Error::custom(wrong)

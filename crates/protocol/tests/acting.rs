@@ -377,8 +377,8 @@ fn a_new_owner_ends_the_life_cycles_of_a_session_that_ended_before_anybody_looke
     // The document of its life cycles reaches no copy, and the end of the session does.
     let is_of_life =
         |it: &rota_protocol::Write| it.key.name.class() == rota_model::items::LIFE_CLASS;
-    table.lose = Box::new(move |it: &Envelope| {
-        let Message::Prepare { entries, .. } = &it.message else { return false };
+    table.lose = Box::new(move |envelope: &Envelope| {
+        let Message::Prepare { entries, .. } = &envelope.message else { return false };
         entries.iter().any(|it| it.writes.iter().any(is_of_life))
     });
     closed(table.wait_for(closes, 2_000));

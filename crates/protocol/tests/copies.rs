@@ -38,9 +38,9 @@ fn held(table: &mut Table, docid: &str) -> Vec<(String, Value)> {
     let reading = json!({"documents": [{"class": "Group", "docid": docid}]});
     let shown = operated(table.call(300, op(request("document.read", &reading), docid))).unwrap();
     let items = body(&shown)["documents"][0]["items"].as_array().cloned().unwrap_or_default();
-    let shown = items.iter().map(|it| {
-        let key = it["key"].as_str().unwrap_or_default().to_owned();
-        (key, it["json"].clone())
+    let shown = items.iter().map(|item| {
+        let key = item["key"].as_str().unwrap_or_default().to_owned();
+        (key, item["json"].clone())
     });
     shown.collect()
 }
@@ -111,8 +111,8 @@ fn changes_during_a_copying_and_a_change_of_owners_lose_nothing() {
         if n == 4 {
             // Half-way: the copying has begun, and some have the state before.
             table.kill(owner);
-            table.pass_until("its slots are served", 20_000, |it| {
-                it.view().parts.values().all(|part| part.owner.0 != owner)
+            table.pass_until("its slots are served", 20_000, |table| {
+                table.view().parts.values().all(|part| part.owner.0 != owner)
             });
         }
     }

@@ -223,9 +223,9 @@ fn a_node_that_answered_during_a_wedge_is_asked_at_once_when_the_wedge_is_given_
     let held = table.disks[&newcomer].parts[&ManagerNumber(owner)].last;
     table.ask(owner, open(&other, "r2"));
     let wedged = table.count(Transition::Wedged);
-    table.lose = Box::new(move |it| {
-        is_news(it)
-            && matches!(it.message, Message::Ack { pe, seq, .. } if LogPos::new(pe, seq) > held)
+    table.lose = Box::new(move |envelope| {
+        let Message::Ack { pe, seq, .. } = envelope.message else { return false };
+        is_news(envelope) && LogPos::new(pe, seq) > held
     });
     let end = table.now_ms + 600;
     while table.count(Transition::Wedged) == wedged {

@@ -201,9 +201,9 @@ proptest! {
             }
             prop_assert!(goes_on || after.ctime() > before.version());
             // Whatever goes is known as destroyed.
-            let gone = |it: &&rota_docstore::Item| {
-                let name = it.name();
-                goes_on && !it.is_destroyed() && after.item(name.class(), name.key()).is_none()
+            let gone = |item: &&rota_docstore::Item| {
+                let name = item.name();
+                goes_on && !item.is_destroyed() && after.item(name.class(), name.key()).is_none()
             };
             prop_assert_eq!(before.items().iter().find(gone), None);
         }

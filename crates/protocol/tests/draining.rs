@@ -53,8 +53,8 @@ fn left(table: &Table, node: &str) -> u64 {
     let node = id(node);
     let view = table.view();
     let owned = |n: u32, part| view.parts.get(&part).is_some_and(|it| it.owner.0 == n);
-    let all = table.managers.iter().flat_map(|(n, it)| {
-        let parts = it.stats().parts.into_iter().filter(|it| owned(*n, it.part));
+    let all = table.managers.iter().flat_map(|(n, manager)| {
+        let parts = manager.stats().parts.into_iter().filter(|it| owned(*n, it.part));
         parts.map(|it| it.on_nodes.get(&node).copied().unwrap_or(0)).collect::<Vec<_>>()
     });
     all.sum()

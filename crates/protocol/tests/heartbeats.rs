@@ -15,10 +15,11 @@ fn told_at_rest(managers: u32, r: u32) -> (Table, BTreeMap<u32, BTreeMap<u32, u3
     table.pass(5_000);
     let told: Rc<RefCell<BTreeMap<u32, BTreeMap<u32, u32>>>> = Rc::default();
     let heard = told.clone();
-    table.lose = Box::new(move |it| {
-        if it.message.name() == "heartbeat" {
+    table.lose = Box::new(move |envelope| {
+        if envelope.message.name() == "heartbeat" {
             let mut told = heard.borrow_mut();
-            *told.entry(it.from.number.0).or_default().entry(it.to.number.0).or_default() += 1;
+            let (from, to) = (envelope.from.number.0, envelope.to.number.0);
+            *told.entry(from).or_default().entry(to).or_default() += 1;
         }
         false
     });

@@ -69,8 +69,8 @@ fn copies_keep_equal_digests_of_positions_that_they_have_passed() {
     }
     table.pass(500);
     for part in NUMBERS {
-        let marks = NUMBERS.map(|it| {
-            let stats = table.managers[&it].stats();
+        let marks = NUMBERS.map(|number| {
+            let stats = table.managers[&number].stats();
             let mut parts = stats.parts.into_iter();
             parts.find(|it| it.part.0 == part).expect("all copy all").marks
         });

@@ -245,9 +245,9 @@ fn a_burst_at_many_owners_orders_the_nodes_that_it_needs_and_no_more() {
     table.set_pool(&json!({"max_nodes": 100, "places": 10}));
     table.places = 10;
     let calls: Vec<u64> = (0..200)
-        .map(|it| {
-            let id = format!("s{it}");
-            table.ask_within(NUMBERS[it % 3], open(&id, &id), 59_000)
+        .map(|index| {
+            let id = format!("s{index}");
+            table.ask_within(NUMBERS[index % 3], open(&id, &id), 59_000)
         })
         .collect();
     table.pass(900);

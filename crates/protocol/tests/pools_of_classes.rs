@@ -15,8 +15,8 @@ fn registers_big(table: &mut Table, node: &str, boot: u64, digest: u64, says: Op
     table.register_as(node, boot, 100, &classes, |register| {
         let class = ClassName::parse("big").expect("a short name");
         let name = |it: &str| PoolName::parse(it).expect("a short name");
-        let facts = says.map(|it| {
-            let pool = Some(name(it));
+        let facts = says.map(|pool| {
+            let pool = Some(name(pool));
             (class.clone(), ClassFacts { pool, ..ClassFacts::default() })
         });
         let digests = [(class, ClassDigest(digest))].into();

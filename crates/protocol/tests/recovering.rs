@@ -123,9 +123,9 @@ fn what_was_found_again_is_said_in_the_view_and_in_a_note() {
     lose(&mut table, &NUMBERS);
     table.pass(after_ms() + 3_000);
     let account = table.view().parts.values().map(|it| it.recovered.expect("it was"));
-    let (sum, held): (u64, Vec<LogPos>) = account.fold((0, Vec::new()), |(sum, mut held), it| {
-        held.push(it.held);
-        (sum + it.sessions, held)
+    let (sum, held): (u64, Vec<LogPos>) = account.fold((0, Vec::new()), |(sum, mut held), part| {
+        held.push(part.held);
+        (sum + part.sessions, held)
     });
     assert_eq!(sum, sessions.len() as u64);
     assert!(held.iter().all(|it| *it == LogPos::ZERO), "the disks were empty: {held:?}");

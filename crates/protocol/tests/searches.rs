@@ -50,7 +50,7 @@ fn ask(
     let asked: Vec<u64> = ops.into_iter().map(|op| table.ask(entry, op)).collect();
     let found = asked.into_iter().map(|call| table.wait_for(call, 5_000));
     found
-        .map(|it| match it {
+        .map(|answer| match answer {
             Ok(Answer::Found(found)) => found.unwrap(),
             other => panic!("not found: {other:?}"),
         })
@@ -66,8 +66,8 @@ fn page(
     limit: u32,
 ) -> (Vec<String>, u64, Option<Position>) {
     let parts = ask(table, entry, search, after, limit);
-    let parts = parts.into_iter().flat_map(|it| {
-        let Found { slots, page, .. } = it;
+    let parts = parts.into_iter().flat_map(|found| {
+        let Found { slots, page, .. } = found;
         // A partition that goes around the end of the ring has two pieces, and one page.
         let piece = move |(number, (first, last))| {
             let documents_read = if number == 0 { page.documents_read } else { 0 };
@@ -123,8 +123,8 @@ fn pages_miss_and_double_nothing_while_slots_change_owners() {
         after = next;
         if round == 2 {
             table.kill(600);
-            table.pass_until("its slots are served", 20_000, |it| {
-                it.view().parts.values().all(|part| part.owner.0 != 600)
+            table.pass_until("its slots are served", 20_000, |table| {
+                table.view().parts.values().all(|part| part.owner.0 != 600)
             });
         }
     }

@@ -163,8 +163,8 @@ fn a_node_that_is_gone_leaves_no_valid_number_and_then_none() {
     let node = NodeId::parse("n1").unwrap();
     table.input(300, Input::NodeOrder { call: 3, node, order: NodeOrder::Forget });
     table.pass_until("the order is answered", 5_000, |it| it.node_ordered_as.is_some());
-    table.pass_until("nothing is valid", 90_000, |it| {
-        it.managers.values().all(|it| it.session_numbers().iter().all(|(_, it)| !it.valid))
+    table.pass_until("nothing is valid", 90_000, |table| {
+        table.managers.values().all(|it| it.session_numbers().iter().all(|(_, it)| !it.valid))
     });
     assert_eq!(entries_here(&table), 4);
     table.now_ms += 1_000_000;

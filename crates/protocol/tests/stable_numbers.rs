@@ -76,8 +76,8 @@ fn managers_pools_and_nodes_have_the_same_numbers_at_every_manager() {
     let put = configure("pool.create", &json!({"name": "small"}));
     operated(table.call(600, put)).unwrap();
     let small = of_pool(&PoolName::parse("small").unwrap());
-    table.pass_until("the pool has one", SOON_MS, |it| {
-        NUMBERS.iter().all(|n| told(it, *n).number(&small) == Some(2))
+    table.pass_until("the pool has one", SOON_MS, |table| {
+        NUMBERS.iter().all(|n| told(table, *n).number(&small) == Some(2))
     });
     for n in NUMBERS {
         let number = |id: u32| told(&table, n).number(&of_manager(&manager_id(id)));
@@ -163,8 +163,8 @@ fn a_node_that_is_forgotten_gets_its_number_back_within_the_interval_and_no_othe
         assert_eq!(told(&table, n).number(&n2), None);
     }
     table.register("n2", 2);
-    table.pass_until("it has a new one", SOON_MS, |it| {
-        NUMBERS.iter().all(|n| nodes(it, *n).get("n2") == Some(&4))
+    table.pass_until("it has a new one", SOON_MS, |table| {
+        NUMBERS.iter().all(|n| nodes(table, *n).get("n2") == Some(&4))
     });
 }
 
@@ -176,8 +176,8 @@ fn without_an_interval_a_number_is_given_once() {
     all_are_lost(&mut table);
     forget(&mut table, "n1");
     let n1 = of_node(&PoolName::default_pool(), &NodeId::parse("n1").unwrap());
-    table.pass_until("its entry is gone", SOON_MS, |it| {
-        NUMBERS.iter().all(|n| told(it, *n).number(&n1).is_none())
+    table.pass_until("its entry is gone", SOON_MS, |table| {
+        NUMBERS.iter().all(|n| told(table, *n).number(&n1).is_none())
     });
     // The pool went with its only node, so its nodes count anew.
     table.register("n2", 1);

@@ -253,10 +253,10 @@ fn a_task_that_is_deleted_while_it_works_changes_nothing() {
 
 #[test]
 fn no_more_run_at_once_than_the_queue_has_workers_and_none_of_a_suspended_one_starts() {
-    let mut table = table_with(|it| {
-        it.manual_works = true;
-        it.tasks.queues.queues = [(0, 2), (1, 1)].into();
-        it.tasks.queue_of = [("step".to_owned(), 1)].into();
+    let mut table = table_with(|table| {
+        table.manual_works = true;
+        table.tasks.queues.queues = [(0, 2), (1, 1)].into();
+        table.tasks.queue_of = [("step".to_owned(), 1)].into();
     });
     for _ in 0..3 {
         create(&mut table, &new_task(&json!({"docid": "c"})));

@@ -9,8 +9,8 @@ const LARGE: usize = 60_000;
 
 /// What the disk of each manager holds of sessions.
 fn stored(table: &Table) -> [usize; 3] {
-    NUMBERS.map(|it| {
-        let docs = table.disks[&it].docs.values();
+    NUMBERS.map(|number| {
+        let docs = table.disks[&number].docs.values();
         docs.filter(|doc| doc.session().is_some()).map(|doc| doc.to_bytes().len()).sum()
     })
 }

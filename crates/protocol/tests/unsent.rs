@@ -12,7 +12,7 @@ fn node(id: &str) -> NodeId {
 /// The creates that nodes were asked for since the last look: by whom, the call, and its token.
 fn creates(table: &mut Table) -> Vec<(u32, u64, Token)> {
     let calls = std::mem::take(&mut table.node_calls);
-    let create = |(n, it): (u32, ToNode)| match it {
+    let create = |(n, call): (u32, ToNode)| match call {
         ToNode::Create { head, token, .. } => Some((n, head.call, token)),
         ToNode::Destroy { .. } | ToNode::Act { .. } | ToNode::Scan { .. } | ToNode::Meet { .. } => {
             None
@@ -24,7 +24,7 @@ fn creates(table: &mut Table) -> Vec<(u32, u64, Token)> {
 /// The tokens that nodes were asked to end since the last look.
 fn destroys(table: &mut Table) -> Vec<Token> {
     let calls = std::mem::take(&mut table.node_calls);
-    let destroy = |(_, it): (u32, ToNode)| match it {
+    let destroy = |(_, call): (u32, ToNode)| match call {
         ToNode::Destroy { token, .. } => Some(token),
         ToNode::Create { .. } | ToNode::Act { .. } | ToNode::Scan { .. } | ToNode::Meet { .. } => {
             None

@@ -23,8 +23,8 @@ fn tell_early(table: &mut Table, step_ms: i64) -> Option<SessionView> {
     let owner = table.owner("a");
     let call = table.ask(owner, open("a", "r1"));
     let (_, create) = table.node_calls.pop().expect("PENDING is committed");
-    table.lose = Box::new(move |it| {
-        it.from.number.0 == owner && matches!(it.message, Message::Prepare { .. })
+    table.lose = Box::new(move |envelope| {
+        envelope.from.number.0 == owner && matches!(envelope.message, Message::Prepare { .. })
     });
     table.wall_step_ms += step_ms;
     let running = NodeAnswer::Running { address: "x:1".into(), ready: true, remark: String::new() };
@@ -84,8 +84,8 @@ fn a_machine_is_told_early_as_it_was_when_that_was_committed() {
         let ToNode::Create { head, token, slot, .. } = create else { panic!("{create:?}") };
         let node = NodeId::parse("n1").unwrap();
         let placement = Placement { node, boot: head.boot, token, address: String::new() };
-        table.lose = Box::new(move |it| {
-            it.from.number.0 == owner && matches!(it.message, Message::Prepare { .. })
+        table.lose = Box::new(move |envelope| {
+            envelope.from.number.0 == owner && matches!(envelope.message, Message::Prepare { .. })
         });
         let event = ReportEvent::MachineState { state: state.into(), change };
         table.ask(owner, report("a", &placement, event));
@@ -140,11 +140,11 @@ fn a_new_owner_that_writes_a_session_off_shows_it_only_when_that_is_committed() 
     let shown = table.ask(owner, get("a"));
     let (lost, serving) = (table.count(Transition::SessionLost), table.count(Transition::Serving));
     assert_eq!(lost, 0, "it is not written off before, with the first entry");
-    table.lose = Box::new(|it| {
-        let Message::Prepare { entries, .. } = &it.message else { return false };
+    table.lose = Box::new(|envelope| {
+        let Message::Prepare { entries, .. } = &envelope.message else { return false };
         let mut writes = entries.iter().flat_map(|entry| entry.writes.iter());
-        writes.any(|it| {
-            let record = it.doc.as_ref().and_then(|doc| doc.session());
+        writes.any(|write| {
+            let record = write.doc.as_ref().and_then(|doc| doc.session());
             record.is_some_and(|record| record.state == SessionState::Lost)
         })
     });

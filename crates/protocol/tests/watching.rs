@@ -65,7 +65,7 @@ fn pull(table: &mut Table, of: &WatchedDocuments, from: Option<LogPos>) -> Watch
 
 /// What events say, in their order.
 fn told(pulled: &Watched) -> Vec<(&str, &'static str)> {
-    let say = |it: &DocumentChange| match it {
+    let say = |change: &DocumentChange| match change {
         DocumentChange::Is(_) => "is",
         DocumentChange::Named => "named",
         DocumentChange::TooLarge => "too large",

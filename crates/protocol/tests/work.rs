@@ -247,8 +247,8 @@ fn an_owner_that_steps_down_while_an_operation_works_throws_its_result_away() {
     // When it is back, the partition may move once more.
     table.lose = Box::new(|_| false);
     while !table.replies.contains_key(&counting) {
-        table.pass_until("work, or an answer", 2_000, |it| {
-            !it.works.is_empty() || it.replies.contains_key(&counting)
+        table.pass_until("work, or an answer", 2_000, |table| {
+            !table.works.is_empty() || table.replies.contains_key(&counting)
         });
         while !table.works.is_empty() {
             table.work_once();

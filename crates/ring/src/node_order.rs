@@ -384,12 +384,12 @@ mod tests {
     #[test]
     fn a_drain_without_a_deadline_waits_for_those_that_are_never_disturbed_until_it_is_forced() {
         let ready = node(READY, NodeWish::Serves);
-        let drained = |it: &NodeReg, time| {
-            let next = it.ordered(NodeOrder::Drain(time), 5).unwrap();
-            next.unwrap_or_else(|| it.clone())
+        let drained = |reg: &NodeReg, time| {
+            let next = reg.ordered(NodeOrder::Drain(time), 5).unwrap();
+            next.unwrap_or_else(|| reg.clone())
         };
-        let spared = |it: &NodeReg, wall_ms| {
-            let spares = it.closes(wall_ms).unwrap();
+        let spared = |reg: &NodeReg, wall_ms| {
+            let spares = reg.closes(wall_ms).unwrap();
             Disturb::ALL.into_iter().filter(|it| spares.spares(*it)).collect::<Vec<_>>()
         };
         let at_once = drained(&ready, DrainTime::Ms(0));

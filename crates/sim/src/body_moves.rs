@@ -61,9 +61,9 @@ impl World {
         let me = Place::Manager(number);
         let mut all = true;
         for sha256 in bodies {
-            let has = self.managers.iter().any(|(other, it)| {
+            let has = self.managers.iter().any(|(other, manager)| {
                 let cut = self.network.is_cut(Place::Manager(*other), me);
-                it.process.is_some() && !cut && it.blob_store.has(sha256)
+                manager.process.is_some() && !cut && manager.blob_store.has(sha256)
             });
             if has {
                 host.blob_store.put(*sha256);

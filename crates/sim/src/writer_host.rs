@@ -512,7 +512,7 @@ impl World {
 
     /// No task waits any more. Those that were given up stay; of some nobody was told, as their owner died then.
     pub fn note_tasks_done(&mut self) {
-        let who = |(it, _): (Task, bool)| match it.param {
+        let who = |(task, _): (Task, bool)| match task.param {
             Param::Json(value) => who_of(&value),
             Param::Document(docid) => docid,
         };

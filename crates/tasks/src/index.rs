@@ -155,8 +155,8 @@ impl TaskIndex {
 
     /// Those of which the records say that they run: since when, which, and whether beside the manager.
     pub(crate) fn running(&self) -> impl Iterator<Item = (&TaskKey, Run, bool)> {
-        self.running.iter().map(|((start_time, key), it)| {
-            (key, Run { start_time: *start_time, retry: it.retry }, it.is_outside)
+        self.running.iter().map(|((start_time, key), running)| {
+            (key, Run { start_time: *start_time, retry: running.retry }, running.is_outside)
         })
     }
 }

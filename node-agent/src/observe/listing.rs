@@ -122,9 +122,9 @@ impl Listing {
     /// Programs and machines of which it is known what they began with. Each session once, in order.
     pub fn rooted(&self) -> BTreeMap<SessionKey, Rooted> {
         let inner = self.locked();
-        let programs = inner.live.iter().filter_map(|((key, _), it)| {
-            let (life, class) = (it.life, it.class.clone());
-            Some((key.clone(), Rooted { life, class, root: it.root.clone()? }))
+        let programs = inner.live.iter().filter_map(|((key, _), program)| {
+            let (life, class) = (program.life, program.class.clone());
+            Some((key.clone(), Rooted { life, class, root: program.root.clone()? }))
         });
         let machines = inner.pinned.iter().map(|(key, it)| (key.clone(), it.clone()));
         machines.chain(programs).collect()

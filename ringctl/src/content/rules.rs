@@ -32,18 +32,19 @@ struct ShownFileset {
 }
 
 fn filesets(tree: &Tree) -> Vec<ShownFileset> {
-    let shown = tree.filesets().iter().map(|(name, it)| {
+    let shown = tree.filesets().iter().map(|(name, fileset)| {
         let files = tree.files().iter().filter(|file| file.fileset == *name);
         let (count, bytes) = files.fold((0, 0), |sum, it| (sum.0 + 1, sum.1 + it.file.bytes));
-        let labels = it.labels.iter().map(|(name, value)| (name.to_string(), value.to_string()));
+        let labels =
+            fileset.labels.iter().map(|(name, value)| (name.to_string(), value.to_string()));
         ShownFileset {
             category: name.to_string(),
-            eager: it.eager,
-            pools: it.pools.iter().map(ToString::to_string).collect(),
+            eager: fileset.eager,
+            pools: fileset.pools.iter().map(ToString::to_string).collect(),
             labels: labels.collect(),
             files: count,
             bytes,
-            commit: it.commit.as_ref().map(ToString::to_string),
+            commit: fileset.commit.as_ref().map(ToString::to_string),
         }
     });
     shown.collect()

@@ -291,15 +291,15 @@ fn load(it: &Shown) -> String {
 /// Each class with the beginning of its digest, as `node list` writes it, its pool, what it needs, and whether lost
 /// sessions are opened again.
 fn classes(it: &Shown) -> String {
-    let each = it.classes.iter().map(|(name, it)| {
-        let goes = it.pool.as_ref().map_or_else(String::new, |it| format!(" -> {it}"));
-        let reopens = if it.on_node_loss == "reopen" { " (reopens)" } else { "" };
-        let disturb = match it.disturb {
+    let each = it.classes.iter().map(|(name, class)| {
+        let goes = class.pool.as_ref().map_or_else(String::new, |it| format!(" -> {it}"));
+        let reopens = if class.on_node_loss == "reopen" { " (reopens)" } else { "" };
+        let disturb = match class.disturb {
             "on_upgrade" => String::new(),
             other => format!(" (disturb {other})"),
         };
-        let lives = lives(it);
-        format!("{name} {}{goes}{}{reopens}{disturb}{lives}", short_digest(&it.digest), needs(it))
+        let (needs, lives) = (needs(class), lives(class));
+        format!("{name} {}{goes}{needs}{reopens}{disturb}{lives}", short_digest(&class.digest))
     });
     each.collect::<Vec<_>>().join(", ")
 }

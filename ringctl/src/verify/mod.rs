@@ -440,20 +440,20 @@ fn unanswered(
     answers: &Answers,
     silent_nodes: &BTreeMap<String, String>,
 ) -> Vec<Silent> {
-    let managers = view.managers.iter().filter(|(_, it)| match it.status {
+    let managers = view.managers.iter().filter(|(_, entry)| match entry.status {
         ManagerStatus::Left | ManagerStatus::Joining => false,
         ManagerStatus::Active
         | ManagerStatus::Syncing
         | ManagerStatus::Leaving
         | ManagerStatus::Down => true,
     });
-    let managers = managers.filter_map(|(number, it)| {
+    let managers = managers.filter_map(|(number, entry)| {
         let why = match answers.get(&number.0) {
             Some(Ok(_)) => return None,
             Some(Err(why)) => why.clone(),
             None => "it was not asked: it is new in a View that came meanwhile".to_owned(),
         };
-        let state = it.status.as_str().to_owned();
+        let state = entry.status.as_str().to_owned();
         Some(Silent { kind: "manager", name: number.to_string(), state, why })
     });
     let known = registry(answers);

@@ -38,8 +38,8 @@ fn of_text(node: &str, text: &str) -> Vec<Execution> {
         if text("message") == "boots" {
             // An agent that was killed says nothing of an end; the next one says this.
             let earlier = found.range_mut(..(boot, String::new(), String::new()));
-            earlier.for_each(|(_, it)| {
-                it.instance.to.get_or_insert((at_us, EndCause::BootDied));
+            earlier.for_each(|(_, execution)| {
+                execution.instance.to.get_or_insert((at_us, EndCause::BootDied));
             });
             continue;
         }

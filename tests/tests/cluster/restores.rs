@@ -129,9 +129,9 @@ async fn a_restore_command_runs_once_for_each_loss_and_again_only_after_it_faile
         handled(&cluster, &works, &[]),
         handled(&cluster, &works, &[]),
     );
-    let outcomes = [all.0, all.1, all.2].map(|(code, it, _)| {
-        assert_eq!(code, Some(0), "{it}");
-        it["outcome"].as_str().unwrap().to_owned()
+    let outcomes = [all.0, all.1, all.2].map(|(code, restore, _)| {
+        assert_eq!(code, Some(0), "{restore}");
+        restore["outcome"].as_str().unwrap().to_owned()
     });
     let ran = outcomes.iter().filter(|it| *it == "restored").count();
     assert_eq!(ran, 1, "{outcomes:?}");

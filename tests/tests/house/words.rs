@@ -137,9 +137,9 @@ fn names_of(line: &str) -> impl Iterator<Item = &str> {
 
 /// `RingTask` as `ring_task`.
 fn snake(name: &str) -> String {
-    let parts = name.char_indices().map(|(at, it)| {
-        let begins = it.is_uppercase() && at > 0;
-        format!("{}{}", if begins { "_" } else { "" }, it.to_lowercase())
+    let parts = name.char_indices().map(|(at, letter)| {
+        let begins = letter.is_uppercase() && at > 0;
+        format!("{}{}", if begins { "_" } else { "" }, letter.to_lowercase())
     });
     parts.collect()
 }

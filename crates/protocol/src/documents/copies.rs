@@ -28,12 +28,12 @@ type Updates = Vec<(DocName, Update)>;
 
 /// About how many bytes an update takes in a message.
 fn bytes(update: &Update) -> usize {
-    let items = |it: &[rota_docstore::Item]| {
+    let items = |list: &[rota_docstore::Item]| {
         let of = |item: &rota_docstore::Item| {
             let content = item.content().map_or(0, |it| it.volume());
             64 + usize::try_from(content).unwrap_or(usize::MAX)
         };
-        it.iter().map(of).sum::<usize>()
+        list.iter().map(of).sum::<usize>()
     };
     64 + match update {
         Update::Full(document) => items(document.items()),

@@ -43,9 +43,9 @@ fn check_share(led: &At<'_>, writes: &[Write]) -> Result<(), Exception> {
         let of = |doc: Option<&Arc<Doc>>| Usage::of(doc.and_then(|it| of_application(it)));
         usage.plus(of(write.doc.as_ref())).minus(of(found))
     });
-    limits.check(before, after).map_err(|it| {
-        let problem = format!("{} (what programs printed gets a half)", it.problem);
-        Exception::of_field(codes::LIMIT, FieldError::new(it.field, problem))
+    limits.check(before, after).map_err(|error| {
+        let problem = format!("{} (what programs printed gets a half)", error.problem);
+        Exception::of_field(codes::LIMIT, FieldError::new(error.field, problem))
     })
 }
 

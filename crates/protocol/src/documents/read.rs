@@ -78,9 +78,9 @@ impl Operation for DocumentRead {
     }
 
     fn documents(&self, space: &Namespace) -> Result<Vec<Wanted>, Exception> {
-        let wanted = |(number, it): (usize, &Which)| {
-            let tolerance = Tolerance::seconds(it.tolerance_s);
-            Ok(Wanted { name: it.name(number, space)?, tolerance })
+        let wanted = |(number, which): (usize, &Which)| {
+            let tolerance = Tolerance::seconds(which.tolerance_s);
+            Ok(Wanted { name: which.name(number, space)?, tolerance })
         };
         self.documents.iter().enumerate().map(wanted).collect()
     }

@@ -75,7 +75,7 @@ impl Checker for AdminKey {
 
 /// Of what an application registers nobody knows that.
 fn only_reads(operation: &str) -> bool {
-    let is_read = |it: &Service| match it {
+    let is_read = |service: &Service| match service {
         Service::Sync
         | Service::List
         | Service::Export

@@ -128,8 +128,9 @@ impl Operation for DocumentWrite {
     }
 
     fn documents(&self, space: &Namespace) -> Result<Vec<Wanted>, Exception> {
-        let wanted = |(at, it): (usize, &Change)| {
-            name_at(&format!("changes[{at}]"), space, &it.class, &it.docid).map(Wanted::current)
+        let wanted = |(at, change): (usize, &Change)| {
+            name_at(&format!("changes[{at}]"), space, &change.class, &change.docid)
+                .map(Wanted::current)
         };
         self.changes.iter().enumerate().map(wanted).collect()
     }

@@ -281,7 +281,7 @@ impl Lives {
 
     /// Something of this partition's own was answered. False: it is not about an action.
     pub(crate) fn on_answered(&mut self, led: &mut At<'_>, name: u64, result: &OpResult) -> bool {
-        let mine = self.acting.iter_mut().find_map(|(key, it)| match &mut it.step {
+        let mine = self.acting.iter_mut().find_map(|(key, acting)| match &mut acting.step {
             Step::Update { rid, again_ms, .. } if *rid == name => Some((key.clone(), again_ms)),
             Step::Update { .. } | Step::Node { .. } | Step::Failed { .. } => None,
         });

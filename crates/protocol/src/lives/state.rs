@@ -196,8 +196,8 @@ impl RequestHandler for Lives {
     fn confirmed(&mut self, _: &mut At<'_>, _: Origin, _: Op) {}
 
     fn unfinished(&self, led: &At<'_>, late: &Late) -> BTreeMap<Origin, OpResult> {
-        let is_here = |it: &&Origin| {
-            let op = led.inbox.live.get(*it).map(|asked| &asked.op);
+        let is_here = |origin: &&Origin| {
+            let op = led.inbox.live.get(*origin).map(|asked| &asked.op);
             matches!(op, Some(Op::Lives(LivesOp::Fire(_))))
         };
         let late = late.all.iter().filter(is_here);

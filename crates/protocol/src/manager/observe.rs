@@ -65,11 +65,11 @@ impl Manager {
     /// What the indexes of all partitions hold that this manager owns.
     fn indexes(&self) -> IndexStats {
         let leaders = self.parts.all().filter_map(Partition::leader);
-        leaders.map(|it| it.residents.searches.held()).fold(IndexStats::default(), |sum, it| {
+        leaders.map(|it| it.residents.searches.held()).fold(IndexStats::default(), |sum, stats| {
             IndexStats {
-                documents: sum.documents + it.documents,
-                values: sum.values + it.values,
-                bytes: sum.bytes + it.bytes,
+                documents: sum.documents + stats.documents,
+                values: sum.values + stats.values,
+                bytes: sum.bytes + stats.bytes,
             }
         })
     }

@@ -155,11 +155,11 @@ impl NodeLeases {
 /// What to write of a node of this partition of which nothing was heard since it has long been gone.
 pub(crate) fn long_gone(env: &Env, log: &Log) -> Option<NodeChange> {
     let m = env.view().m;
-    let is_due = |it: &&NodeReg| {
-        it.state.is_gone()
-            && !it.is_forgotten()
-            && log.range.contains(slot_of_node(&it.node, m))
-            && env.nodes.is_unheard_for(&it.node, FORGOTTEN_MS, env.now.mono_ms)
+    let is_due = |reg: &&NodeReg| {
+        reg.state.is_gone()
+            && !reg.is_forgotten()
+            && log.range.contains(slot_of_node(&reg.node, m))
+            && env.nodes.is_unheard_for(&reg.node, FORGOTTEN_MS, env.now.mono_ms)
     };
     let reg = env.nodes.reg.values().find(is_due)?;
     let to = reg.ordered(NodeOrder::Forget, env.now.wall_ms).ok().flatten()?;

@@ -50,9 +50,9 @@ fn left_over(
 ) -> impl Iterator<Item = (NodeId, ProvisionerName)> {
     let (_, orders) = expected(led, pools, pool);
     // One that is LOST may come back, until it is forgotten. One that has left was cleared away before that.
-    let has_ended = |it: &&NodeReg| match it.state {
-        NodeState::Removed => !it.is_forgotten(),
-        NodeState::Lost => it.is_forgotten(),
+    let has_ended = |reg: &&NodeReg| match reg.state {
+        NodeState::Removed => !reg.is_forgotten(),
+        NodeState::Lost => reg.is_forgotten(),
         NodeState::Joining
         | NodeState::Ready
         | NodeState::Cordoned

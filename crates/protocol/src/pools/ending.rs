@@ -104,14 +104,15 @@ impl Pools {
     ) -> Option<NodeId> {
         let (now, nodes) = (led.env.now.mono_ms, &led.env.nodes);
         // What is known of one that is out of reach is old.
-        let is_heard = |it: &&NodeReg| {
-            let known = nodes.known.get(&it.node).is_some_and(|known| known.boot == Some(it.boot));
-            known && !nodes.is_unreachable(&it.node, now)
+        let is_heard = |reg: &&NodeReg| {
+            let known =
+                nodes.known.get(&reg.node).is_some_and(|known| known.boot == Some(reg.boot));
+            known && !nodes.is_unreachable(&reg.node, now)
         };
         let ready = nodes.of_pool(pool).filter(|it| it.state == NodeState::Ready);
         let serve: Vec<&NodeReg> = ready.filter(|it| it.wish.is_none()).filter(is_heard).collect();
-        let is_spare = |it: &&&NodeReg| {
-            was_ordered(pool, &it.node, orders) && is_spare(settings, nodes.load(it))
+        let is_spare = |reg: &&&NodeReg| {
+            was_ordered(pool, &reg.node, orders) && is_spare(settings, nodes.load(reg))
         };
         let spare: Vec<&NodeReg> = serve.iter().filter(is_spare).copied().collect();
         let of_pool = |node: &NodeId| nodes.reg.get(node).is_some_and(|it| it.pool == *pool);

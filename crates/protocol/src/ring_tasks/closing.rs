@@ -92,10 +92,10 @@ impl Closing {
                 }
                 let records = sessions.iter().map(|it| &it.record);
                 let live = records.filter(|it| !it.state.is_ended() && it.life <= self.before);
-                let inside = live.filter(|it| {
+                let inside = live.filter(|record| {
                     page.next
                         .as_ref()
-                        .is_none_or(|next| it.key.id.as_str() <= next.place.name.docid())
+                        .is_none_or(|next| record.key.id.as_str() <= next.place.name.docid())
                 });
                 self.found.extend(inside.map(|it| (it.key.clone(), it.life)));
             }

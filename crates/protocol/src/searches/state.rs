@@ -69,10 +69,10 @@ impl Searches {
     /// How much the indexes hold.
     pub fn held(&self) -> IndexStats {
         let sizes = self.indexes.0.values().map(|it| it.built.index.size());
-        sizes.fold(IndexStats::default(), |sum, it| IndexStats {
-            documents: sum.documents + it.documents,
-            values: sum.values + it.entries,
-            bytes: sum.bytes + it.bytes(),
+        sizes.fold(IndexStats::default(), |sum, size| IndexStats {
+            documents: sum.documents + size.documents,
+            values: sum.values + size.entries,
+            bytes: sum.bytes + size.bytes(),
         })
     }
 

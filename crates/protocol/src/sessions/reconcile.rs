@@ -505,8 +505,8 @@ fn write_boot_over(led: &mut At<'_>, key: &DocKey) {
     if !led.lead.is_open() {
         return;
     }
-    let over = |it: &&Arc<Doc>| {
-        let runs_at = it.brief().and_then(Brief::runs_at);
+    let over = |doc: &&Arc<Doc>| {
+        let runs_at = doc.brief().and_then(Brief::runs_at);
         runs_at.is_some_and(|(node, boot)| led.env.is_over(led.log.number, node, *boot))
     };
     let doc = led.log.replica.get(key).filter(over);

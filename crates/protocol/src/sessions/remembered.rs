@@ -48,8 +48,8 @@ fn parted(record: &SessionRecord, kept: usize) -> (Cow<'_, SessionRecord>, Vec<R
         return (Cow::Borrowed(record), Vec::new());
     }
     let mut record = record.clone();
-    let is_old = |it: &mut RequestEntry| {
-        let leaves = leaving > 0 && is_settled(it);
+    let is_old = |entry: &mut RequestEntry| {
+        let leaves = leaving > 0 && is_settled(entry);
         leaving -= usize::from(leaves);
         leaves
     };
@@ -96,8 +96,8 @@ pub(crate) fn oldest_found(
     writes: &[Write],
     count: usize,
 ) -> impl Iterator<Item = Write> {
-    let is_new = |it: &&DocKey| {
-        log.replica.latest.contains_key(*it) || writes.iter().any(|write| write.key == **it)
+    let is_new = |key: &&DocKey| {
+        log.replica.latest.contains_key(*key) || writes.iter().any(|write| write.key == **key)
     };
     let keys = log.replica.counts.memories.found.before(Stamp::MAX).filter(move |it| !is_new(it));
     keys.take(count).map(|key| Write { key: key.clone(), doc: None })

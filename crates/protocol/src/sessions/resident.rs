@@ -297,11 +297,11 @@ fn still_closing(led: &At<'_>, close: &CloseOp) -> OpResult {
     let key = key_of(led.env, &close.key);
     // Only what is committed is promised, and that this request is remembered for it.
     let record = led.log.replica.docs.get(&key).and_then(|doc| doc.session());
-    let record = record.filter(|it| {
+    let record = record.filter(|record| {
         let entry = led.log.replica.committed_request(&key, &close.request);
         let fate = entry.map(|entry| entry.fate);
-        let mine = matches!(fate, Some(RequestFate::Closed { life }) if life == it.life);
-        it.state == SessionState::Closing && mine
+        let mine = matches!(fate, Some(RequestFate::Closed { life }) if life == record.life);
+        record.state == SessionState::Closing && mine
     });
     // Alone it does not know whether it is the owner still.
     match record.filter(|_| !led.lead.is_lone()) {
@@ -332,7 +332,7 @@ fn has_begun(led: &At<'_>, op: &Op) -> bool {
         | Op::Documents(_) => return false,
     };
     let entry = led.log.replica.request(&key_of(led.env, session), request);
-    entry.is_some_and(|it| match it.fate {
+    entry.is_some_and(|entry| match entry.fate {
         RequestFate::Opening | RequestFate::Opened { .. } | RequestFate::Failed { .. } => opens,
         RequestFate::Closed { .. } => true,
     })

@@ -36,10 +36,10 @@ impl Scan {
     /// All nodes that may run something.
     pub fn new(reg: &BTreeMap<NodeId, NodeReg>) -> Self {
         let there = reg.values().filter(|it| !it.state.is_gone());
-        let node = |it: &NodeReg| {
-            let boot = it.boot;
+        let node = |reg: &NodeReg| {
+            let boot = reg.boot;
             let (answered, done) = (false, false);
-            (it.node.clone(), ScanNode { boot, after: None, answered, done, asked_ms: None })
+            (reg.node.clone(), ScanNode { boot, after: None, answered, done, asked_ms: None })
         };
         let highest = Token(LogPos::ZERO);
         Self { nodes: there.map(node).collect(), found: BTreeMap::new(), highest }

@@ -131,7 +131,7 @@ pub fn history(managed: &Managed) -> Vec<String> {
 /// The actions that nodes were asked for since the last look: by whom, the call, and which.
 pub fn actions(table: &mut Table) -> Vec<(u32, u64, Action)> {
     let calls = std::mem::take(&mut table.node_calls);
-    let of = |(owner, it): (u32, ToNode)| match it {
+    let of = |(owner, call): (u32, ToNode)| match call {
         ToNode::Act { head, action, .. } => Some((owner, head.call, *action)),
         ToNode::Create { .. }
         | ToNode::Destroy { .. }

@@ -213,8 +213,11 @@ impl Room {
                 }
             }
             let asked = self.clients_of(state).asked.iter().enumerate();
-            let again = asked.filter(|(call, it)| {
-                left.repeats > 0 && it.of == *call && it.before.is_some() && it.door != door
+            let again = asked.filter(|(call, asked)| {
+                left.repeats > 0
+                    && asked.of == *call
+                    && asked.before.is_some()
+                    && asked.door != door
             });
             list.extend(again.map(|(call, _)| Action::AskAgain(call, door)));
         }

@@ -182,9 +182,9 @@ impl State {
 
     /// S4: two managers act as the owner of the id.
     pub fn has_two_owners(&self) -> bool {
-        let acts = |who: Who, it: &Manager| {
-            let created = it.record.is_some_and(|it| it.made && it.creator == who);
-            created || !it.openings.is_empty()
+        let acts = |who: Who, manager: &Manager| {
+            let created = manager.record.is_some_and(|it| it.made && it.creator == who);
+            created || !manager.openings.is_empty()
         };
         self.up().filter(|(who, it)| acts(*who, it)).count() > 1
     }

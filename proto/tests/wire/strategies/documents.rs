@@ -81,9 +81,9 @@ fn content(class: &str) -> Any<Content> {
 /// Four moments in order.
 fn moments() -> Any<[Stamp; 4]> {
     [stamp(), stamp(), stamp(), stamp()]
-        .prop_map(|mut it| {
-            it.sort();
-            it
+        .prop_map(|mut moments| {
+            moments.sort();
+            moments
         })
         .boxed()
 }
@@ -399,9 +399,9 @@ pub fn namespace_state() -> Any<NamespaceState> {
 
 pub fn create() -> Any<Create> {
     (namespace(), description())
-        .prop_map(|(name, it)| Create {
+        .prop_map(|(name, description)| Create {
             name,
-            description: Description { off: None, suspended: Suspended::default(), ..it },
+            description: Description { off: None, suspended: Suspended::default(), ..description },
         })
         .boxed()
 }

@@ -228,12 +228,11 @@ fn grants() -> Any<(Vec<Grant>, bool)> {
 pub fn renewed() -> Any<Renewed> {
     prop_oneof![
         (epoch(), managers(), 0..=1_001u32, grants()).prop_map(
-            |(epoch, managers, permille, it)| {
+            |(epoch, managers, permille, (grants, more))| {
                 let load_limit = match permille {
                     0 => ToldLimit::AsStarted,
                     it => LoadLimit::of_permille(it).map_or(ToldLimit::Nothing, ToldLimit::Of),
                 };
-                let (grants, more) = it;
                 let retires = permille.is_multiple_of(2);
                 Renewed::Heard { epoch, managers, load_limit, grants, more, retires }
             }

@@ -111,8 +111,8 @@ fn node() -> Any<(NodeReg, NodeLoad)> {
         _ => NodeWish::Drained { closes_at_ms: closes_ms, spares, retires },
     });
     let node = (register(), select(NodeState::ALL), wish, resources());
-    node.prop_map(|(it, state, wish, used)| {
-        let load = NodeLoad { used, offered: it.offers, kept: used.places / 2 };
+    node.prop_map(|(register, state, wish, used)| {
+        let load = NodeLoad { used, offered: register.offers, kept: used.places / 2 };
         let Register {
             node,
             boot,
@@ -125,7 +125,7 @@ fn node() -> Any<(NodeReg, NodeLoad)> {
             facts,
             sandbox,
             ..
-        } = it;
+        } = register;
         (
             NodeReg {
                 node,

@@ -205,13 +205,13 @@ fn document_op() -> Any<DocumentOp> {
         DocumentOp::Operate(OperateOp { request: Arc::new(operate.request), docid: operate.docid })
     });
     let slot = || any::<u32>().prop_map(SlotId);
-    let sync = (of(reader()), slot(), documents::sync()).prop_map(|(reader, slot, it)| {
+    let sync = (of(reader()), slot(), documents::sync()).prop_map(|(reader, slot, sync)| {
         let reader = reader.map(Arc::new);
-        let (syncs, stale_ok) = (it.documents, it.stale_ok);
+        let (syncs, stale_ok) = (sync.documents, sync.stale_ok);
         DocumentOp::Sync(SyncOp { reader, slot, syncs, stale_ok })
     });
-    let page = (documents::document_list(), any::<bool>()).prop_map(|(it, by_operator)| {
-        let (from, limit, space, class) = (it.from, it.limit, it.space, it.class);
+    let page = (documents::document_list(), any::<bool>()).prop_map(|(list, by_operator)| {
+        let (from, limit, space, class) = (list.from, list.limit, list.space, list.class);
         DocumentOp::Page(PageOp { from, limit, space, class, by_operator })
     });
     let clear = (documents::document_cursor(), documents::space())

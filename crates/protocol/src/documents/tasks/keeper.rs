@@ -128,7 +128,7 @@ impl Keeper {
             }
             Change::Remove { next } => {
                 transaction.current(name)?.destroy();
-                let param = was.and_then(|it| match &it.param {
+                let param = was.and_then(|task| match &task.param {
                     Param::Document(docid) => Some(docid),
                     Param::Json(_) => None,
                 });

@@ -154,21 +154,22 @@ impl SessionNumbering {
     pub(super) fn sweep(&mut self, led: &mut At<'_>) {
         let wall_ms = led.env.now.wall_ms;
         let reg = &led.env.nodes.reg;
-        let is_there = |it: &Kept| {
-            reg.get(&it.node).is_some_and(|reg| reg.pool == it.pool && !reg.is_forgotten())
+        let is_there = |kept: &Kept| {
+            reg.get(&kept.node).is_some_and(|reg| reg.pool == kept.pool && !reg.is_forgotten())
         };
-        let is_due = |it: &&Kept| {
-            it.outdated_wall_ms.is_some_and(|at| wall_ms >= at) || (it.is_valid && !is_there(it))
+        let is_due = |kept: &&Kept| {
+            kept.outdated_wall_ms.is_some_and(|at| wall_ms >= at)
+                || (kept.is_valid && !is_there(kept))
         };
         let due = self.kept.values().filter(is_due).take(SWEPT_MAX);
         let due: Vec<(Kept, bool)> = due.map(|it| (it.clone(), is_there(it))).collect();
         for (kept, is_there) in due {
-            change(led, (&kept.pool, &kept.node), |it| {
+            change(led, (&kept.pool, &kept.node), |of_node| {
                 if !is_there {
                     // As the removal of the node does: first the last below it, then the rest.
-                    drop(it.numbers.invalidate_all(wall_ms));
+                    drop(of_node.numbers.invalidate_all(wall_ms));
                 }
-                it.settle(&it.valid(), wall_ms);
+                of_node.settle(&of_node.valid(), wall_ms);
             });
         }
     }
