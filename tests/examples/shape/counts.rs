@@ -201,8 +201,8 @@ pub struct Bodies {
     pub closures: usize,
     /// Closures with a parameter that is named `it`.
     pub it_closures: usize,
-    /// Those of them whose body spans more than one line.
-    pub far_it_closures: usize,
+    /// Where the body of one of them spans more than one line: file and line.
+    pub far_it_closures: Vec<String>,
 }
 
 impl Bodies {
@@ -248,7 +248,10 @@ impl<'ast> Visit<'ast> for Bodies {
         if names.0 {
             self.it_closures += 1;
             let body = closure.body.span();
-            self.far_it_closures += usize::from(lines_between(body, body) > 0);
+            if lines_between(body, body) > 0 {
+                let place = format!("{}:{}", self.file, body.start().line);
+                self.far_it_closures.push(place);
+            }
         }
         visit::visit_expr_closure(self, closure);
     }
@@ -355,6 +358,7 @@ mod tests {
             a.map(|item| item);
         }";
         let found = bodies(text);
-        assert_eq!((found.closures, found.it_closures, found.far_it_closures), (6, 5, 1));
+        assert_eq!((found.closures, found.it_closures), (6, 5));
+        assert_eq!(found.far_it_closures, ["a.rs:3"]);
     }
 }

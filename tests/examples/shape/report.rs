@@ -123,7 +123,8 @@ impl Shape {
         shape.guards_on_leading = shape.guards.total();
         shape.functions_over_70 = shape.bodies.long.len();
         let bodies = &shape.bodies;
-        shape.it_closures = ItClosures { total: bodies.it_closures, far: bodies.far_it_closures };
+        let far = bodies.far_it_closures.len();
+        shape.it_closures = ItClosures { total: bodies.it_closures, far };
         Ok(shape)
     }
 
@@ -181,6 +182,12 @@ impl fmt::Display for Shape {
 }
 
 impl Shape {
+    /// Where a closure of several lines has a parameter `it`, for the test that there is none.
+    #[cfg(test)]
+    pub fn far_it_closures(&self) -> &[String] {
+        &self.bodies.far_it_closures
+    }
+
     /// The files of the biggest circle of each crate that has one.
     pub fn cycles(&self) -> impl Iterator<Item = (&str, &[String])> {
         let all = self.crates.iter().map(|shown| (shown.name.as_str(), shown.cycle.as_slice()));

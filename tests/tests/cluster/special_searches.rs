@@ -14,7 +14,7 @@ fn docid(number: u32) -> String {
 
 async fn opened(cluster: &Cluster, number: u32) {
     let at = json!({"class": "At", "json": {"lat": 50.0 + f64::from(number) / 10.0, "lon": 20.0}});
-    let open = number % 2 == 0;
+    let open = number.is_multiple_of(2);
     let hours = json!({"class": "Hours", "json": {"open": open}});
     let docid = docid(number);
     let change = json!({"class": "Shop", "docid": docid, "life": "ensure", "put": [at, hours]});

@@ -191,10 +191,8 @@ impl Looks {
         answer: NodeAnswer,
     ) -> Option<FoundEnd> {
         let waiting = self.under_way.iter_mut().find(|(_, it)| it.call == Some(call));
-        let Some((origin, look)) = waiting.map(|(origin, look)| (*origin, look)) else {
-            return None;
-        };
-        let Some(op) = mend_of(led, &origin).filter(|_| led.lead.is_open()) else { return None };
+        let (origin, look) = waiting.map(|(origin, look)| (*origin, look))?;
+        let op = mend_of(led, &origin).filter(|_| led.lead.is_open())?;
         match (answer, look.ends) {
             (NodeAnswer::Scanned { items, more, .. }, None) => {
                 let last = items.last().map(|it| it.key.clone());
