@@ -1,4 +1,4 @@
-//! Which events of life cycles stood on which disk as fired, or as taken back.
+//! Which events of life cycles stand on which disk as fired, or as taken back.
 
 use crate::setup::ACTS;
 use rota_model::{ManagerNumber, SessionKey, Stamp};
@@ -6,7 +6,7 @@ use rota_protocol::DiskWrite;
 use rota_protocol::life_documents::{life_session, managed_in};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Everything that was ever written durably of them.
+/// What was written durably of them, as it stands now. What was never committed may be replaced by a later owner.
 #[derive(Clone, Debug, Default)]
 pub struct GoneEvents {
     /// The events of each session and chain of lives that any document ever held.
@@ -23,12 +23,17 @@ impl GoneEvents {
         let known = self.known.entry((session.clone(), origin)).or_default();
         let acts = managed.items().filter(|(it, _)| it.life_cycle().as_str() == ACTS);
         known.extend(acts.map(|(it, _)| it.last().to_string()));
-        for word in known.iter().filter(|it| !managed.is_unfired(ACTS, it)) {
-            self.gone.insert((manager, session.clone(), origin, word.clone()));
+        for word in known.iter() {
+            let event = (manager, session.clone(), origin, word.clone());
+            if managed.is_unfired(ACTS, word) {
+                self.gone.remove(&event);
+            } else {
+                self.gone.insert(event);
+            }
         }
     }
 
-    /// Whether the disk of a manager ever held that an event had fired, or was taken back.
+    /// Whether the disk of a manager holds that an event has fired, or was taken back.
     pub fn is_gone(
         &self,
         manager: ManagerNumber,
