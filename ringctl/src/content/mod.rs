@@ -7,6 +7,7 @@
 //! ```
 
 mod change;
+mod classes;
 mod publish;
 mod repository;
 mod rollout;
@@ -125,6 +126,9 @@ pub struct PublishArguments {
     /// Publish also a folder without any class (*.toml), where there were some.
     #[arg(long)]
     allow_no_classes: bool,
+    /// Publish also classes with mistakes, which nodes of this version would not use.
+    #[arg(long)]
+    allow_mistakes: bool,
     /// Store nothing: show what would change.
     #[arg(long)]
     dry_run: bool,

@@ -3,15 +3,14 @@
 use super::repository::Repository;
 use super::scan::{Folder, scan, told};
 use super::show::{Changes, changes_of, counted_changes};
-use super::{PublishArguments, user_name};
-use crate::failure::UsageMistake;
+use super::{PublishArguments, classes, user_name};
 use crate::output::{Format, Out};
 use crate::task::at::now;
 use anyhow::{Context, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use rota_client::Client;
 use rota_client::docstore::Digest;
-use rota_content::{Commit, Draft, FilePath, Tree, TreeBody};
+use rota_content::{Commit, Draft, Tree, TreeBody};
 use rota_proto::content::tree_bytes;
 use serde::Serialize;
 use serde_json::json;
@@ -73,7 +72,7 @@ pub async fn publish(client: &Client, it: &PublishArguments, out: &mut Out) -> a
     let earlier: Vec<&Tree> = old.iter().collect();
     let draft = Draft::new(&folder.rules, folder.files.clone(), &earlier);
     let mut draft = draft.map_err(|all| told(all.iter().map(ToString::to_string).collect()))?;
-    check_classes(it, old.as_ref(), &draft)?;
+    classes::check(it, old.as_ref(), &folder, &draft)?;
     let message = match &*it.message {
         "" => folder.message.clone().unwrap_or_default(),
         given => given.to_owned(),
@@ -223,23 +222,6 @@ fn joined(files: &[(PathBuf, Digest)]) -> anyhow::Result<Vec<u8>> {
         all.extend_from_slice(&bytes);
     }
     Ok(all)
-}
-
-/// A folder that was mistaken must not take all classes from the nodes.
-fn check_classes(it: &PublishArguments, old: Option<&Tree>, draft: &Draft) -> anyhow::Result<()> {
-    let is_class =
-        |path: &FilePath| path.extension() == Some("toml") && !path.as_str().contains('/');
-    let had = old.is_some_and(|it| it.files().iter().any(|it| is_class(&it.path)));
-    let has = (0..draft.len()).any(|at| is_class(&draft.file(at).path));
-    if had && !has && !it.allow_no_classes {
-        let problem = format!(
-            "{} has no class (*.toml at its root), and the newest commit has: nodes would offer none of it. Is it the \
-             right folder? --allow-no-classes publishes it",
-            it.folder.display()
-        );
-        return Err(UsageMistake(problem).into());
-    }
-    Ok(())
 }
 
 fn tell(

@@ -248,6 +248,12 @@ async fn what_cannot_be_published_changes_nothing_and_two_at_once_are_told_apart
     let why = refused(&cluster, &["content", "publish", path]).await;
     assert!(why.contains("two filesets, x and y"), "{why}");
     fs::remove_file(root.join("content.toml")).unwrap();
+    let class = "name = \"room\"\nkind = \"program\"\nargs = [\"{class}/run\"]\n".to_owned();
+    write(&root, &[("room.toml", class, 0o644)]);
+    let why = refused(&cluster, &["content", "publish", path]).await;
+    assert!(why.contains("room.toml: args") && why.contains("--allow-mistakes"), "{why}");
+    publish(&cluster, &root, &["--allow-mistakes", "--dry-run"]).await;
+    fs::remove_file(root.join("room.toml")).unwrap();
     // A commit that follows another than the newest one.
     let commit = json!({"repository": "main", "bodies": [], "commit": {"hash": "abcd", "at_ms": 1, "files": 0,
         "bytes": 0, "changed": 0, "tree": {"sha256": "0".repeat(64), "bytes": 0}}});

@@ -113,8 +113,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "rota-client",
             // Times that people enter become absolute there.
             "rota-lifecycle",
-            // Commits are made of folders there.
+            // Commits are made of folders there, and classes in these are read as nodes read them.
             "rota-content",
+            "rota-node",
             "rota-proto",
             "rota-ring",
             "rota-daemon",
