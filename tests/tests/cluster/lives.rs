@@ -414,6 +414,8 @@ async fn an_action_that_failed_is_shown_retried_and_skipped() {
     let life = run(&cluster, &["session", "life", "a", "--skip", "letter", word]).await;
     assert_eq!(life["items"], serde_json::json!([]), "{life}");
     assert_eq!(life["history"][0]["skipped"], true, "{life}");
+    let vain = cluster.ringctl(&["session", "life", "a", "--retry", "letter", word]).await;
+    assert!(vain.expect_success().stderr.contains("it has fired already"));
     cluster.end().await;
 }
 
