@@ -5,6 +5,7 @@ use rota_model::{LogPos, ManagerNumber, NodeId, PoolName, SessionState};
 use rota_ring::NodeReg;
 use rota_tasks::TaskCounts;
 use std::collections::BTreeMap;
+use std::iter::Sum;
 
 /// What an operator sees of a manager.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -36,6 +37,16 @@ pub struct IndexStats {
     pub values: u64,
     /// About how many bytes of memory they take.
     pub bytes: u64,
+}
+
+impl Sum for IndexStats {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |sum, stats| Self {
+            documents: sum.documents + stats.documents,
+            values: sum.values + stats.values,
+            bytes: sum.bytes + stats.bytes,
+        })
+    }
 }
 
 /// Tasks of a queue in a partition.

@@ -13,7 +13,7 @@ use crate::sessions::placements::placements;
 use rota_docstore::Spaces;
 use rota_ids::{Key, Told};
 use rota_messages::placements::{Placements, PlacementsAsk};
-use rota_messages::{IndexStats, Numbered, PartitionStats, Stats, TASK_LATE_MS, TaskStats};
+use rota_messages::{Numbered, PartitionStats, Stats, TASK_LATE_MS, TaskStats};
 use rota_model::{ClassName, MemberId, NodeId, NodeLoad, PoolName, Stamp};
 use rota_ring::{ClaimRefused, NodeReg, View};
 use std::collections::{BTreeMap, BTreeSet};
@@ -50,6 +50,7 @@ impl Manager {
         let managers = self.env.view.iter().flat_map(|it| &it.managers);
         let manager_numbers = managers
             .filter_map(|(number, it)| Some((*number, self.numbered(&of_manager(&it.id))?)));
+        let leaders = self.parts.all().filter_map(Partition::leader);
         Stats {
             parts,
             node_numbers: node_numbers.collect(),
@@ -58,20 +59,8 @@ impl Manager {
             requests_waiting,
             works,
             works_overdue,
-            indexes: self.indexes(),
+            indexes: leaders.map(|it| it.residents.searches.held()).sum(),
         }
-    }
-
-    /// What the indexes of all partitions hold that this manager owns.
-    fn indexes(&self) -> IndexStats {
-        let leaders = self.parts.all().filter_map(Partition::leader);
-        leaders.map(|it| it.residents.searches.held()).fold(IndexStats::default(), |sum, stats| {
-            IndexStats {
-                documents: sum.documents + stats.documents,
-                values: sum.values + stats.values,
-                bytes: sum.bytes + stats.bytes,
-            }
-        })
     }
 
     /// The stable number of a resource, if it has one.

@@ -69,11 +69,12 @@ impl Searches {
     /// How much the indexes hold.
     pub fn held(&self) -> IndexStats {
         let sizes = self.indexes.0.values().map(|it| it.built.index.size());
-        sizes.fold(IndexStats::default(), |sum, size| IndexStats {
-            documents: sum.documents + size.documents,
-            values: sum.values + size.entries,
-            bytes: sum.bytes + size.bytes(),
-        })
+        let held = sizes.map(|size| IndexStats {
+            documents: size.documents,
+            values: size.entries,
+            bytes: size.bytes(),
+        });
+        held.sum()
     }
 
     /// Answers what can be answered.
