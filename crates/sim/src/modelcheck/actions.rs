@@ -26,7 +26,7 @@ impl Room {
         if quiet && state.left.ticks > 0 {
             list.push(Action::Tick);
         }
-        if self.store(state).away {
+        if self.parts.store(state).away {
             list.push(Action::Outage(false));
         } else if state.left.outages > 0 {
             list.push(Action::Outage(true));
@@ -40,27 +40,28 @@ impl Room {
     /// no write to a disk. A compare-and-set that nobody waits for may be written, or never.
     pub fn is_quiet(&self, state: &State) -> bool {
         let on_its_way = |number: &u32| {
-            let message = self.flying.get(*number);
+            let message = self.parts.flying.get(*number);
             self.receiver(state, message).is_some()
         };
         !state.net.iter().any(on_its_way)
-            && (0..state.managers.len())
-                .all(|at| !self.has_news(state, at) && self.manager(state, at).unsynced.is_empty())
+            && (0..state.managers.len()).all(|at| {
+                !self.has_news(state, at) && self.parts.manager(state, at).unsynced.is_empty()
+            })
     }
 
     fn has_news(&self, state: &State, at: usize) -> bool {
-        let store = self.store(state);
-        let process = self.manager(state, at).process.as_ref();
+        let store = self.parts.store(state);
+        let process = self.parts.manager(state, at).process.as_ref();
         !store.away && process.is_some_and(|it| it.config_index() < store.state.index)
     }
 
     fn of_messages(&self, state: &State, list: &mut Vec<Action>) {
-        let (mut before, away) = (None, self.store(state).away);
+        let (mut before, away) = (None, self.parts.store(state).away);
         for number in &state.net {
             if before.replace(*number) == Some(*number) {
                 continue;
             }
-            let message = self.flying.get(*number);
+            let message = self.parts.flying.get(*number);
             let is_orphan = matches!(message, Flying::Orphan { .. });
             let lands = if is_orphan { !away } else { self.receiver(state, message).is_some() };
             if !lands {
@@ -101,7 +102,7 @@ impl Room {
     }
 
     fn of_manager(&self, state: &State, at: usize, list: &mut Vec<Action>) {
-        let (host, left) = (self.manager(state, at), &state.left);
+        let (host, left) = (self.parts.manager(state, at), &state.left);
         let Some(process) = &host.process else {
             let known = host.run > 0;
             if known && left.starts > 0 {
@@ -130,7 +131,7 @@ impl Room {
         let accuses = self.bounds.may_accuse(host.number);
         let looks = process.is_claimed() || process.asks_others();
         for other in (0..state.managers.len()).filter(|it| *it != at && looks) {
-            let peer = self.manager(state, other);
+            let peer = self.parts.manager(state, other);
             if apart || self.bystanders.contains(&peer.number) {
                 continue;
             }
@@ -157,10 +158,10 @@ impl Room {
 
     /// Operators use the doors of clients.
     fn drains(&self, state: &State, at: usize, list: &mut Vec<Action>) {
-        let host = self.manager(state, at);
+        let host = self.parts.manager(state, at);
         let claimed = host.process.as_ref().is_some_and(Manager::is_claimed);
         if state.left.drains > 0 && claimed && self.bounds.doors.contains(&host.number.0) {
-            let nodes = &self.store(state).state.nodes;
+            let nodes = &self.parts.store(state).state.nodes;
             let serves = |node: &usize| {
                 let reg = nodes.get(&node_id(*node));
                 reg.is_some_and(|it| it.wish.is_none() && !it.state.is_gone())
@@ -173,7 +174,7 @@ impl Room {
     fn of_nodes(&self, state: &State, list: &mut Vec<Action>) {
         let left = &state.left;
         for at in 0..state.nodes.len() {
-            let host = self.node(state, at);
+            let host = self.parts.node(state, at);
             if left.boots > 0 && host.agent.is_registered() {
                 list.push(Action::Boot(at));
             }
@@ -200,7 +201,7 @@ impl Room {
         let left = &state.left;
         let claimed = |door: &ManagerNumber| {
             let at = self.place_of(*door);
-            let process = at.and_then(|it| self.manager(state, it).process.as_ref());
+            let process = at.and_then(|it| self.parts.manager(state, it).process.as_ref());
             process.is_some_and(Manager::is_claimed)
         };
         let doors = self.bounds.doors.iter().map(|it| ManagerNumber(*it));
@@ -212,7 +213,7 @@ impl Room {
                     }
                 }
             }
-            let asked = self.clients_of(state).asked.iter().enumerate();
+            let asked = self.parts.clients_of(state).asked.iter().enumerate();
             let again = asked.filter(|(call, asked)| {
                 left.repeats > 0
                     && asked.of == *call
@@ -257,12 +258,12 @@ impl Room {
                 self.work(state, Work::Manager(at, Told::Start))
             }
             Action::Notice(at, other) => {
-                let number = self.manager(state, other).number;
+                let number = self.parts.manager(state, other).number;
                 self.work(state, Work::Manager(at, Told::Refused(number)))
             }
             Action::Suspect(at, other) => {
                 state.left.suspicions -= 1;
-                let number = self.manager(state, other).number;
+                let number = self.parts.manager(state, other).number;
                 self.work(state, Work::Manager(at, Told::Refused(number)))
             }
             Action::Watch(at) => self.work(state, Work::Manager(at, Told::Watch)),
@@ -315,9 +316,9 @@ impl Room {
             }
             Action::AskAgain(call, door) => {
                 state.left.repeats -= 1;
-                let mut clients = self.clients_of(state).clone();
+                let mut clients = self.parts.clients_of(state).clone();
                 let again = clients.ask_again(call, door);
-                state.clients = self.keep_clients(clients);
+                state.clients = self.parts.keep_clients(clients);
                 self.call(state, again, door)
             }
             Action::Join(at) => {
@@ -379,7 +380,7 @@ impl Room {
     /// A link throws a call away of which nothing was sent, and says so.
     fn refuse(&mut self, state: &mut State, number: u32) -> Verdict {
         state.left.refusals -= 1;
-        let Flying::ToNode { from, node, message } = self.flying.get(number).clone() else {
+        let Flying::ToNode { from, node, message } = self.parts.flying.get(number).clone() else {
             return Ok(());
         };
         if self.bug != Some(Bug::UnsentAssumed) {
@@ -389,7 +390,7 @@ impl Room {
         let told = match links::taken_back(self.bug, &node_id(node), &message) {
             Some(answer) => {
                 let answer = Flying::FromNode { to: from, node, answer };
-                Told::Flying(self.keep_flying(answer))
+                Told::Flying(self.parts.keep_flying(answer))
             }
             None => Told::Unreached(node, message.head().call),
         };
@@ -400,7 +401,7 @@ impl Room {
     fn arrive_torn(&mut self, state: &mut State, number: u32) -> Verdict {
         state.left.resumes -= 1;
         state.land(number);
-        match self.receiver(state, self.flying.get(number)) {
+        match self.receiver(state, self.parts.flying.get(number)) {
             Some(Receiver::Node(at)) => self.work(state, Work::Node(at, Told::Torn(number), false)),
             Some(Receiver::Manager(_)) | None => Ok(()),
         }
@@ -414,7 +415,7 @@ impl Room {
     /// Whether the agent that a message reaches has a journal to go on from.
     fn may_resume(&self, state: &State, message: &Flying) -> bool {
         match self.receiver(state, message) {
-            Some(Receiver::Node(at)) => self.node(state, at).agent.is_registered(),
+            Some(Receiver::Node(at)) => self.parts.node(state, at).agent.is_registered(),
             Some(Receiver::Manager(_)) | None => false,
         }
     }
@@ -422,7 +423,7 @@ impl Room {
     fn end(&mut self, state: &mut State, at: usize, program: usize) -> Verdict {
         state.left.ends -= 1;
         self.may_end(state);
-        let name = self.node(state, at).programs.keys().nth(program).cloned();
+        let name = self.parts.node(state, at).programs.keys().nth(program).cloned();
         let Some((key, token)) = name else { return Ok(()) };
         self.work(state, Work::Node(at, Told::End(key, token), false))
     }
@@ -447,9 +448,9 @@ impl Room {
         id: usize,
         door: ManagerNumber,
     ) -> Result<usize, crate::invariant::Violation> {
-        let mut clients = self.clients_of(state).clone();
+        let mut clients = self.parts.clients_of(state).clone();
         let call = clients.ask(wish, id, door);
-        state.clients = self.keep_clients(clients);
+        state.clients = self.parts.keep_clients(clients);
         self.call(state, Some(call), door)?;
         Ok(call)
     }
@@ -463,28 +464,28 @@ impl Room {
 
     /// What runs on a node, or is meant to, may end with it.
     pub fn may_end(&mut self, state: &mut State) {
-        let mut clients = self.clients_of(state).clone();
+        let mut clients = self.parts.clients_of(state).clone();
         (0..self.keys.len()).for_each(|id| clients.may_end(id));
-        state.clients = self.keep_clients(clients);
+        state.clients = self.parts.keep_clients(clients);
     }
 
     /// What runs on that node may end, and what runs nowhere may be about to run there.
     fn may_end_on(&mut self, state: &mut State, node: usize) {
-        let mut clients = self.clients_of(state).clone();
+        let mut clients = self.parts.clients_of(state).clone();
         for id in 0..self.keys.len() {
             let runs = |at: &usize| {
-                let programs = self.node(state, *at).programs.keys();
+                let programs = self.parts.node(state, *at).programs.keys();
                 programs.into_iter().any(|(key, _)| *key == self.keys[id])
             };
             if !(0..state.nodes.len()).filter(|it| *it != node).any(|it| runs(&it)) {
                 clients.may_end(id);
             }
         }
-        state.clients = self.keep_clients(clients);
+        state.clients = self.parts.keep_clients(clients);
     }
 
     fn arrive(&mut self, state: &mut State, number: u32) -> Verdict {
-        let message = self.flying.get(number);
+        let message = self.parts.flying.get(number);
         match message {
             Flying::Orphan { from, .. } => {
                 let from = *from;
@@ -524,11 +525,11 @@ impl Room {
 
     fn unknown(&mut self, state: &mut State, number: u32) -> Verdict {
         state.left.unknowns -= 1;
-        let Flying::Cas { from, cas, change } = self.flying.get(number).clone() else {
+        let Flying::Cas { from, cas, change } = self.parts.flying.get(number).clone() else {
             return Ok(());
         };
         state.land(number);
-        let orphan = self.keep_flying(Flying::Orphan { from: from.0, change });
+        let orphan = self.parts.keep_flying(Flying::Orphan { from: from.0, change });
         state.fly(orphan);
         match self.place_of_run(state, from) {
             Some(at) => self.work(state, Work::Manager(at, Told::Cas(cas, Fate::Unknown))),
@@ -541,11 +542,11 @@ impl Room {
     /// # Errors
     /// What it writes must not be written.
     pub fn land(&mut self, state: &mut State, number: u32) -> Verdict {
-        let Flying::Cas { from, cas, .. } = *self.flying.get(number) else { return Ok(()) };
+        let Flying::Cas { from, cas, .. } = *self.parts.flying.get(number) else { return Ok(()) };
         state.land(number);
         let done = self.write(state, from.0, number)?;
-        let held = Box::new(self.store(state).state.clone());
-        let outcome = self.keep_flying(Flying::Outcome { to: from, cas, done, held });
+        let held = Box::new(self.parts.store(state).state.clone());
+        let outcome = self.parts.keep_flying(Flying::Outcome { to: from, cas, done, held });
         state.fly(outcome);
         self.work_all(state, VecDeque::new())
     }

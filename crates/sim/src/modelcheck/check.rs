@@ -28,14 +28,14 @@ pub fn state(room: &Room, state: &State) -> Verdict {
     for id in 0..room.keys.len() {
         let mut running = Vec::new();
         for node in 0..state.nodes.len() {
-            let host = room.node(state, node);
+            let host = room.parts.node(state, node);
             let of_id = host.programs.iter().filter(|((key, _), _)| *key == room.keys[id]);
             running.extend(of_id.map(|((_, token), life)| (node, *token, *life)));
         }
         if running.len() > 1 {
             return Err(Violation::new("S1", format!("two run at once: {running:?}")));
         }
-        let facts = &room.clients_of(state).facts[id];
+        let facts = &room.parts.clients_of(state).facts[id];
         if let Some((node, token, life)) = running.iter().find(|it| facts.closed.contains(&it.2)) {
             let text = format!("life {life} was closed, and runs on node {node} as {token}");
             return Err(Violation::new("S3", text));
@@ -69,7 +69,7 @@ fn written_off(
 /// I2 for what clients were told: whoever is a member of the ISR and speaks as the run that the View
 /// names has on its disk that a life is there, or that it is over.
 fn copies(room: &Room, state: &State, id: usize) -> Verdict {
-    let facts = &room.clients_of(state).facts[id];
+    let facts = &room.parts.clients_of(state).facts[id];
     let (owed, closed) = (facts.owed(), facts.closed.last().copied());
     let Some(view) = room.view(state).filter(|_| owed.is_some() || closed.is_some()) else {
         return Ok(());
@@ -100,7 +100,7 @@ fn copies(room: &Room, state: &State, id: usize) -> Verdict {
 /// Whether a manager's process runs as the run that the View names.
 fn is_current(room: &Room, state: &State, number: ManagerNumber) -> bool {
     let at = room.place_of(number);
-    let process = at.and_then(|it| room.manager(state, it).process.as_ref());
+    let process = at.and_then(|it| room.parts.manager(state, it).process.as_ref());
     let named = room.view(state).and_then(|view| view.member(number));
     process.is_some_and(|it| it.is_claimed() && Some(it.member()) == named)
 }
@@ -112,7 +112,7 @@ fn record_on(
     key: &SessionKey,
 ) -> Option<SessionRecord> {
     let at = room.place_of(number)?;
-    let docs = &room.manager(state, at).disk.docs;
+    let docs = &room.parts.manager(state, at).disk.docs;
     let records = docs.values().filter_map(|doc| doc.session());
     records.filter(|it| it.key == *key).map(|it| (**it).clone()).next()
 }
@@ -124,7 +124,7 @@ fn record_on(
 /// The rule that is broken.
 pub fn sent(room: &Room, state: &State, message: &Flying) -> Verdict {
     spoken(room, state, message)?;
-    let views = &room.store(state).views;
+    let views = &room.parts.store(state).views;
     let act = |who, part, pe, what| one_owner::check_act(views, who, part, pe, what);
     match message {
         Flying::Peer(envelope) => {
@@ -186,7 +186,7 @@ fn spoken(room: &Room, state: &State, message: &Flying) -> Verdict {
         Flying::Peer(envelope) => Some(envelope.from),
         Flying::ToNode { from, .. } => {
             let at = room.place_of(from.0);
-            at.and_then(|it| room.manager(state, it).process.as_ref()).map(Manager::member)
+            at.and_then(|it| room.parts.manager(state, it).process.as_ref()).map(Manager::member)
         }
         Flying::FromNode { .. }
         | Flying::Cas { .. }
@@ -210,7 +210,7 @@ fn spoken(room: &Room, state: &State, message: &Flying) -> Verdict {
 
 /// I11: the registry has that boot, or a later one.
 fn registered(room: &Room, state: &State, node: usize, boot: BootId) -> Verdict {
-    let reg = room.store(state).state.nodes.get(&node_id(node));
+    let reg = room.parts.store(state).state.nodes.get(&node_id(node));
     if reg.is_some_and(|it| it.boot >= boot) {
         return Ok(());
     }
@@ -235,7 +235,7 @@ fn announced(
 ) -> Verdict {
     for member in members(room, state, part, pe) {
         let at = room.place_of(member);
-        let meta = at.and_then(|it| room.manager(state, it).disk.parts.get(&part).copied());
+        let meta = at.and_then(|it| room.parts.manager(state, it).disk.parts.get(&part).copied());
         let last = meta.unwrap_or_default().last;
         if last < committed {
             let text =
@@ -278,7 +278,7 @@ pub fn answered(room: &Room, state: &State, result: &OpResult) -> Verdict {
         return Ok(());
     };
     let slot = rota_ring::slot_of_session(&session.record.key, room.bounds.slots());
-    one_owner::check_answer(&room.store(state).views, session.owner, slot, session.epoch)
+    one_owner::check_answer(&room.parts.store(state).views, session.owner, slot, session.epoch)
 }
 
 /// I1, I3 and what the steps of joins and leaves need, at a write of the config store.
@@ -286,7 +286,7 @@ pub fn answered(room: &Room, state: &State, result: &OpResult) -> Verdict {
 /// # Errors
 /// It must not be written.
 pub fn written(room: &Room, state: &State, author: ManagerNumber, after: &ConfigState) -> Verdict {
-    let before = &room.store(state).state;
+    let before = &room.parts.store(state).state;
     lost_is_dead::check(before, after, &instances(room, state))?;
     cordon_kept::check_written(before, after)?;
     let (Some(was), Some(view)) = (&before.view, &after.view) else { return Ok(()) };
@@ -299,7 +299,7 @@ pub fn written(room: &Room, state: &State, author: ManagerNumber, after: &Config
     for number in given_up::newly(was, view) {
         rightly_given_up(room, state, was, view, number)?;
     }
-    let hosts = (0..state.managers.len()).map(|it| room.manager(state, it));
+    let hosts = (0..state.managers.len()).map(|it| room.parts.manager(state, it));
     let disks: BTreeMap<_, _> = hosts.map(|it| (it.number, &it.disk)).collect();
     let owner_last = lasts_of(room, state, author);
     let moment = Moment { author, owner_last: &owner_last, disks: &disks };
@@ -310,7 +310,7 @@ pub fn written(room: &Room, state: &State, author: ManagerNumber, after: &Config
     let is_gone = |manager: &ManagerNumber| {
         let at = room.place_of(*manager);
         at.is_some_and(|at| {
-            let host = room.manager(state, at);
+            let host = room.parts.manager(state, at);
             host.process.is_none() && host.disk.parts.is_empty()
         })
     };
@@ -341,7 +341,7 @@ fn rightly_given_up(
     };
     let since = before.isr.iter().find(|it| it.number == after.owner).map(|it| it.since);
     let at = room.place_of(after.owner);
-    let meta = at.and_then(|it| room.manager(state, it).disk.parts.get(&number).copied());
+    let meta = at.and_then(|it| room.parts.manager(state, it).disk.parts.get(&number).copied());
     let is_exact = since.zip(meta).is_some_and(|(since, meta)| meta.whole && meta.pe >= since);
     if is_exact || since.is_none() {
         let text = format!("partition {number} is given up, and {before:?} is on a disk: {meta:?}");
@@ -357,7 +357,7 @@ fn lasts_of(
     author: ManagerNumber,
 ) -> BTreeMap<(ManagerNumber, ManagerNumber), LogPos> {
     let Some(at) = room.place_of(author) else { return BTreeMap::new() };
-    let host = room.manager(state, at);
+    let host = room.parts.manager(state, at);
     let mut lasts: BTreeMap<_, _> =
         host.disk.parts.iter().map(|(part, meta)| ((author, *part), meta.last)).collect();
     for write in host.unsynced.iter().flat_map(|it| &it.1) {
@@ -372,7 +372,7 @@ fn lasts_of(
 pub fn instances(room: &Room, state: &State) -> Vec<Instance> {
     let mut list = Vec::new();
     for node in 0..state.nodes.len() {
-        let host = room.node(state, node);
+        let host = room.parts.node(state, node);
         list.extend(host.programs.keys().map(|(key, token)| Instance {
             key: key.clone(),
             node: node_id(node),

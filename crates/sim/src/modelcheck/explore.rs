@@ -104,7 +104,7 @@ fn explore_with(
     let start = settled(&mut room).expect("an undisturbed ring settles");
     let (mut room, start) = replanted(room, &start, bug);
     let fair = bounds.lives.then(|| Fair::new(&room));
-    let hash = room.hash(&start);
+    let hash = room.parts.hash(&start);
     (room.bug, room.late) = (bug, late);
     (room.bounds.cut, room.bounds.deaf) = (bounds.cut, bounds.deaf);
     let mut search = Search { room, fair, seen: Seen::default(), before: vec![(0, 0)], steps: 0 };
@@ -146,11 +146,11 @@ impl Search {
             }
             let room = &self.room;
             let parts = [
-                room.managers.len(),
-                room.nodes.len(),
-                room.stores.len(),
-                room.clients.len(),
-                room.flying.len(),
+                room.parts.managers.len(),
+                room.parts.nodes.len(),
+                room.parts.stores.len(),
+                room.parts.clients.len(),
+                room.parts.flying.len(),
             ];
             let (states, newest) = (self.before.len(), level.len());
             let fair_runs = self.fair.as_ref().map_or(0, |it| it.runs);
@@ -166,7 +166,7 @@ impl Search {
                     self.room.act(&mut after, action).map_err(broken)?;
                     self.room.watch_late(&state, &after).map_err(broken)?;
                     let number = u32::try_from(self.before.len()).expect("bounded by states_max");
-                    if self.seen.insert(self.room.hash(&after), number).is_some() {
+                    if self.seen.insert(self.room.parts.hash(&after), number).is_some() {
                         continue;
                     }
                     self.before.push((at, index));
@@ -229,7 +229,7 @@ pub fn settled(room: &mut Room) -> Result<State, Violation> {
     let mut state = room.founded();
     state.left = Default::default();
     for at in 0..state.managers.len() {
-        let number = room.manager(&state, at).number;
+        let number = room.parts.manager(&state, at).number;
         if room.bounds.numbers.contains(&number.0) {
             room.work(&mut state, Work::Manager(at, Told::Start))?;
             fair::deliver(room, &mut state)?;
@@ -339,7 +339,7 @@ fn adds(room: &Room, state: &State, newcomer: ManagerNumber) -> Option<u32> {
     let lacks = |part: &ManagerNumber| now.parts.get(part).is_some_and(|it| !it.has(newcomer));
     let tracked: Vec<_> = room.tracked.iter().filter(|it| lacks(it)).collect();
     state.net.iter().copied().find(|number| {
-        let Flying::Cas { change, .. } = room.flying.get(*number) else { return false };
+        let Flying::Cas { change, .. } = room.parts.flying.get(*number) else { return false };
         let next = change.view.as_ref();
         let has = |part: &ManagerNumber| {
             let part = next.and_then(|view| view.parts.get(part));
@@ -358,15 +358,21 @@ fn at_zero(room: &Room, mut state: State) -> State {
 /// The same state in a fresh room with a bug planted.
 fn replanted(room: Room, start: &State, bug: Option<Bug>) -> (Room, State) {
     let mut fresh = Room::new(&room.bounds, bug);
-    let managers =
-        start.managers.iter().map(|it| fresh.keep_manager(room.managers.get(*it).clone()));
+    let managers = start
+        .managers
+        .iter()
+        .map(|it| fresh.parts.keep_manager(room.parts.managers.get(*it).clone()));
     let managers = managers.collect();
-    let nodes = start.nodes.iter().map(|it| fresh.keep_node(room.nodes.get(*it).clone())).collect();
-    let store = fresh.keep_store(room.store(start).clone());
-    let clients = fresh.keep_clients(room.clients_of(start).clone());
+    let nodes = start
+        .nodes
+        .iter()
+        .map(|it| fresh.parts.keep_node(room.parts.nodes.get(*it).clone()))
+        .collect();
+    let store = fresh.parts.keep_store(room.parts.store(start).clone());
+    let clients = fresh.parts.keep_clients(room.parts.clients_of(start).clone());
     let mut state = State { managers, nodes, store, clients, net: Vec::new(), ..start.clone() };
     for number in &start.net {
-        let message = fresh.keep_flying(room.flying.get(*number).clone());
+        let message = fresh.parts.keep_flying(room.parts.flying.get(*number).clone());
         state.fly(message);
     }
     (fresh, state)

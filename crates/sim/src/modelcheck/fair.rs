@@ -51,10 +51,10 @@ impl Fair {
     /// It does not, or something that must never happen does.
     pub fn check(&mut self, room: &Room, state: &State) -> Verdict {
         // What a state counts as is the same in all rooms: only what is new is brought here.
-        if self.alive.get(room.hash(&stripped(room, state))).is_some() {
+        if self.alive.get(room.parts.hash(&stripped(room, state))).is_some() {
             return Ok(());
         }
-        if self.room.managers.len() + self.room.steps.len() > PARTS_MAX {
+        if self.room.parts.managers.len() + self.room.steps.len() > PARTS_MAX {
             self.room = healed(room);
         }
         let state = &stripped(room, state);
@@ -63,14 +63,14 @@ impl Fair {
             return Ok(());
         }
         self.runs += 1;
-        let mut way = vec![self.room.hash(&state)];
+        let mut way = vec![self.room.parts.hash(&state)];
         for _ in 0..TICKS_MAX {
             heal(&mut self.room, &mut state)?;
             deliver(&mut self.room, &mut state)?;
             if self.is_known(&state) {
                 break;
             }
-            way.push(self.room.hash(&state));
+            way.push(self.room.parts.hash(&state));
             if missing(&self.room, &state).is_ok() {
                 serve(&mut self.room, &mut state.clone())?;
                 self.know(&way);
@@ -93,27 +93,27 @@ impl Fair {
     }
 
     fn is_known(&self, state: &State) -> bool {
-        self.alive.get(self.room.hash(state)).is_some()
+        self.alive.get(self.room.parts.hash(state)).is_some()
     }
 
     /// The same state in this room.
     fn bring(&mut self, from: &Room, state: &State) -> State {
         let managers: Vec<_> = (0..state.managers.len())
-            .map(|it| self.room.keep_manager(from.manager(state, it).clone()))
+            .map(|it| self.room.parts.keep_manager(from.parts.manager(state, it).clone()))
             .collect();
         let nodes: Vec<_> = (0..state.nodes.len())
-            .map(|it| self.room.keep_node(from.node(state, it).clone()))
+            .map(|it| self.room.parts.keep_node(from.parts.node(state, it).clone()))
             .collect();
         let mut here = State {
             managers: managers.into(),
             nodes: nodes.into(),
-            store: self.room.keep_store(from.store(state).clone()),
-            clients: self.room.keep_clients(from.clients_of(state).clone()),
+            store: self.room.parts.keep_store(from.parts.store(state).clone()),
+            clients: self.room.parts.keep_clients(from.parts.clients_of(state).clone()),
             net: Vec::new(),
             ..state.clone()
         };
         for number in &state.net {
-            let number = self.room.keep_flying(from.flying.get(*number).clone());
+            let number = self.room.parts.keep_flying(from.parts.flying.get(*number).clone());
             here.fly(number);
         }
         here
@@ -123,7 +123,7 @@ impl Fair {
 /// A state without what does not matter to a fair run: what may still happen, and what nobody waits for
 /// and may never be written; where that is written, the search looks too.
 fn stripped(room: &Room, state: &State) -> State {
-    let awaited = |it: &u32| !matches!(room.flying.get(*it), Flying::Orphan { .. });
+    let awaited = |it: &u32| !matches!(room.parts.flying.get(*it), Flying::Orphan { .. });
     let net = state.net.iter().copied().filter(awaited).collect();
     State { net, left: Default::default(), ..state.clone() }
 }
@@ -136,23 +136,23 @@ fn healed(room: &Room) -> Room {
 /// Ends what keeps processes down or apart. Who is down is found gone first: an empty machine gets
 /// its number only then.
 fn heal(room: &mut Room, state: &mut State) -> Verdict {
-    if room.store(state).away {
+    if room.parts.store(state).away {
         room.set_away(state, false)?;
     }
     for at in 0..state.nodes.len() {
-        if room.node(state, at).silent {
+        if room.parts.node(state, at).silent {
             room.work(state, Work::Node(at, Told::Silence(false), false))?;
         }
     }
     let down = |room: &Room, state: &State, at: usize| {
-        let host = room.manager(state, at);
+        let host = room.parts.manager(state, at);
         host.process.is_none() && host.run > 0
     };
     for at in 0..state.managers.len() {
         if !down(room, state, at) {
             continue;
         }
-        let number = room.manager(state, at).number;
+        let number = room.parts.manager(state, at).number;
         for other in 0..state.managers.len() {
             room.work(state, Work::Manager(other, Told::Refused(number)))?;
             deliver(room, state)?;
@@ -188,7 +188,7 @@ pub fn deliver_until(
         if there(room, state) {
             return Ok(());
         }
-        let under_way = |it: &&u32| room.receiver(state, room.flying.get(**it)).is_some();
+        let under_way = |it: &&u32| room.receiver(state, room.parts.flying.get(**it)).is_some();
         if let Some(number) = state.net.iter().find(under_way) {
             room.act(state, Action::Arrive(*number))?;
             super::check::state(room, state)?;
@@ -197,15 +197,18 @@ pub fn deliver_until(
         let Some(at) = (0..state.managers.len()).find(|at| has_more(room, state, *at)) else {
             return Ok(());
         };
-        let told =
-            if room.manager(state, at).unsynced.is_empty() { Told::Watch } else { Told::Synced };
+        let told = if room.parts.manager(state, at).unsynced.is_empty() {
+            Told::Watch
+        } else {
+            Told::Synced
+        };
         room.work(state, Work::Manager(at, told))?;
     }
     Err(Violation::new("progress", format!("{MESSAGES_MAX} messages, and no end of them")))
 }
 
 fn has_more(room: &Room, state: &State, at: usize) -> bool {
-    let (host, index) = (room.manager(state, at), room.store(state).state.index);
+    let (host, index) = (room.parts.manager(state, at), room.parts.store(state).state.index);
     let process = host.process.as_ref();
     process.is_some_and(|it| it.config_index() < index) || !host.unsynced.is_empty()
 }
@@ -216,7 +219,7 @@ fn has_more(room: &Room, state: &State, at: usize) -> bool {
 /// That.
 pub fn missing(room: &Room, state: &State) -> Verdict {
     let Some(view) = room.view(state) else { return Ok(()) };
-    let hosts: Vec<_> = (0..state.managers.len()).map(|it| room.manager(state, it)).collect();
+    let hosts: Vec<_> = (0..state.managers.len()).map(|it| room.parts.manager(state, it)).collect();
     let claimed = |host: &&&super::hosts::ManagerHost| {
         host.process.as_ref().is_some_and(|it| !has_left(view, it))
     };
@@ -226,7 +229,7 @@ pub fn missing(room: &Room, state: &State) -> Verdict {
     let disks = hosts.iter().filter(|it| managers.contains_key(&it.number));
     let disks = disks.map(|it| (it.number, &it.disk)).collect();
     let instances = super::check::instances(room, state);
-    let nodes = room.store(state).state.nodes.values();
+    let nodes = room.parts.store(state).state.nodes.values();
     let drained =
         nodes.filter(|it| it.closes(u64::MAX).is_some()).map(|it| it.node.clone()).collect();
     converged::check(&Moment { view, managers, disks, instances: &instances, drained })
@@ -239,12 +242,13 @@ fn has_left(view: &rota_ring::View, process: &Manager) -> bool {
 
 /// Every id is read, opened and closed, through the first door that has its number.
 fn serve(room: &mut Room, state: &mut State) -> Verdict {
-    let claimed =
-        |it: &usize| room.manager(state, *it).process.as_ref().is_some_and(Manager::is_claimed);
+    let claimed = |it: &usize| {
+        room.parts.manager(state, *it).process.as_ref().is_some_and(Manager::is_claimed)
+    };
     let Some(door) = (0..state.managers.len()).find(claimed) else {
         return Err(Violation::new("served", "no manager has its number"));
     };
-    let door = room.manager(state, door).number;
+    let door = room.parts.manager(state, door).number;
     for id in 0..room.keys.len() {
         for wish in [Wish::Get, Wish::Open, Wish::Close] {
             let call = room.ask(state, wish, id, door)?;
@@ -257,7 +261,7 @@ fn serve(room: &mut Room, state: &mut State) -> Verdict {
 fn answered(room: &mut Room, state: &mut State, call: usize, wish: Wish) -> Verdict {
     for _ in 0..ANSWER_TICKS_MAX {
         deliver(room, state)?;
-        if room.clients_of(state).asked[call].before.is_none() {
+        if room.parts.clients_of(state).asked[call].before.is_none() {
             return Ok(());
         }
         room.tick(state)?;

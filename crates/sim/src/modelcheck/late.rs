@@ -54,7 +54,7 @@ impl Room {
             let Some((at, envelope)) = self.at_manager(after, *number) else { continue };
             let suspect = self.may_suspect(after, at, envelope.from);
             if suspect || !self.is_as_heartbeat(after, at, *number) {
-                let text = super::words::message(self.flying.get(*number));
+                let text = super::words::message(self.parts.flying.get(*number));
                 return Err(Violation::new("late", format!("matters after all: {text}")));
             }
         }
@@ -63,7 +63,7 @@ impl Room {
 
     fn is_late(&mut self, state: &State, number: u32) -> bool {
         let Some((at, envelope)) = self.at_manager(state, number) else { return false };
-        let known = self.manager(state, at).process.as_ref().and_then(|it| it.view());
+        let known = self.parts.manager(state, at).process.as_ref().and_then(|it| it.view());
         known.is_some_and(|it| it.epoch >= envelope.epoch)
             && !self.may_suspect(state, at, envelope.from)
             && self.is_over(state, at, number)
@@ -72,7 +72,7 @@ impl Room {
 
     /// A peer's message, and who would take it.
     fn at_manager(&self, state: &State, number: u32) -> Option<(usize, &Envelope)> {
-        let message = self.flying.get(number);
+        let message = self.parts.flying.get(number);
         let Flying::Peer(envelope) = message else { return None };
         match self.receiver(state, message) {
             Some(Receiver::Manager(at)) => Some((at, envelope)),
@@ -82,8 +82,8 @@ impl Room {
 
     /// Whether a manager has gone on since it asked for this.
     fn is_over(&mut self, state: &State, at: usize, number: u32) -> bool {
-        let Flying::Peer(envelope) = self.flying.get(number) else { return false };
-        let view = self.manager(state, at).process.as_ref().and_then(|it| it.view());
+        let Flying::Peer(envelope) = self.parts.flying.get(number) else { return false };
+        let view = self.parts.manager(state, at).process.as_ref().and_then(|it| it.view());
         let known = |part: &ManagerNumber| view.and_then(|view| view.parts.get(part));
         let later = |(part, pe): &(ManagerNumber, Epoch)| known(part).is_some_and(|it| it.pe > *pe);
         match &envelope.message {
@@ -118,7 +118,7 @@ impl Room {
         if let Some(known) = self.known.get(key) {
             return known == 1;
         }
-        let stats = self.manager(state, at).process.as_ref().map(|it| it.stats());
+        let stats = self.parts.manager(state, at).process.as_ref().map(|it| it.stats());
         let parts = stats.map(|it| it.parts).unwrap_or_default();
         let role = parts.iter().find(|it| it.part == part).map(|it| it.role);
         let syncs = role.is_some_and(|it| ["syncing", "serving", "wedged"].contains(&it));
@@ -128,7 +128,7 @@ impl Room {
 
     /// Whether a manager may yet come to suspect that run of a peer, beside for its silence.
     fn may_suspect(&self, state: &State, at: usize, peer: MemberId) -> bool {
-        let view = self.manager(state, at).process.as_ref().and_then(|it| it.view());
+        let view = self.parts.manager(state, at).process.as_ref().and_then(|it| it.view());
         if view.is_some_and(|view| !view.may_run(peer)) {
             return false;
         }
@@ -137,7 +137,7 @@ impl Room {
         let left = &state.left;
         let accuses = self.bounds.may_accuse(self.numbers[at]);
         let dies = left.crashes > 0 && self.bounds.may_die(peer.number);
-        self.manager(state, other).process.is_none()
+        self.parts.manager(state, other).process.is_none()
             || (dies && !apart(other))
             || (left.suspicions > 0 && accuses && !apart(at) && !apart(other))
     }
@@ -148,14 +148,14 @@ impl Room {
         if let Some(known) = self.known.get(key) {
             return known == 1;
         }
-        let Flying::Peer(envelope) = self.flying.get(number) else { return false };
+        let Flying::Peer(envelope) = self.parts.flying.get(number) else { return false };
         let Envelope { from, to, epoch, .. } = *envelope;
         let message = Message::Heartbeat { committed: Vec::new() };
-        let beat = self.keep_flying(Flying::Peer(Envelope { from, to, epoch, message }));
+        let beat = self.parts.keep_flying(Flying::Peer(Envelope { from, to, epoch, message }));
         let mut after = [state.clone(), state.clone()];
         let sent = self.step_manager(&mut after[0], at, &Told::Flying(number));
         let beaten = self.step_manager(&mut after[1], at, &Told::Flying(beat));
-        let [was, is] = after.map(|it| self.managers.canon(it.managers[at]));
+        let [was, is] = after.map(|it| self.parts.managers.canon(it.managers[at]));
         let alike = sent.is_nothing() && beaten.is_nothing() && was == is;
         self.known.insert(key, u32::from(alike));
         alike

@@ -250,9 +250,9 @@ pub fn alter(room: &Room, state: &State, out: &mut Vec<Out>) {
         }
         if let Out::Fly(Flying::Cas { from, cas, change }) = &mut it {
             alter_change(room, state, bug, Arc::make_mut(change));
-            let held = stores::registered(&room.store(state).state, change);
+            let held = stores::registered(&room.parts.store(state).state, change);
             let held = held.filter(|_| bug == Bug::RegisteredEarly).or_else(|| {
-                let held = stores::claimed(&room.store(state).state, from.0, change);
+                let held = stores::claimed(&room.parts.store(state).state, from.0, change);
                 held.filter(|_| bug == Bug::ClaimedEarly)
             });
             if let Some(held) = held {
@@ -268,7 +268,7 @@ pub fn alter(room: &Room, state: &State, out: &mut Vec<Out>) {
 /// A compare-and-set on its way.
 fn alter_change(room: &Room, state: &State, bug: Bug, change: &mut Change) {
     match (bug, room.view(state), &mut change.view) {
-        (Bug::CordonForgotten, ..) => forget_cordon(&room.store(state).state, change),
+        (Bug::CordonForgotten, ..) => forget_cordon(&room.parts.store(state).state, change),
         (Bug::SplitUnfenced | Bug::EarlyHandOver, Some(before), Some(view)) => {
             spoil_split(Some(bug), before, view);
         }
@@ -309,7 +309,7 @@ fn forged(bug: Bug, envelope: &Envelope) -> Vec<Out> {
 fn added_unasked(room: &Room, state: &State, bug: Bug, envelope: &Envelope) -> Option<Out> {
     let Message::ReadIndex { round, parts } = &envelope.message else { return None };
     let at = room.place_of(envelope.from.number).filter(|_| bug == Bug::AddedUnasked)?;
-    let view = room.manager(state, at).process.as_ref()?.view()?;
+    let view = room.parts.manager(state, at).process.as_ref()?.view()?;
     let is_added =
         |part: &ManagerNumber| view.parts.get(part).is_some_and(|it| !it.has(envelope.to.number));
     let parts: Vec<_> = parts.iter().filter(|it| is_added(&it.0)).copied().collect();
@@ -321,7 +321,8 @@ fn added_unasked(room: &Room, state: &State, bug: Bug, envelope: &Envelope) -> O
 /// A copy seems to answer a Sync as soon as it is asked.
 fn synced_at_once(room: &Room, state: &State, bug: Bug, envelope: &Envelope) -> Option<Out> {
     let at = room.place_of(envelope.from.number).filter(|_| bug == Bug::ServedUnsynced)?;
-    let message = answered_sync(room.manager(state, at).process.as_ref()?, &envelope.message)?;
+    let message =
+        answered_sync(room.parts.manager(state, at).process.as_ref()?, &envelope.message)?;
     let (from, to, epoch) = (envelope.to, envelope.from, envelope.epoch);
     Some(Out::Forged(Box::new(Envelope { from, to, epoch, message })))
 }

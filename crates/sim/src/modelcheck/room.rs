@@ -59,22 +59,9 @@ pub struct Stepped {
     pub came: Arc<[&'static str]>,
 }
 
-/// The parts of all states of one search.
-pub struct Room {
-    /// What may happen.
-    pub bounds: Bounds,
-    /// A planted bug.
-    pub bug: Option<Bug>,
-    /// What becomes of messages that come too late.
-    pub late: Late,
-    /// The ids.
-    pub keys: Vec<SessionKey>,
-    /// Managers, by place.
-    pub numbers: Vec<ManagerNumber>,
-    /// Partitions in which something of the model lies.
-    pub tracked: BTreeSet<ManagerNumber>,
-    /// Managers that neither hold any of that, nor may come to, nor are asked by clients.
-    pub bystanders: BTreeSet<ManagerNumber>,
+/// The parts of all states of one search, each kept once.
+#[derive(Default)]
+pub struct Parts {
     /// Managers.
     pub managers: Table<ManagerHost>,
     /// Nodes.
@@ -85,67 +72,9 @@ pub struct Room {
     pub clients: Table<Clients>,
     /// Messages.
     pub flying: Table<Flying>,
-    /// Steps that were computed, by process and input.
-    pub known: Seen,
-    /// What they came to.
-    pub steps: Vec<Stepped>,
-    /// What came about in any of them, by name.
-    pub came: BTreeSet<&'static str>,
-    /// The same, after all crashes, suspicions and beginnings of joins that may happen.
-    pub came_after: BTreeSet<&'static str>,
 }
 
-impl Room {
-    /// An empty room.
-    pub fn new(bounds: &Bounds, bug: Option<Bug>) -> Self {
-        let keys = clients::keys(bounds);
-        let homes = bounds.ids.iter().flat_map(|(home, then)| [*home, *then]);
-        let mut tracked: BTreeSet<ManagerNumber> = homes.map(ManagerNumber).collect();
-        if bounds.times == super::bounds::Times::Lease {
-            tracked.extend((0..bounds.nodes).filter_map(|it| owner_of_node(bounds, it)));
-        }
-        let bystanders = bystanders(bounds, &tracked);
-        let mut numbers: Vec<_> =
-            bounds.numbers.iter().chain(bounds.newcomers).map(|it| ManagerNumber(*it)).collect();
-        numbers.sort_unstable();
-        Self {
-            numbers,
-            bystanders,
-            bounds: bounds.clone(),
-            bug,
-            late: Late::Stays,
-            keys,
-            tracked,
-            managers: Table::default(),
-            nodes: Table::default(),
-            stores: Table::default(),
-            clients: Table::default(),
-            flying: Table::default(),
-            known: Seen::default(),
-            steps: Vec::new(),
-            came: BTreeSet::new(),
-            came_after: BTreeSet::new(),
-        }
-    }
-
-    /// A ring that was founded, nobody started yet.
-    pub fn founded(&mut self) -> State {
-        let bounds = self.bounds.clone();
-        let RingShape { cluster, m, r } = bounds.ring();
-        let name = |it: &u32| (ManagerNumber(*it), manager_id(ManagerNumber(*it)));
-        let numbers: Vec<_> = bounds.numbers.iter().map(name).collect();
-        let view = View::found(cluster, m, r, 100, &numbers)
-            .expect("the numbers of a model are distinct and below m");
-        let state = ConfigState { index: 1, view: Some(Arc::new(view)), ..ConfigState::default() };
-        let all = self.numbers.clone();
-        let managers = all.iter().map(|it| self.keep_manager(ManagerHost::new(it.0))).collect();
-        let nodes = (0..bounds.nodes).map(|it| self.keep_node(NodeHost::new(&bounds, it)));
-        let nodes = nodes.collect();
-        let store = self.keep_store(Store::new(state));
-        let clients = self.keep_clients(Clients::new(&bounds));
-        State { managers, nodes, store, clients, net: Vec::new(), left: bounds.left, ticks: 0 }
-    }
-
+impl Parts {
     /// Keeps a manager.
     pub fn keep_manager(&mut self, host: ManagerHost) -> u32 {
         let (key, canon) = host.hashes();
@@ -206,6 +135,83 @@ impl Room {
     pub fn clients_of(&self, state: &State) -> &Clients {
         self.clients.get(state.clients)
     }
+}
+
+/// The states of one search, and how they follow from each other.
+pub struct Room {
+    /// What may happen.
+    pub bounds: Bounds,
+    /// A planted bug.
+    pub bug: Option<Bug>,
+    /// What becomes of messages that come too late.
+    pub late: Late,
+    /// The ids.
+    pub keys: Vec<SessionKey>,
+    /// Managers, by place.
+    pub numbers: Vec<ManagerNumber>,
+    /// Partitions in which something of the model lies.
+    pub tracked: BTreeSet<ManagerNumber>,
+    /// Managers that neither hold any of that, nor may come to, nor are asked by clients.
+    pub bystanders: BTreeSet<ManagerNumber>,
+    /// The parts of all states.
+    pub parts: Parts,
+    /// Steps that were computed, by process and input.
+    pub known: Seen,
+    /// What they came to.
+    pub steps: Vec<Stepped>,
+    /// What came about in any of them, by name.
+    pub came: BTreeSet<&'static str>,
+    /// The same, after all crashes, suspicions and beginnings of joins that may happen.
+    pub came_after: BTreeSet<&'static str>,
+}
+
+impl Room {
+    /// An empty room.
+    pub fn new(bounds: &Bounds, bug: Option<Bug>) -> Self {
+        let keys = clients::keys(bounds);
+        let homes = bounds.ids.iter().flat_map(|(home, then)| [*home, *then]);
+        let mut tracked: BTreeSet<ManagerNumber> = homes.map(ManagerNumber).collect();
+        if bounds.times == super::bounds::Times::Lease {
+            tracked.extend((0..bounds.nodes).filter_map(|it| owner_of_node(bounds, it)));
+        }
+        let bystanders = bystanders(bounds, &tracked);
+        let mut numbers: Vec<_> =
+            bounds.numbers.iter().chain(bounds.newcomers).map(|it| ManagerNumber(*it)).collect();
+        numbers.sort_unstable();
+        Self {
+            numbers,
+            bystanders,
+            bounds: bounds.clone(),
+            bug,
+            late: Late::Stays,
+            keys,
+            tracked,
+            parts: Parts::default(),
+            known: Seen::default(),
+            steps: Vec::new(),
+            came: BTreeSet::new(),
+            came_after: BTreeSet::new(),
+        }
+    }
+
+    /// A ring that was founded, nobody started yet.
+    pub fn founded(&mut self) -> State {
+        let bounds = self.bounds.clone();
+        let RingShape { cluster, m, r } = bounds.ring();
+        let name = |it: &u32| (ManagerNumber(*it), manager_id(ManagerNumber(*it)));
+        let numbers: Vec<_> = bounds.numbers.iter().map(name).collect();
+        let view = View::found(cluster, m, r, 100, &numbers)
+            .expect("the numbers of a model are distinct and below m");
+        let state = ConfigState { index: 1, view: Some(Arc::new(view)), ..ConfigState::default() };
+        let all = self.numbers.clone();
+        let managers =
+            all.iter().map(|it| self.parts.keep_manager(ManagerHost::new(it.0))).collect();
+        let nodes = (0..bounds.nodes).map(|it| self.parts.keep_node(NodeHost::new(&bounds, it)));
+        let nodes = nodes.collect();
+        let store = self.parts.keep_store(Store::new(state));
+        let clients = self.parts.keep_clients(Clients::new(&bounds));
+        State { managers, nodes, store, clients, net: Vec::new(), left: bounds.left, ticks: 0 }
+    }
 
     /// The place of a manager.
     pub fn place_of(&self, number: ManagerNumber) -> Option<usize> {
@@ -215,7 +221,7 @@ impl Room {
     /// The place of a manager whose process is that run.
     pub fn place_of_run(&self, state: &State, run: Run) -> Option<usize> {
         let at = self.place_of(run.0)?;
-        let host = self.manager(state, at);
+        let host = self.parts.manager(state, at);
         (host.run == run.1 && host.process.is_some()).then_some(at)
     }
 
@@ -259,11 +265,12 @@ impl Room {
 
     /// Bystanders hear at once what the config store holds.
     fn news_of_bystanders(&self, state: &State) -> Option<Work> {
-        let Store { state: ConfigState { index, .. }, away: false, .. } = *self.store(state) else {
+        let Store { state: ConfigState { index, .. }, away: false, .. } = *self.parts.store(state)
+        else {
             return None;
         };
         let behind = |at: &usize| {
-            let host = self.manager(state, *at);
+            let host = self.parts.manager(state, *at);
             let process = host.process.as_ref();
             self.bystanders.contains(&host.number)
                 && process.is_some_and(|it| it.config_index() < index)
@@ -280,32 +287,32 @@ impl Room {
     ) -> Verdict {
         match out {
             Out::Fly(message) => {
-                let number = self.keep_flying(message.clone());
+                let number = self.parts.keep_flying(message.clone());
                 self.send(state, (at, number), chore, queue)?;
             }
             Out::Kept(number) => self.send(state, (at, *number), chore, queue)?,
             Out::ToAny(to_any) => {
                 if let Some(message) = self.address(state, at, to_any) {
-                    let number = self.keep_flying(message);
+                    let number = self.parts.keep_flying(message);
                     self.send(state, (at, number), chore, queue)?;
                 }
             }
             Out::Read(read) => queue.push_back(Work::Manager(at, Told::Read(*read))),
             Out::Reply(call, result) => {
-                let mut clients = self.clients_of(state).clone();
+                let mut clients = self.parts.clients_of(state).clone();
                 let call = usize::try_from(*call).unwrap_or(usize::MAX);
                 clients.on_answer(call, result)?;
                 check::answered(self, state, result)?;
-                state.clients = self.keep_clients(clients);
+                state.clients = self.parts.keep_clients(clients);
             }
             Out::Forged(envelope) => {
-                let message = self.keep_flying(Flying::Peer((**envelope).clone()));
+                let message = self.parts.keep_flying(Flying::Peer((**envelope).clone()));
                 queue.push_back(Work::Manager(at, Told::Flying(message)));
             }
             Out::ForgedNode(answer) => {
-                let to = self.manager(state, at).name();
+                let to = self.parts.manager(state, at).name();
                 let answer = Flying::FromNode { to, node: 0, answer: (**answer).clone() };
-                let message = self.keep_flying(answer);
+                let message = self.parts.keep_flying(answer);
                 queue.push_back(Work::Manager(at, Told::Flying(message)));
             }
             Out::LeaseOver => {
@@ -325,7 +332,7 @@ impl Room {
         chore: bool,
         queue: &mut VecDeque<Work>,
     ) -> Verdict {
-        let message = self.flying.get(number);
+        let message = self.parts.flying.get(number);
         check::sent(self, state, message)?;
         if let Flying::Peer(envelope) = message
             && [envelope.from, envelope.to].iter().any(|it| it.number.0 == self.bounds.cut)
@@ -366,7 +373,7 @@ impl Room {
         author: ManagerNumber,
         number: u32,
     ) -> Result<bool, Violation> {
-        if self.store(state).away {
+        if self.parts.store(state).away {
             return Ok(false);
         }
         let key = wide(&(2_u8, state.store, number));
@@ -374,7 +381,7 @@ impl Room {
             Some(known) => known,
             None => {
                 let (Flying::Cas { change, .. } | Flying::Orphan { change, .. }) =
-                    self.flying.get(number)
+                    self.parts.flying.get(number)
                 else {
                     return Ok(false);
                 };
@@ -387,14 +394,14 @@ impl Room {
         if next == REFUSED {
             return Ok(false);
         }
-        check::written(self, state, author, &self.stores.get(next).state)?;
+        check::written(self, state, author, &self.parts.stores.get(next).state)?;
         state.store = next;
         Ok(true)
     }
 
     /// What the author of a compare-and-set is told that arrived: nothing, from a store that is away.
     pub fn fate(&self, state: &State, done: bool) -> Fate {
-        match (self.store(state).away, done) {
+        match (self.parts.store(state).away, done) {
             (true, _) => Fate::Unknown,
             (false, true) => Fate::Done,
             (false, false) => Fate::Conflict,
@@ -406,26 +413,26 @@ impl Room {
     /// # Errors
     /// Something that must never happen.
     pub fn set_away(&mut self, state: &mut State, away: bool) -> Verdict {
-        let mut store = self.store(state).clone();
+        let mut store = self.parts.store(state).clone();
         store.away = away;
-        state.store = self.keep_store(store);
+        state.store = self.parts.keep_store(store);
         self.work_all(state, VecDeque::new())
     }
 
     /// The config store after a change; [`REFUSED`] if it does not hold what the change expects.
     fn written(&mut self, state: &State, change: &rota_ring::Change) -> u32 {
-        let held = &self.store(state).state;
+        let held = &self.parts.store(state).state;
         let next = super::mutant::forced(self.bug, change, held).or_else(|| change.apply(held));
         let Some(next) = next else { return REFUSED };
-        let mut store = self.store(state).clone();
+        let mut store = self.parts.store(state).clone();
         store.state = next;
         store.remember();
-        self.keep_store(store)
+        self.parts.keep_store(store)
     }
 
     /// The state of the partitions, by the config store.
     pub fn view<'a>(&'a self, state: &State) -> Option<&'a Arc<View>> {
-        self.store(state).state.view.as_ref()
+        self.parts.store(state).state.view.as_ref()
     }
 }
 

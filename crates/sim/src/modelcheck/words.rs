@@ -9,8 +9,8 @@ use rota_ring::Change;
 
 /// What happens.
 pub fn of(room: &Room, state: &State, action: Action) -> String {
-    let manager = |at: usize| format!("M{}", room.manager(state, at).number);
-    let message = |number: u32| message(room.flying.get(number));
+    let manager = |at: usize| format!("M{}", room.parts.manager(state, at).number);
+    let message = |number: u32| message(room.parts.flying.get(number));
     match action {
         Action::Arrive(number) => message(number),
         Action::ArriveTwice(number) => format!("{}; it may arrive again", message(number)),
@@ -24,7 +24,7 @@ pub fn of(room: &Room, state: &State, action: Action) -> String {
             format!("{} takes {} for gone, which runs", manager(at), manager(other))
         }
         Action::Watch(at) => {
-            let index = room.store(state).state.index;
+            let index = room.parts.store(state).state.index;
             format!("{} hears from the config store (index {index})", manager(at))
         }
         Action::Unknown(number) => {
@@ -39,7 +39,7 @@ pub fn of(room: &Room, state: &State, action: Action) -> String {
             format!("a client asks M{door}: {wish:?} {}", room.keys[id])
         }
         Action::AskAgain(call, door) => {
-            let asked = &room.clients_of(state).asked[call];
+            let asked = &room.parts.clients_of(state).asked[call];
             format!("the client asks M{door} again: {:?} {}", asked.wish, room.keys[asked.id])
         }
         Action::Join(at) => format!("{} starts, to join the ring", manager(at)),

@@ -115,13 +115,13 @@ impl Room {
             state.managers[at] = host;
             return Sent { at, out };
         }
-        let mut host = self.managers.get(before).clone();
+        let mut host = self.parts.managers.get(before).clone();
         let mut out = Vec::new();
         self.tell_manager(state, &mut host, told, &mut out);
         mutant::alter(self, state, &mut out);
         let came: Arc<[&'static str]> = std::mem::take(&mut host.came).into_iter().collect();
         self.note(state, &came);
-        let host = self.keep_manager(host);
+        let host = self.parts.keep_manager(host);
         let out = self.kept(out);
         self.remember(key, Stepped { host, out: out.clone(), came });
         state.managers[at] = host;
@@ -137,10 +137,10 @@ impl Room {
             state.nodes[at] = host;
             return Sent { at, out };
         }
-        let mut host = self.nodes.get(before).clone();
+        let mut host = self.parts.nodes.get(before).clone();
         let mut out = Vec::new();
         self.tell_node(&mut host, told, &mut out);
-        let host = self.keep_node(host);
+        let host = self.parts.keep_node(host);
         let out = self.kept(out);
         self.remember(key, Stepped { host, out: out.clone(), came: Arc::default() });
         state.nodes[at] = host;
@@ -160,7 +160,7 @@ impl Room {
     fn kept(&mut self, out: Vec<Out>) -> Arc<[Out]> {
         let kept = out.into_iter().map(|output| {
             if let Out::Fly(message) = output {
-                Out::Kept(self.keep_flying(message))
+                Out::Kept(self.parts.keep_flying(message))
             } else {
                 output
             }
@@ -182,15 +182,15 @@ impl Room {
         out: &mut Vec<Out>,
     ) {
         let (bounds, bug) = (&self.bounds, self.bug);
-        let held = &self.store(state).state;
+        let held = &self.parts.store(state).state;
         let seen = || mutant::shown(bug, bounds, host, held.clone());
-        let unread = matches!(told, Told::Read(_)) && self.store(state).away;
+        let unread = matches!(told, Told::Read(_)) && self.parts.store(state).away;
         let news =
             matches!(told, Told::Read(_) | Told::Cas(_, Fate::Done | Fate::Conflict) | Told::Watch);
         let news = news && !unread;
         let mut hears = news.then(|| (held.index, closed_nodes(held)));
         if let Told::Flying(message) = told
-            && let Flying::Outcome { held, .. } = self.flying.get(*message)
+            && let Flying::Outcome { held, .. } = self.parts.flying.get(*message)
         {
             hears = Some((held.index, closed_nodes(held)));
         }
@@ -199,14 +199,14 @@ impl Room {
             Told::Crash(wiped) => return host.crash(*wiped),
             Told::Synced => return host.synced(bounds, out, bug),
             Told::Flying(message) => {
-                if let Some(answer) = mutant::answered(bug, host, self.flying.get(*message)) {
+                if let Some(answer) = mutant::answered(bug, host, self.parts.flying.get(*message)) {
                     return out.push(answer);
                 }
-                let Some(input) = input_of(host, self.flying.get(*message)) else { return };
+                let Some(input) = input_of(host, self.parts.flying.get(*message)) else { return };
                 mutant::input(bug, bounds, host, input)
             }
             Told::Read(read) => {
-                let reached = !self.store(state).away;
+                let reached = !self.parts.store(state).away;
                 let state = reached.then(|| mutant::read(bug, bounds, host, held.clone()));
                 Input::ConfigRead { read: *read, state }
             }
@@ -233,7 +233,7 @@ impl Room {
                 Input::Tick
             }
             Told::Call(call) => {
-                let asked = &self.clients_of(state).asked[*call];
+                let asked = &self.parts.clients_of(state).asked[*call];
                 let op = clients::op_of(asked, &self.keys[asked.id]);
                 let deadline_mono_ms = host.clock_ms + bounds.timing().request_ms;
                 Input::Client { call: *call as u64, deadline_mono_ms, op }
@@ -253,7 +253,7 @@ impl Room {
     fn tell_node(&self, host: &mut NodeHost, told: &Told, out: &mut Vec<Out>) {
         let (bounds, bug) = (&self.bounds, self.bug);
         let input = match told {
-            Told::Flying(message) => match self.flying.get(*message) {
+            Told::Flying(message) => match self.parts.flying.get(*message) {
                 Flying::ToNode { from, message, .. } => {
                     let stream = stream_of(*from);
                     return host.call(bounds, stream, message, out, bug);
@@ -289,7 +289,7 @@ impl Room {
             Told::Boot => return host.boot_anew(bounds, out),
             Told::Resume => return host.resume(bounds, out, bug),
             Told::Torn(message) => {
-                if let Flying::ToNode { from, message, .. } = self.flying.get(*message) {
+                if let Flying::ToNode { from, message, .. } = self.parts.flying.get(*message) {
                     host.call_and_die(bounds, stream_of(*from), message, out, bug);
                 }
                 return;
@@ -325,16 +325,16 @@ impl Room {
 
     /// Who would get a message now; nobody, if that one is gone or cut off.
     pub fn receiver(&self, state: &State, message: &Flying) -> Option<Receiver> {
-        let heard = |node: usize| !self.node(state, node).silent;
+        let heard = |node: usize| !self.parts.node(state, node).silent;
         let node = |(node, boot)| {
-            let there = heard(node) && self.node(state, node).boot == boot;
+            let there = heard(node) && self.parts.node(state, node).boot == boot;
             there.then_some(Receiver::Node(node))
         };
         match message {
             // Whoever has the number answers that, as what it is.
             Flying::Peer(Envelope { to, message: Message::Probe { .. }, .. }) => {
                 let at = self.place_of(to.number);
-                let there = at.filter(|at| self.manager(state, *at).process.is_some());
+                let there = at.filter(|at| self.parts.manager(state, *at).process.is_some());
                 there.map(Receiver::Manager)
             }
             Flying::Peer(envelope) => self.run_of(state, envelope.to).map(Receiver::Manager),
@@ -358,7 +358,7 @@ impl Room {
     /// The place of a manager that speaks as that incarnation.
     fn run_of(&self, state: &State, member: MemberId) -> Option<usize> {
         let at = self.place_of(member.number)?;
-        let process = self.manager(state, at).process.as_ref()?;
+        let process = self.parts.manager(state, at).process.as_ref()?;
         (process.member() == member).then_some(at)
     }
 
@@ -366,9 +366,9 @@ impl Room {
     pub fn forget_dead(&mut self, state: &mut State) {
         let mut net = std::mem::take(&mut state.net);
         let mut orphans = Vec::new();
-        net.retain(|number| match self.flying.get(*number) {
+        net.retain(|number| match self.parts.flying.get(*number) {
             Flying::Orphan { change, .. } => {
-                change.expect_epoch.is_none_or(|it| it >= self.store(state).state.epoch())
+                change.expect_epoch.is_none_or(|it| it >= self.parts.store(state).state.epoch())
             }
             Flying::Cas { from, change, .. } if self.place_of_run(state, *from).is_none() => {
                 orphans.push(Flying::Orphan { from: from.0, change: change.clone() });
@@ -376,7 +376,7 @@ impl Room {
             }
             Flying::Peer(envelope) => {
                 let ahead = self.place_of(envelope.to.number).is_some_and(|at| {
-                    let process = self.manager(state, at).process.as_ref();
+                    let process = self.parts.manager(state, at).process.as_ref();
                     process.is_some_and(|it| it.member().incarnation <= envelope.to.incarnation)
                 });
                 ahead && self.may_be_heard(state, envelope.to.number, envelope.from)
@@ -394,7 +394,7 @@ impl Room {
         });
         state.net = net;
         for orphan in orphans {
-            let number = self.keep_flying(orphan);
+            let number = self.parts.keep_flying(orphan);
             state.fly(number);
         }
     }
@@ -402,7 +402,7 @@ impl Room {
     /// Whether a receiver may yet take something from that run: not once it knows a later one.
     fn may_be_heard(&self, state: &State, to: ManagerNumber, from: MemberId) -> bool {
         let at = self.place_of(to);
-        let process = at.and_then(|it| self.manager(state, it).process.as_ref());
+        let process = at.and_then(|it| self.parts.manager(state, it).process.as_ref());
         let known = process.and_then(|it| it.view()?.member(from.number));
         known.is_none_or(|it| it.incarnation <= from.incarnation)
     }
@@ -479,11 +479,11 @@ impl Room {
     /// A node's message to any manager goes to the first that has its number.
     pub fn address(&self, state: &State, node: usize, to_any: &ToAny) -> Option<Flying> {
         let claimed = |at: &usize| {
-            let process = self.manager(state, *at).process.as_ref();
+            let process = self.parts.manager(state, *at).process.as_ref();
             process.is_some_and(rota_protocol::Manager::is_claimed)
         };
         let any = (0..state.managers.len()).find(claimed);
-        let any = any.map(|it| self.manager(state, it).name());
+        let any = any.map(|it| self.parts.manager(state, it).name());
         Some(match to_any {
             ToAny::Register(sent_mono_ms, register) => {
                 let (sent_mono_ms, register) = (*sent_mono_ms, register.clone());
@@ -495,7 +495,7 @@ impl Room {
             // That one hears no sign of life of nodes.
             ToAny::Renew(number, ..) if number.0 == self.bounds.deaf => return None,
             ToAny::Renew(number, sent_mono_ms, renew) => {
-                let to = self.manager(state, self.place_of(*number)?).name();
+                let to = self.parts.manager(state, self.place_of(*number)?).name();
                 Flying::Renew { to, node, sent_mono_ms: *sent_mono_ms, renew: renew.clone() }
             }
         })
