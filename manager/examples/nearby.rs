@@ -28,8 +28,6 @@ const LATITUDE: &str = "lat";
 const LONGITUDE: &str = "lon";
 
 const EARTH_KM: f64 = 6_371.0;
-/// Of one degree of latitude.
-const DEGREE_KM: f64 = 111.2;
 const KM_MAX: f64 = 1_000.0;
 
 /// Where something is, in degrees.
@@ -69,6 +67,7 @@ impl Near {
 impl SpecialSearch for Near {
     const NAME: &'static str = "near";
     const CLASS: &'static str = CLASS;
+    const ITEM: Option<&'static str> = Some(ITEM);
     type Parameters = Self;
 
     fn new(it: Self) -> Result<Self, FieldError> {
@@ -87,12 +86,13 @@ impl SpecialSearch for Near {
     }
 
     fn places(&self, view: &View<'_>) -> Result<BTreeSet<Place>, FieldError> {
-        let degrees = self.km / DEGREE_KM;
+        // A little more than enough: the distance decides.
+        let degrees = (self.km / EARTH_KM).to_degrees() + 1e-6;
         let end = |at: f64| {
             Number::new(at).map_or(Bound::Unbounded, |it| Bound::Included(Value::Number(it)))
         };
         let band = Test::Within(end(self.lat - degrees), end(self.lat + degrees));
-        let in_band = view.places(ITEM, LATITUDE, &band).map(|it| it.1);
+        let in_band = view.places(ITEM, LATITUDE, &band)?.map(|it| it.1);
         let is_near = |it: &&Place| view.document(&it.name).is_some_and(|shop| self.is_near(&shop));
         Ok(in_band.filter(is_near).cloned().collect())
     }

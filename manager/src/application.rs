@@ -103,6 +103,10 @@ impl Application {
 
     /// Lets a manager that has not begun offer and check all this.
     pub(crate) fn embed(self, manager: &mut Manager) -> Result<(), FieldError> {
+        if let Some(class) = self.specials.classes().find(|it| !self.schema.is_declared(it)) {
+            let problem = format!("lacks class {class:?}, which a special search is about");
+            return Err(FieldError::new("schema", problem));
+        }
         manager.offer(self.operations, self.schema)?;
         manager.search_with(self.specials);
         if let Some(checker) = self.checker {

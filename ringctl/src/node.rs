@@ -10,7 +10,7 @@ use clap::{Args, Subcommand};
 use comfy_table::Table;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// The commands.
 #[derive(Subcommand, Debug)]
@@ -154,7 +154,10 @@ fn one(it: &Node) -> Table {
     };
     let closes = it.closes_at_ms.map(|at_ms| match at_ms {
         0 => "at once".to_owned(),
-        at_ms => format!("{at_ms} ms since 1970"),
+        at_ms => {
+            let at = UNIX_EPOCH + Duration::from_millis(at_ms);
+            humantime::format_rfc3339_seconds(at).to_string()
+        }
     });
     let rows = [
         ("pool", it.pool.clone()),

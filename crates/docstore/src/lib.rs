@@ -105,7 +105,7 @@ pub use operation::{About, Done, Operation, Operations, Place};
 pub use request::{Caller, Request, SyncRequest};
 pub use rota_model::{FieldError, Namespace, RequestId, Retry, SlotId, Stamp};
 pub use rules::{Aged, OneSlot, Rules, Territory};
-pub use run::{Answer, Next, Progress, Run, Validated};
+pub use run::{Answer, Next, Progress, Run, Validated, guarded};
 pub use schema::{Keyed, Schema, Singleton};
 pub use space::{Description, Limits, Spaces, Suspended, Undescribed, Usage};
 pub use store::{Purged, Store};

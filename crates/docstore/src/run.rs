@@ -373,14 +373,18 @@ fn synchronise(request: &Request, documents: &dyn Documents) -> Vec<(DocName, Up
 
 /// Runs code of the application, or of its container of documents: a panic becomes an X exception.
 /// Nothing that the code touched is looked at after it panicked.
-fn guard<T>(phase: Phase, code: impl FnOnce() -> Result<T, Exception>) -> Result<T, Exception> {
+pub fn guarded<T>(code: impl FnOnce() -> Result<T, Exception>) -> Result<T, Exception> {
     let panicked = |cause: Box<dyn Any + Send>| {
         let text = cause.downcast_ref::<&str>().map(|it| (*it).to_owned());
         let text = text.or_else(|| cause.downcast_ref::<String>().cloned());
         let message = text.unwrap_or_else(|| "for an unknown reason".to_owned());
         Err(Exception::new(codes::PANIC, format!("code of the application panicked: {message}")))
     };
-    catch_unwind(AssertUnwindSafe(code)).unwrap_or_else(panicked).map_err(|it| it.at(phase))
+    catch_unwind(AssertUnwindSafe(code)).unwrap_or_else(panicked)
+}
+
+fn guard<T>(phase: Phase, code: impl FnOnce() -> Result<T, Exception>) -> Result<T, Exception> {
+    guarded(code).map_err(|it| it.at(phase))
 }
 
 impl Store {

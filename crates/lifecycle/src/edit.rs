@@ -174,7 +174,7 @@ impl Managed {
     /// history, and its names may be used anew. The chain that is under way already gets the items added.
     ///
     /// A session whose last copies were lost may go back to an earlier chain. Items whose names the history has of that
-    /// chain are left out: they had their time.
+    /// chain are left out, also those that never fired: they ended with it.
     pub fn begin(
         &mut self,
         origin: Stamp,

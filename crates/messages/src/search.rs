@@ -45,4 +45,6 @@ pub struct Found {
     pub page: Page,
     /// Of a search for sessions: they themselves, in the order of the page.
     pub sessions: Vec<SessionView>,
+    /// It is of a special search. A manager of an earlier version does not know that it was asked for one.
+    pub is_special: bool,
 }

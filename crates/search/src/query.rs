@@ -8,7 +8,7 @@ use crate::special::Special;
 use crate::value::{Condition, Test, Value};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use rota_docstore::DocName;
+use rota_docstore::{DocName, JsonText};
 use rota_model::{FieldError, Namespace};
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
@@ -47,7 +47,7 @@ pub struct Query {
     pub space: Option<Namespace>,
     /// Conditions on fields and on `docid`. All of those on fields hold for one item.
     pub filter: Filter,
-    /// The order. `None`: by docid if the filter is empty or has a condition on docid or one that a field
+    /// The order. `None`: by docid for a special search, and if the filter is empty or has a condition on docid or one that a field
     /// equals something, else by the field of its first condition.
     pub sort: Option<Sort>,
     /// Documents or items.
@@ -93,8 +93,7 @@ pub struct Search {
 }
 
 impl Search {
-    /// Checks a query. Fields: `class`, `item`, `filter`, `sort`, `special`, `parameters`, or the name of a field in the
-    /// filter, or what a special search refuses.
+    /// Checks a query. Fields: `class`, `item`, `filter`, `sort`, `special`, or the name of a field in the filter.
     pub fn new(query: Query, shapes: &Shapes) -> Result<Self, FieldError> {
         let item = query.item.as_deref();
         let fields = shapes.fields(&query.class, item)?;
@@ -121,7 +120,7 @@ impl Search {
             FieldError::new("sort", format!("{:?} {}", sort.field, fields.unknown()))
         })?;
         if let Some(special) = &query.special {
-            shapes.specials().check(&query.class, special)?;
+            shapes.specials().check(&query.class, item, special)?;
             if sort.field != DOCID {
                 let problem = "must be docid, or left out: a special search has no other order";
                 return Err(FieldError::new("sort", problem));
@@ -143,7 +142,14 @@ impl Search {
             filter.to_string(),
             self.by,
             self.is_reversed,
-            special.as_ref().map(|it| format!(" {it:?}")).unwrap_or_default(),
+            special
+                .as_ref()
+                .map(|it| format!(
+                    " {:?} {:?}",
+                    it.name,
+                    it.parameters.as_ref().map(JsonText::as_str)
+                ))
+                .unwrap_or_default(),
         );
         xxh3_64(text.as_bytes())
     }

@@ -149,6 +149,7 @@ impl Heavy {
 impl SpecialSearch for Heavy {
     const NAME: &'static str = "heavy";
     const CLASS: &'static str = "C";
+    const ITEM: Option<&'static str> = Some("L");
     type Parameters = Self;
 
     fn new(it: Self) -> Result<Self, FieldError> {

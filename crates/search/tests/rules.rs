@@ -4,8 +4,8 @@ use rota_docstore::{Content, DocName, Document, DocumentParts, FieldType, Item, 
 use rota_model::{FieldError, Namespace, SlotId, Stamp};
 use rota_search::{
     Comparison, DOCID, Fields, Filter, Index, Kind, Limits, PARAMETERS_BYTES_MAX, PLACES_MAX, Page,
-    Place, Position, Query, Search, Shapes, Sort, Special, SpecialSearch, SpecialSearches, Test,
-    Value, View, Wanted, merge,
+    Place, Query, Search, Shapes, Sort, Special, SpecialSearch, SpecialSearches, Test, Value, View,
+    Wanted, merge,
 };
 use serde::Deserialize;
 use smol_str::SmolStr;
@@ -33,7 +33,7 @@ fn shapes() -> Arc<Shapes> {
         .with("state", Kind::Word(&["READY", "CLOSED"]))
         .with("age", Kind::Age)
         .with_family("attr.", Kind::Text);
-    let searches = SpecialSearches::new().with::<SameMail>().with::<Endless>();
+    let searches = SpecialSearches::new().with::<SameMail>().with::<Odd>();
     let shapes = Shapes::of(&schema).with_docids("Plain").with_specials(searches);
     Arc::new(shapes.with_derived("session", "record", session, |document| {
         let read = |name: &str| match document.content(name, None) {
@@ -347,6 +347,7 @@ struct SameMail {
 impl SpecialSearch for SameMail {
     const NAME: &'static str = "same-mail";
     const CLASS: &'static str = "Person";
+    const ITEM: Option<&'static str> = Some("Adr");
     type Parameters = Self;
 
     fn new(parameters: Self) -> Result<Self, FieldError> {
@@ -359,7 +360,7 @@ impl SpecialSearch for SameMail {
 
     fn places(&self, view: &View<'_>) -> Result<BTreeSet<Place>, FieldError> {
         let test = Test::Eq(Value::text(&self.email));
-        let found = view.places("Adr", "email", &test).map(|it| it.1.clone());
+        let found = view.places("Adr", "email", &test)?.map(|it| it.1.clone());
         // What another namespace or class has is not its own, whatever it says.
         let other = DocName::new(&space(), "Plain", "b").expect("it is a name");
         assert!(view.document(&other).is_none());
@@ -367,24 +368,44 @@ impl SpecialSearch for SameMail {
     }
 }
 
-/// More places than may be.
-struct Endless;
+/// Documents, and everything that may go wrong, as it is told.
+#[derive(Deserialize)]
+struct Odd {
+    does: String,
+}
 
-impl SpecialSearch for Endless {
-    const NAME: &'static str = "endless";
+impl SpecialSearch for Odd {
+    const NAME: &'static str = "odd";
     const CLASS: &'static str = "Person";
-    type Parameters = BTreeMap<String, u32>;
+    const ITEM: Option<&'static str> = None;
+    type Parameters = Self;
 
-    fn new(_: Self::Parameters) -> Result<Self, FieldError> {
-        Ok(Self)
+    fn new(it: Self) -> Result<Self, FieldError> {
+        Ok(it)
     }
 
     fn places(&self, view: &View<'_>) -> Result<BTreeSet<Place>, FieldError> {
-        let name = view.names().next().expect("there is one");
-        let numbers = 0..=PLACES_MAX;
-        Ok(numbers
-            .map(|it| Place { name: name.clone(), key: Some(it.to_string().into()) })
-            .collect())
+        let all: Vec<&DocName> = view.names().collect();
+        let first = all.first().copied().expect("there is one");
+        let place = |key: usize| Place { name: first.clone(), key: Some(key.to_string().into()) };
+        match &*self.does {
+            "everything" => {
+                Ok(all.into_iter().map(|it| Place { name: it.clone(), key: None }).collect())
+            }
+            "too many" => Ok((0..=PLACES_MAX).map(place).collect()),
+            "reads" => {
+                let read = (0..=PLACES_MAX).filter_map(|_| view.document(first));
+                assert_eq!(read.count(), PLACES_MAX - 1, "the names were paid, too");
+                Ok(BTreeSet::new())
+            }
+            "wrong field" => {
+                view.places("Adr", "phone", &Test::Eq(Value::text("1"))).map(|_| BTreeSet::new())
+            }
+            "wrong type" => {
+                view.places("Adr", "email", &Test::Eq(Value::Integer(1))).map(|_| BTreeSet::new())
+            }
+            other => panic!("what is {other}"),
+        }
     }
 }
 
@@ -392,47 +413,85 @@ fn special(name: &str, parameters: &str) -> Option<Special> {
     Special::parse(name, parameters).expect("it can be read")
 }
 
-#[test]
-fn a_special_search_has_pages_like_any_other_and_conditions_hold_for_the_items_that_it_finds() {
-    let shop = Shop::people();
-    let limits = Limits::new(2).expect("it is a limit");
+/// A search for people that is a special one, too.
+fn special_query(name: &str, parameters: &str, text: &str) -> Query {
+    let query = query("Person", Some("Adr"), text).expect("it reads");
+    Query { special: special(name, parameters), ..query }
+}
+
+fn special_page(shop: &Shop, query: Query, after: Option<&str>) -> Result<(Page, Search), String> {
+    let search = Search::new(query, &shapes()).map_err(|it| it.to_string())?;
+    let after = after.map(|it| search.position(it)).transpose().map_err(|it| it.to_string())?;
     let read = |name: &DocName| shop.documents.get(name).cloned();
-    let same = special("same-mail", r#"{"email":"t@x"}"#);
-    let query = |text: &str| {
-        let query = query("Person", Some("Adr"), text).expect("it reads");
-        Query { special: same.clone(), ..query }
-    };
-    let search = |query: Query| Search::new(query, &shapes());
-    let page = |search: &Search, after: Option<&Position>| {
-        shop.index.page(search, after, now(), limits, &read)
-    };
-    let all = search(query("")).expect("it fits");
-    let first = page(&all, None).expect("it works");
+    let limits = Limits::new(2).expect("it is a limit");
+    let page = shop.index.page(&search, after.as_ref(), now(), limits, &read);
+    page.map(|it| (it, search)).map_err(|it| it.to_string())
+}
+
+const SAME: &str = r#"{"email":"t@x"}"#;
+
+#[test]
+fn a_special_search_has_pages_like_any_other() {
+    let shop = Shop::people();
+    let query = || special_query("same-mail", SAME, "");
+    let (first, search) = special_page(&shop, query(), None).expect("it works");
     assert_eq!(docids(&first), ["ada", "bob"]);
-    let token = all.token(first.next.as_ref().expect("there are more"));
-    let rest = page(&all, Some(&all.position(&token).expect("it is of this search")));
-    let rest = rest.expect("it works");
+    let token = search.token(first.next.as_ref().expect("there are more"));
+    let (rest, _) = special_page(&shop, query(), Some(&token)).expect("it works");
     assert_eq!((docids(&rest), &rest.next), (vec!["cid"], &None));
     let slots = SlotId(0)..=SlotId(9);
     let parts = vec![(slots.clone(), rest), (slots.clone(), first)];
-    assert_eq!(docids(&merge(&all, slots, parts, limits).expect("it is whole")), ["ada", "bob"]);
-    // Of bob, t@x is the mail of another item than the one with this postcode.
-    let one = page(&search(query("postcode = 94120")).expect("it fits"), None).expect("it works");
-    assert!(!docids(&one).contains(&"bob"), "{one:?}");
+    let limits = Limits::new(2).expect("it is a limit");
+    assert_eq!(docids(&merge(&search, slots, parts, limits).expect("it is whole")), ["ada", "bob"]);
+    let other = special_query("same-mail", r#"{"email":"a@x"}"#, "");
+    let told = special_page(&shop, other, Some(&token)).expect_err("it is of another search");
+    assert!(told.contains("page_token is of another search"), "{told}");
+}
 
-    let field = |query: Query| search(query).expect_err("it is wrong").field;
-    let other =
-        |name: &str, parameters: &str| Query { special: special(name, parameters), ..query("") };
-    assert_eq!(field(other("other", "")), "special");
-    assert_eq!(field(other("same-mail", "")), "parameters");
-    assert_eq!(field(other("same-mail", r#"{"email":"x"}"#)), "email");
+#[test]
+fn conditions_hold_for_the_items_that_a_special_search_finds_or_for_any_item_of_its_documents() {
+    let shop = Shop::people();
+    let found = |query: Query| docids(&special_page(&shop, query, None).expect("it works").0).len();
+    let all = r#"{"does":"everything"}"#;
+    // Of bob, t@x is the mail of another item than the one with this postcode.
+    let (page, _) = special_page(&shop, special_query("same-mail", SAME, "postcode = 94120"), None)
+        .expect("it works");
+    assert_eq!(docids(&page), ["ada"]);
+    assert_eq!(found(special_query("odd", all, "postcode = 94120")), 2);
+    let items = |query: Query| Query { wanted: Wanted::Items, ..query };
+    let (page, _) = special_page(&shop, items(special_query("odd", all, "docid = bob")), None)
+        .expect("it works");
+    let keys: Vec<_> = page.hits.iter().map(|it| it.at.place.key.as_deref()).collect();
+    assert_eq!(keys, [Some("home"), Some("work")], "all items of a document that it finds");
+    let stranger = Query {
+        space: Some(Namespace::parse("other").expect("it is a name")),
+        ..special_query("same-mail", SAME, "")
+    };
+    assert_eq!(found(stranger), 0, "documents of another namespace are not seen");
+}
+
+#[test]
+fn what_a_special_search_must_not_do_is_told_and_harms_nobody() {
+    let shop = Shop::people();
+    let told = |query: Query| special_page(&shop, query, None).expect_err("it is wrong");
+    let odd = |does: &str| told(special_query("odd", &format!(r#"{{"does":"{does}"}}"#), ""));
+    assert!(odd("too many").contains("10001 places; the limit is 10000"), "{}", odd("too many"));
+    assert!(odd("reads").contains("special odd looks at too much"), "{}", odd("reads"));
+    assert!(odd("wrong field").contains("phone"), "{}", odd("wrong field"));
+    assert!(odd("wrong type").contains("email"), "{}", odd("wrong type"));
+    let panicked = odd("panics");
+    assert!(panicked.contains("X-PANIC") && panicked.contains("what is panics"), "{panicked}");
+    let unknown = told(special_query("other", "", ""));
+    assert!(unknown.contains("there are odd, same-mail"), "{unknown}");
+    let of_none = Query { class: "Plain".into(), item: None, ..special_query("odd", "", "") };
+    assert!(told(of_none).contains("has no special search here"));
+    let missing = told(special_query("same-mail", "", ""));
+    assert!(missing.contains("parameters do not fit search same-mail"), "{missing}");
+    let refused = told(special_query("same-mail", r#"{"email":"x"}"#, ""));
+    assert!(refused.contains("parameters.email has no @"), "{refused}");
     let by_postcode = Some(Sort { field: "postcode".into(), descending: false });
-    assert_eq!(field(Query { sort: by_postcode, ..query("") }), "sort");
-    let ada = search(other("same-mail", r#"{"email":"a@x"}"#)).expect("it fits");
-    assert_eq!(ada.position(&token).expect_err("it is of another").field, "page_token");
-    let endless = search(other("endless", "")).expect("it fits");
-    let told = page(&endless, None).expect_err("these are too many").to_string();
-    assert!(told.contains("10001 places; the limit is 10000"), "{told}");
+    let sorted = told(Query { sort: by_postcode, ..special_query("same-mail", SAME, "") });
+    assert!(sorted.contains("sort must be docid"), "{sorted}");
 }
 
 #[test]
@@ -440,8 +499,11 @@ fn what_a_special_search_is_told_has_a_limit_and_belongs_to_a_name() {
     let field = |name: &str, parameters: &str| Special::parse(name, parameters).unwrap_err().field;
     assert_eq!(special("", ""), None);
     assert_eq!(field("", "{}"), "special");
-    assert_eq!(field("near", "{"), "parameters");
+    for text in ["{", "null", "[1]", "7"] {
+        assert_eq!(field("near", text), "parameters", "{text}");
+    }
     assert_eq!(field("near", &"1".repeat(PARAMETERS_BYTES_MAX + 1)), "parameters");
+    assert_eq!(field(&"n".repeat(1_000), ""), "special");
 }
 
 #[test]

@@ -210,7 +210,7 @@ pub struct Ledger {
     pub ready_on: BTreeSet<(ManagerNumber, SessionKey, Stamp)>,
     /// Newest life of a session that ever stood durably on a manager's disk.
     pub newest_on: BTreeMap<(ManagerNumber, SessionKey), Stamp>,
-    /// Events of life cycles that ever stood durably on a manager's disk as fired, or taken back.
+    /// Events of life cycles that stand durably on a manager's disk as fired, or taken back.
     pub gone_events: GoneEvents,
     /// Highest last entry that ever stood durably on a manager's disk.
     pub last_on: BTreeMap<(ManagerNumber, ManagerNumber), LogPos>,
@@ -322,7 +322,13 @@ impl Ledger {
                 let last = self.last_on.entry((manager, *part)).or_default();
                 *last = (*last).max(meta.last);
             }
-            self.gone_events.on_durable(manager, write);
+            let newest = self.views.last_key_value().map(|(_, view)| view);
+            let isr = |slot| {
+                let part = newest.and_then(|view| view.parts.get(&view.part_of(slot)));
+                part.map(|it| it.isr.iter().map(|member| member.number).collect())
+                    .unwrap_or_default()
+            };
+            self.gone_events.on_durable(manager, write, isr);
             if let Some(record) = session_of(write) {
                 let key = || record.key.clone();
                 if let Some(token) = record.token() {

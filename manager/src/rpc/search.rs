@@ -70,7 +70,11 @@ pub async fn gather(
         for begun in begun {
             let answer = begun.answer().await?;
             let Answer::Found(found) = answer else { return Err(mixed_up(&answer)) };
-            add(found?, &mut parts, &mut sessions);
+            let found = found?;
+            if search.query().special.is_some() && !found.is_special {
+                return Err(of_earlier_version());
+            }
+            add(found, &mut parts, &mut sessions);
         }
         let all = SlotId(0)..=SlotId(view.m.saturating_sub(1));
         match merge(&search, all, parts, limits) {
@@ -92,7 +96,7 @@ fn add(
     parts: &mut Vec<(Slots, Page)>,
     sessions: &mut BTreeMap<DocName, SessionView>,
 ) {
-    let Found { slots, page, sessions: views } = found;
+    let Found { slots, page, sessions: views, .. } = found;
     for view in views {
         let name = session_name(&view.record.key);
         // Two owners may have told of one session: the later one has the later version.
@@ -108,6 +112,12 @@ fn add(
         }
         parts.push((first..=last, page));
     }
+}
+
+fn of_earlier_version() -> Failure {
+    let text =
+        "an owner is of an earlier version, which knows no special searches; upgrade every manager";
+    Failure::Refused(Refusal::new(RefusalKind::NotServing, Retry::WhenChanged, text))
 }
 
 fn moving(missing: &FieldError) -> Failure {

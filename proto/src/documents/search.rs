@@ -13,8 +13,8 @@ use rota_docstore::{Caller, Content, Credentials, DocName, Exception, Stamp};
 use rota_messages::{Found, SearchOp};
 use rota_model::{FieldError, Namespace, SlotId};
 use rota_search::{
-    Comparison, Condition, Filter, HITS_MAX, Hit, Number, Page, Place, Position, Query, Search,
-    Shapes, Sort, Special, Test, Value, Wanted,
+    Comparison, Condition, DOCID, Filter, HITS_MAX, Hit, Number, Page, Place, Position, Query,
+    Search, Shapes, Sort, Special, Test, Value, Wanted,
 };
 use std::ops::Bound;
 
@@ -217,7 +217,12 @@ impl From<&Query> for v1::SearchQuery {
             item: it.item.as_ref().map(ToString::to_string),
             namespace: it.space.as_ref().map(|it| it.as_str().into()),
             conditions: it.filter.conditions.iter().map(condition_to_wire).collect(),
-            sort: it.sort.as_ref().map(|it| it.field.to_string()),
+            // An earlier version, which does not know special searches, puts results into the same order.
+            sort: match (&it.sort, &it.special) {
+                (Some(sort), _) => Some(sort.field.to_string()),
+                (None, Some(_)) => Some(DOCID.to_owned()),
+                (None, None) => None,
+            },
             descending: it.sort.as_ref().is_some_and(|it| it.descending),
             items: it.wanted == Wanted::Items,
             special: it.special.as_ref().map(|it| it.name.to_string()),
@@ -326,6 +331,7 @@ pub(crate) fn found_to_wire(found: &Result<Found, Exception>) -> v1::peer_answer
         next: found.page.next.as_ref().map(Into::into),
         documents_read: found.page.documents_read,
         sessions: found.sessions.iter().map(Into::into).collect(),
+        special: found.is_special,
         exception: None,
     }
 }
@@ -347,6 +353,7 @@ pub(crate) fn found_from(
         slots: it.slots.iter().map(|it| (SlotId(it.first), SlotId(it.last))).collect(),
         page: Page { hits, next, documents_read: it.documents_read },
         sessions: each(it.sessions)?,
+        is_special: it.special,
     }))
 }
 
@@ -399,11 +406,12 @@ mod tests {
             value: Some(Value::Number(Number::new(3.5).expect("it is finite"))),
             place: Place { name, key: Some("k".into()) },
         };
+        let sort = Some(Sort { field: DOCID.into(), descending: false });
         let special = Special::parse("near", r#"{"km": 3}"#).expect("it can be read");
         let op = SearchOp {
             reader: None,
             slot: SlotId(7),
-            query: Query { special, ..asked.search.query().clone() },
+            query: Query { special, sort, ..asked.search.query().clone() },
             after: Some(at.clone()),
             now: Stamp::MIN,
             limit: 5,
@@ -412,7 +420,12 @@ mod tests {
         assert_eq!(SearchOp::try_from(v1::SearchOp::from(&op)), Ok(op));
         let hit = Hit { at: at.clone(), version: Stamp::MIN, content: None };
         let page = Page { hits: vec![hit], next: Some(at), documents_read: 1 };
-        let found = Found { slots: vec![(SlotId(0), SlotId(9))], page, sessions: Vec::new() };
+        let found = Found {
+            slots: vec![(SlotId(0), SlotId(9))],
+            page,
+            sessions: Vec::new(),
+            is_special: true,
+        };
         assert_eq!(found_from(found_to_wire(&Ok(found.clone()))), Ok(Ok(found)));
     }
 

@@ -44,7 +44,7 @@ pub fn check(
     }
     let UsageMistake(mistakes) = told(mistakes);
     let problem = format!(
-        "{mistakes}\nNodes would not use these classes. For nodes that know more than this ringctl: --allow-mistakes"
+        "{mistakes}\nNodes would take none of its classes. For nodes that know more than this ringctl: --allow-mistakes"
     );
     Err(UsageMistake(problem).into())
 }
@@ -78,11 +78,11 @@ fn actions(files: &[&Scanned]) -> BTreeMap<String, ActionFolder> {
             (1 | 2, false) => FoundAction::NotExecutable,
             _ => FoundAction::TooDeep,
         };
-        // A folder that is too deep is told once.
+        // A folder that is too deep is told once: files come in order.
         path.truncate(2);
         let folder = all.entry(class.to_owned()).or_default();
         let action = ActionFile { path, found };
-        if !folder.files.contains(&action) {
+        if folder.files.last() != Some(&action) {
             folder.files.push(action);
         }
     }

@@ -7,9 +7,9 @@ use rota_client::docstore::{
     Body, Caller, Credentials, Digest, DocName, Document, Request, SyncRequest, apply,
 };
 use rota_client::documents::request::{GetBody, Operate, PutBody, Sync};
-use rota_client::{Client, v1};
+use rota_client::{CallError, Client, v1};
 use rota_content::{CONTENT_CLASS, Commit, FOLLOWS_CLASS, Follows, Hash, Head, Tree, TreeBody};
-use rota_model::{PoolName, RepositoryName, RequestId};
+use rota_model::{PoolName, Refusal, RefusalKind, RepositoryName, RequestId, Retry};
 use rota_proto::content::tree_of;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -72,10 +72,21 @@ impl Repository {
         common: &Common,
     ) -> anyhow::Result<Self> {
         let it = Self::read(client, name, common).await?;
-        if it.head.is_none() {
-            bail!("there is no content {name}: publish some (ringctl content publish)");
+        if it.head.is_some() {
+            return Ok(it);
         }
-        Ok(it)
+        let known = it.all_of(CONTENT_CLASS).await?;
+        let known: Vec<&str> =
+            known.iter().map(DocName::docid).filter(|it| *it != name.as_str()).collect();
+        let known = match known.is_empty() {
+            true => "there is none yet".to_owned(),
+            false => format!("there are {}", known.join(", ")),
+        };
+        let text =
+            format!("there is no content {name} (ringctl content publish makes it); {known}");
+        let refusal = Box::new(Refusal::new(RefusalKind::NotFound, Retry::WhenChanged, text));
+        // No manager said it so.
+        Err(CallError::Refused { refusal, endpoint: String::new(), attempts: 0 }.into())
     }
 
     async fn document(&self, name: &DocName) -> anyhow::Result<Option<Arc<Document>>> {

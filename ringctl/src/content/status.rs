@@ -50,8 +50,8 @@ pub struct Older {
 pub struct Shown {
     pub node: String,
     pub pool: String,
-    /// `nothing`, `refreshing`, `current`, `failed`; `behind` where it is current with another commit than it should
-    /// have; `unknown` when it does not answer; `lost` when its node is LOST.
+    /// `nothing`, `refreshing`, `current`, `failed`; `behind` where it has another commit than it should have, or none
+    /// yet; `unknown` when it does not answer; `lost` when its node is LOST.
     pub state: String,
     pub repository: String,
     pub commit: String,
@@ -120,7 +120,13 @@ impl Shown {
     }
 
     fn check_behind(&mut self) {
-        if self.state == CURRENT && self.commit != self.target {
+        let is_behind = match self.state.as_str() {
+            CURRENT => self.commit != self.target,
+            // It has not heard yet that its pool follows something.
+            NOTHING => !self.target.is_empty(),
+            _ => false,
+        };
+        if is_behind {
             self.state = "behind".to_owned();
         }
     }

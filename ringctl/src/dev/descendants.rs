@@ -17,13 +17,19 @@ pub fn signed(pid: u32) -> i32 {
     i32::try_from(pid).unwrap_or(0)
 }
 
-/// Everything that descends from `root` by a table of pid -> parent.
-fn below(root: i32, parents: &BTreeMap<i32, i32>) -> BTreeSet<i32> {
+/// Everything that descends from `root` by a table of pid -> parent, but for children of `root` that are spared and what is
+/// below them.
+fn below(
+    root: i32,
+    parents: &BTreeMap<i32, i32>,
+    is_spared: impl Fn(i32) -> bool,
+) -> BTreeSet<i32> {
     let mut found = BTreeSet::new();
     let mut edge = vec![root];
     while let Some(parent) = edge.pop() {
         for (pid, of) in parents {
-            if *of == parent && *pid != root && found.insert(*pid) {
+            let is_below = *of == parent && *pid != root;
+            if is_below && !(*of == root && is_spared(*pid)) && found.insert(*pid) {
                 edge.push(*pid);
             }
         }
@@ -34,9 +40,15 @@ fn below(root: i32, parents: &BTreeMap<i32, i32>) -> BTreeSet<i32> {
 /// Every process below this one at this moment. One that is started meanwhile may be missed: look
 /// again until there is none.
 pub fn all() -> Vec<Descendant> {
+    all_but(|_| false)
+}
+
+/// The same without children that are spared by their command lines, and without what is below these.
+pub fn all_but(is_spared: impl Fn(&[String]) -> bool) -> Vec<Descendant> {
     let there = processes::all();
     let parents = there.iter().map(|it| (it.process.pid, it.parent)).collect();
-    let below = below(signed(std::process::id()), &parents);
+    let is_spared = |pid| is_spared(&processes::command_line(pid));
+    let below = below(signed(std::process::id()), &parents, is_spared);
     let ours = there.into_iter().filter(|it| below.contains(&it.process.pid));
     let descendant = |stat: Stat| {
         let pid = u32::try_from(stat.process.pid).ok()?;
@@ -58,8 +70,10 @@ mod tests {
     #[test]
     fn grandchildren_are_below_and_siblings_are_not() {
         let parents = [(2, 1), (3, 2), (4, 3), (5, 1), (6, 5), (1, 0)].into();
-        assert_eq!(below(2, &parents), [3, 4].into());
-        assert_eq!(below(6, &parents), [].into());
+        assert_eq!(below(2, &parents, |_| false), [3, 4].into());
+        assert_eq!(below(6, &parents, |_| false), [].into());
+        assert_eq!(below(1, &parents, |pid| pid == 2), [5, 6].into());
+        assert_eq!(below(1, &parents, |pid| pid == 3), [2, 3, 4, 5, 6].into());
     }
 
     #[test]

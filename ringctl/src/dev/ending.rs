@@ -3,10 +3,12 @@
 //! TERM to node-agents (which end their sessions; once more when that takes long), then to managers, then to the config store;
 //! after at most about 20 s in all everything that is left below us is killed and reaped.
 
-use super::{descendants, family::Family, programs};
+use super::descendants::{self, Descendant};
+use super::{earlier, family::Family, programs};
 use anyhow::bail;
 use rota_daemon::Stop;
 use rustix::process::Signal;
+use std::path::Path;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -30,6 +32,12 @@ pub(super) fn is_agent(line: &[String]) -> bool {
     is(line, programs::NODE_AGENT) && line.get(1).is_some_and(|it| it == "run")
 }
 
+/// The process looks after a program for its node-agent, or after what is left of these.
+fn is_keeper(line: &[String]) -> bool {
+    let is_one = line.get(1).is_some_and(|it| it == "keeper" || it == "guardian");
+    is_one && is(line, programs::NODE_AGENT)
+}
+
 fn is(line: &[String], name: &str) -> bool {
     line.first().is_some_and(|it| it.rsplit('/').next() == Some(name))
 }
@@ -37,23 +45,44 @@ fn is(line: &[String], name: &str) -> bool {
 /// Picks processes by their command lines.
 type Which = fn(&[String]) -> bool;
 
-fn running(which: Which) -> Vec<u32> {
-    let alive = descendants::all().into_iter().filter(|it| !it.is_zombie).map(|it| it.pid);
-    alive.filter(|pid| which(&descendants::command_line(*pid))).collect()
+/// Which of the processes below this one are to end.
+#[derive(Clone, Copy)]
+struct Ours {
+    /// Somebody started a node-agent in the folder that is not below this process. Keepers whose agent was killed came to
+    /// this process, and may be that agent's by now: each ends with its agent or with its lease.
+    spares_keepers: bool,
 }
 
-/// Ends everything below this process. A second wish to stop skips the polite part. Fails when
-/// something cannot be killed.
-pub async fn end(family: &Family, stop: &mut Stop) -> anyhow::Result<()> {
+impl Ours {
+    fn of(folder: &Path) -> Self {
+        let below: Vec<u32> = descendants::all().iter().map(|it| it.pid).collect();
+        let mut others = earlier::found(folder).into_iter().filter(|(_, pid)| !below.contains(pid));
+        Self { spares_keepers: others.any(|(_, pid)| is_agent(&descendants::command_line(pid))) }
+    }
+
+    fn left(self) -> Vec<Descendant> {
+        descendants::all_but(|line| self.spares_keepers && is_keeper(line))
+    }
+
+    fn running(self, which: Which) -> Vec<u32> {
+        let alive = self.left().into_iter().filter(|it| !it.is_zombie).map(|it| it.pid);
+        alive.filter(|pid| which(&descendants::command_line(*pid))).collect()
+    }
+}
+
+/// Ends everything below this process, but for what a node-agent of somebody else in the folder took over. A second wish
+/// to stop skips the polite part. Fails when something cannot be killed.
+pub async fn end(family: &Family, folder: &Path, stop: &mut Stop) -> anyhow::Result<()> {
     family.expect_endings();
+    let ours = Ours::of(folder);
     tokio::select! {
-        () = politely(family) => {}
+        () = politely(family, ours) => {}
         _ = stop.wished() => {}
     }
-    by_force(family).await
+    by_force(family, ours).await
 }
 
-async fn politely(family: &Family) {
+async fn politely(family: &Family, ours: Ours) {
     let stages: [(Which, Duration, Option<Duration>); 3] = [
         (is_agent, AGENTS_WAIT, Some(AGENTS_HURRY)),
         (|line| is(line, programs::MANAGER), MANAGERS_WAIT, None),
@@ -65,7 +94,7 @@ async fn politely(family: &Family) {
         let mut told = Vec::new();
         // Looked at again and again: a manager may start a node-agent until it ends itself.
         loop {
-            let left = running(which);
+            let left = ours.running(which);
             if left.is_empty() || Instant::now() >= deadline {
                 break;
             }
@@ -89,11 +118,11 @@ async fn pause(family: &Family, deadline: Instant) {
     }
 }
 
-async fn by_force(family: &Family) -> anyhow::Result<()> {
+async fn by_force(family: &Family, ours: Ours) -> anyhow::Result<()> {
     let deadline = Instant::now() + KILL_WAIT;
     loop {
         family.reap();
-        let left = descendants::all();
+        let left = ours.left();
         if left.is_empty() {
             return Ok(());
         }
@@ -119,7 +148,9 @@ mod tests {
     #[test]
     fn an_agent_is_told_from_its_keepers() {
         assert!(is_agent(&line("/x/rota-node-agent run --id n1")));
-        assert!(!is_agent(&line("/x/rota-node-agent keep --id n1")));
+        let keeper = line("/x/rota-node-agent keeper --log info");
+        assert!(!is_agent(&keeper) && is_keeper(&keeper));
+        assert!(!is_keeper(&line("/x/rota-node-agent run --id n1")));
         assert!(!is_agent(&line("rota-manager run")));
         assert!(!is_agent(&[]));
     }
@@ -136,7 +167,7 @@ mod tests {
         process.first_line.await.unwrap();
         family.wait_for_end(process.pid).await;
         assert!(!family.is_gone());
-        end(&family, &mut stop).await.unwrap();
+        end(&family, folder.path(), &mut stop).await.unwrap();
         assert!(family.is_gone());
     }
 }

@@ -163,7 +163,7 @@ impl Ground {
             result = Box::pin(done) => result,
             _ = stop.wished() => Err(anyhow::anyhow!("stopped by a signal")),
         };
-        let ended = ending::end(family, stop).await;
+        let ended = ending::end(family, &settings.folder(), stop).await;
         settings.leave_folder(family);
         // What ended here is none of the next cluster's.
         family.forget_ended();
@@ -194,7 +194,7 @@ pub async fn run(it: &DevArguments, out: &mut Out) -> anyhow::Result<()> {
         Some(Err(error)) => Err(error),
         None => Err(anyhow::anyhow!("stopped before it was ready")),
     };
-    let ended = ending::end(&family, &mut stop).await;
+    let ended = ending::end(&family, &settings.folder(), &mut stop).await;
     settings.leave_folder(&family);
     ended.and(done)
 }

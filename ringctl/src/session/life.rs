@@ -273,53 +273,36 @@ fn events(words: &[String]) -> Vec<v1::LifeEvent> {
     pairs.filter_map(event).collect()
 }
 
-/// Why an event is neither retried nor skipped, if so.
-fn passed_over(
-    life: &v1::Life,
-    event: &v1::LifeEvent,
-    must_have_failed: bool,
-) -> Option<&'static str> {
-    let is_it = |item: &&v1::LifeItem| {
-        item.life_cycle == event.life_cycle && last_word(&item.text) == event.word
+/// Which events were to be retried, and had fired before. Whatever else cannot be retried is refused.
+fn retried_in_vain(life: &v1::Life, retry: &[v1::LifeEvent]) -> Vec<String> {
+    let has_fired = |event: &&v1::LifeEvent| {
+        let is_it = |item: &&v1::LifeItem| {
+            item.life_cycle == event.life_cycle && last_word(&item.text) == event.word
+        };
+        let current = life.items.iter().find(is_it);
+        current.or_else(|| life.history.iter().rfind(is_it)).is_some_and(|it| it.fired_at > 0)
     };
-    let Some(item) = life.items.iter().find(is_it) else {
-        return Some(match life.history.iter().rfind(is_it) {
-            Some(past) if past.fired_at > 0 => "it has fired already",
-            Some(_) => "it is history, and never fired",
-            None => "the session has no such event; session life shows the last word of each item",
-        });
+    let fired = retry.iter().filter(has_fired);
+    let text = |it: &v1::LifeEvent| {
+        format!("not retried: {} {} has fired already", it.life_cycle, it.word)
     };
-    if item.fired_at > 0 {
-        return Some("it has fired already");
-    }
-    (must_have_failed && item.failures == 0).then_some("its action has not failed")
-}
-
-/// What is told of events that were named in vain.
-fn remarks(life: &v1::Life, retry: &[v1::LifeEvent], skip: &[v1::LifeEvent]) -> Vec<String> {
-    let lists = [("retried", retry, true), ("skipped", skip, false)];
-    let all = lists.into_iter().flat_map(|(verb, events, must_have_failed)| {
-        events.iter().filter_map(move |event| {
-            let why = passed_over(life, event, must_have_failed)?;
-            Some(format!("not {verb}: {} {}: {why}", event.life_cycle, event.word))
-        })
-    });
-    all.collect()
+    fired.map(text).collect()
 }
 
 /// Shows the life cycles of a session, after the events that are named were retried or skipped.
 pub async fn run(client: &Client, it: &LifeArguments, out: &mut Out) -> anyhow::Result<()> {
     let (namespace, id) = (it.call.namespace.clone(), it.id.clone());
     let (retry, skip) = (events(&it.retry), events(&it.skip));
-    let get = v1::GetLifeRequest { namespace: namespace.clone(), id: id.clone() };
-    let mut life = client.life(get, it.call.timeout).await?;
-    if !retry.is_empty() || !skip.is_empty() {
-        let remarks = remarks(&life, &retry, &skip);
+    let life = if retry.is_empty() && skip.is_empty() {
+        client.life(v1::GetLifeRequest { namespace, id }, it.call.timeout).await?
+    } else {
+        let asked = retry.clone();
         let request = v1::UpdateRequest { namespace, id, retry, skip, ..Default::default() };
         let answer = client.update(request, it.call.timeout).await;
-        life = answer.map_err(|error| OutcomeUnknown::Update.unless_refused(error))?;
-        remarks.iter().for_each(|it| eprintln!("{}", for_terminals(it)));
-    }
+        let life = answer.map_err(|error| OutcomeUnknown::Update.unless_refused(error))?;
+        retried_in_vain(&life, &asked).iter().for_each(|it| eprintln!("{}", for_terminals(it)));
+        life
+    };
     ShownLife::of(&life).tell(out)
 }
 
@@ -370,31 +353,26 @@ mod tests {
     }
 
     #[test]
-    fn events_that_are_named_in_vain_are_told_with_the_reason() {
-        let item = |text: &str, fired_at, failures| v1::LifeItem {
+    fn events_that_had_fired_are_told_as_retried_in_vain() {
+        let item = |text: &str, fired_at| v1::LifeItem {
             text: text.to_owned(),
             life_cycle: "bill".to_owned(),
             fired_at,
-            failures,
             ..Default::default()
         };
         let life = v1::Life {
-            items: vec![item("bill due@1", 0, 2), item("bill b@2", 0, 0), item("bill c@3", 7, 1)],
-            history: vec![item("bill past@1", 7, 0)],
+            items: vec![item("bill due@1", 0), item("bill c@3", 7)],
+            history: vec![item("bill past@1", 7), item("bill due@1", 7)],
             ..Default::default()
         };
-        let words = ["due@1", "b@2", "c@3", "past@1", "typo"];
-        let words = words.iter().flat_map(|it| ["bill", it]).map(str::to_owned);
-        let named = events(&words.collect::<Vec<_>>());
-        let told = |retry: &[v1::LifeEvent], skip: &[v1::LifeEvent]| remarks(&life, retry, skip);
-        let retried = told(&named, &[]);
-        assert_eq!(retried.len(), 4, "{retried:?}");
-        assert_eq!(retried[0], "not retried: bill b@2: its action has not failed");
-        assert_eq!(retried[1], "not retried: bill c@3: it has fired already");
-        assert_eq!(retried[2], "not retried: bill past@1: it has fired already");
-        assert!(retried[3].starts_with("not retried: bill typo: the session has no such event"));
-        let skipped = told(&[], &named);
-        assert_eq!(skipped.len(), 3, "what is only not due yet may be skipped: {skipped:?}");
+        let words = ["due@1", "c@3", "past@1", "typo"].iter();
+        let named =
+            events(&words.flat_map(|it| ["bill", it]).map(str::to_owned).collect::<Vec<_>>());
+        let told = retried_in_vain(&life, &named);
+        assert_eq!(
+            told,
+            ["c@3", "past@1"].map(|it| format!("not retried: bill {it} has fired already"))
+        );
     }
 
     #[test]

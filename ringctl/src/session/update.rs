@@ -100,6 +100,24 @@ fn none_of(id: &str, name: &str, life: &v1::Life) -> String {
     format!("warning: session {id:?} has no item of life cycle {name:?}; {known}")
 }
 
+/// Whether an item of a session has that text, now or in the history: to remove it twice is no mistake.
+fn is_item(life: &v1::Life, text: &str) -> bool {
+    life.items.iter().chain(&life.history).any(|it| it.text == text)
+}
+
+/// What a person is told who named an item that a session has not.
+fn no_item(id: &str, text: &str, life: &v1::Life) -> String {
+    let of_it = life.items.iter().filter(|it| it.life_cycle == life_cycle_of(text));
+    let known: Vec<String> = of_it.map(|it| format!("{:?}", it.text)).collect();
+    match known.is_empty() {
+        true => none_of(id, life_cycle_of(text), life),
+        false => format!(
+            "warning: session {id:?} has no item {text:?}; of that life cycle it has {}",
+            known.join(", ")
+        ),
+    }
+}
+
 /// Changes a session, and shows how its life cycles stand after that.
 pub async fn run(client: &Client, it: &UpdateArguments, out: &mut Out) -> anyhow::Result<()> {
     if it.is_empty() {
@@ -111,8 +129,9 @@ pub async fn run(client: &Client, it: &UpdateArguments, out: &mut Out) -> anyhow
     let mut request = it.request()?;
     request.add_state = absolute(&request.add_state)?;
     let removed = it.no_life_cycles();
+    let whole = request.remove_state.clone();
     let finished: BTreeSet<&str> = it.finish.iter().map(String::as_str).collect();
-    if !removed.is_empty() || !finished.is_empty() {
+    if !removed.is_empty() || !whole.is_empty() || !finished.is_empty() {
         let (namespace, id) = (request.namespace.clone(), request.id.clone());
         let life = client.life(v1::GetLifeRequest { namespace, id }, it.call.timeout).await?;
         let (items, absent) = items_of(&life, &removed);
@@ -124,6 +143,9 @@ pub async fn run(client: &Client, it: &UpdateArguments, out: &mut Out) -> anyhow
         let unknown = unknown.filter(|name| !added(name) && !past(name));
         for name in absent.into_iter().chain(unknown) {
             eprintln!("{}", for_terminals(&none_of(&it.id, name, &life)));
+        }
+        for text in whole.iter().filter(|text| !is_item(&life, text)) {
+            eprintln!("{}", for_terminals(&no_item(&it.id, text, &life)));
         }
     }
     // One deadline for both calls.
@@ -152,5 +174,9 @@ mod tests {
         let told = none_of("s", "x", &life);
         assert_eq!(told, "warning: session \"s\" has no item of life cycle \"x\"; open are a, c");
         assert!(none_of("s", "x", &v1::Life::default()).ends_with("no life cycle of it is open"));
+        assert!(is_item(&life, "a e") && !is_item(&life, "a"));
+        let told = no_item("s", "a x", &life);
+        assert!(told.ends_with("has no item \"a x\"; of that life cycle it has \"a b\", \"a e\""));
+        assert!(no_item("s", "y x", &life).contains("no item of life cycle \"y\""));
     }
 }

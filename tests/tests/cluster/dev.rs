@@ -163,6 +163,30 @@ async fn nothing_is_restarted_by_itself_and_the_rest_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn programs_that_another_agent_took_over_go_on_when_dev_ends() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &["--managers", "1", "--nodes", "1"]).await;
+    opened(&cluster.client(), "web", "http").await;
+    let agents: Vec<Process> = cluster.processes().into_iter().filter(Process::is_agent).collect();
+    agents[0].signal(Signal::KILL);
+    let line = eventually("dev tells what starts the agent again", PATIENCE, async || {
+        let log = std::fs::read_to_string(folder.at("dev.log")).unwrap_or_default();
+        let line = log.lines().rfind(|it| it.contains("rota-node-agent run"));
+        line.map(|it| it.trim().split(' ').map(str::to_owned).collect::<Vec<_>>()).ok_or(log)
+    })
+    .await;
+    let again = Launched::again(&folder, "n1-again", &line).await;
+    let log = || std::fs::read_to_string(folder.at("n1-again.log")).unwrap();
+    eventually("it took over what runs", PATIENCE, async || {
+        let told = log();
+        if told.contains("\"adopts\":1") || again.ready["adopts"] == 1 { Ok(()) } else { Err(told) }
+    })
+    .await;
+    cluster.end_with(vec![again]).await;
+    assert!(!log().contains("keeper was killed"), "{}", log());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_data_folder_of_which_a_part_came_from_elsewhere_is_refused_with_what_to_do() {
     let folder = TestFolder::new();
     Cluster::start(&folder, &["--managers", "1"]).await.end().await;

@@ -95,14 +95,14 @@ async fn mistakes(cluster: &Cluster) {
         error["message"].as_str().expect("there is a text").to_owned()
     };
     let told = refused("default/Shop", &["--special", "far"]).await;
-    assert!(told.contains("special \"far\" is not there; there are near"), "{told}");
+    assert!(told.contains("special \"far\" is unknown here; there are near"), "{told}");
     let told = refused("default/Cart", &["--special", "near"]).await;
     assert!(told.contains("\"Cart\" has no special search"), "{told}");
     let told = refused("default/Shop", &["--special", "near"]).await;
     assert!(told.contains("parameters do not fit search near: missing field `lat`"), "{told}");
     let far = near(1_001);
     let told = refused("default/Shop", &["--special", "near", "--parameters", &far]).await;
-    assert!(told.contains("km is 1001, and must be 0 to 1000"), "{told}");
+    assert!(told.contains("parameters.km is 1001, and must be 0 to 1000"), "{told}");
     let told = refused("default/Shop", &["--special", "near", "--parameters", "{"]).await;
     assert!(told.contains("parameters does not parse"), "{told}");
     let close = near(10);

@@ -34,7 +34,7 @@ impl Searchable {
         &self.declared
     }
 
-    /// Classes of applications with declared fields.
+    /// Classes of applications with declared fields or special searches.
     pub(crate) fn declared(&self) -> impl Iterator<Item = &str> {
         self.declared.classes().filter(|it| *it != SESSION_CLASS)
     }

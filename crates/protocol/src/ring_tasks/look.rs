@@ -65,7 +65,7 @@ impl Look {
 
     /// A partition answered.
     pub fn take(&mut self, found: Found, m: u32) -> Result<Round, FieldError> {
-        let Found { slots, page, sessions } = found;
+        let Found { slots, page, sessions, .. } = found;
         self.sessions.extend(sessions);
         self.parts.extend(slots.into_iter().map(|(first, last)| (first..=last, page.clone())));
         self.missing = self.missing.saturating_sub(1);

@@ -47,5 +47,6 @@ pub(crate) fn found(led: &At<'_>, op: &SearchOp, built: &Built) -> Result<Found,
         }
     }
     let slots = led.log.range.intervals(m).to_vec();
-    Ok(Found { slots, page, sessions })
+    let is_special = op.query.special.is_some();
+    Ok(Found { slots, page, sessions, is_special })
 }

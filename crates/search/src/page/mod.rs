@@ -6,7 +6,7 @@ mod walk;
 
 use crate::index::Index;
 use crate::query::{Position, Search};
-use rota_docstore::{Content, DocName, Document};
+use rota_docstore::{Content, DocName, Document, Exception};
 use rota_model::{FieldError, Stamp};
 use std::sync::Arc;
 
@@ -78,7 +78,7 @@ impl Index {
         now: Stamp,
         limits: Limits,
         read: Read<'_>,
-    ) -> Result<Page, FieldError> {
+    ) -> Result<Page, Exception> {
         walk::page(self, search, after, now, limits, read)
     }
 }

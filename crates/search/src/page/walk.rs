@@ -9,10 +9,10 @@ use super::{Filling, Hit, Limits, Page, Read};
 use crate::index::{Entry, Index, Part, Place};
 use crate::query::{Position, Search, Wanted};
 use crate::shapes::{Record, Shape};
-use crate::special::View;
+use crate::special::{Spent, View};
 use crate::value::{Condition, Test, Value, end_of};
-use rota_docstore::{DocName, Document};
-use rota_model::{FieldError, Namespace, Stamp};
+use rota_docstore::{DocName, Document, Exception};
+use rota_model::{Namespace, Stamp};
 use smol_str::SmolStr;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,8 +43,8 @@ enum Way<'a> {
     Entries(&'a SmolStr, Range),
     /// Places of few entries, in any order.
     Gathered(BTreeSet<Place>),
-    /// Places of a special search, in order of results.
-    Special(BTreeSet<Place>),
+    /// What a special search found, and whether these are items.
+    Special(BTreeSet<Place>, bool),
 }
 
 pub(super) fn page(
@@ -54,7 +54,7 @@ pub(super) fn page(
     now: Stamp,
     limits: Limits,
     read: Read<'_>,
-) -> Result<Page, FieldError> {
+) -> Result<Page, Exception> {
     let query = search.query();
     let items = index.shapes().items(&query.class);
     let shape = query.item.as_ref().and_then(|it| items?.get_key_value(it));
@@ -75,8 +75,10 @@ pub(super) fn page(
     let way = match &query.special {
         Some(special) => {
             let (class, space) = (query.class.as_str(), query.space.as_ref());
-            let view = View { index, class, space, now, read };
-            Way::Special(index.shapes().specials().places(special, &view)?)
+            let view = View { index, class, space, now, read, spent: Spent::default() };
+            let (places, are_items) = index.shapes().specials().places(special, &view)?;
+            walk.documents_read = view.documents_read();
+            Way::Special(places, are_items)
         }
         None => walk.way(),
     };
@@ -114,8 +116,8 @@ impl<'a> Walk<'a> {
         let mut filling = Filling::new(self.limits);
         match way {
             Way::Gathered(places) => self.gather(&places, after),
-            Way::Special(places) => {
-                let next = self.walk_places(places, after, &mut filling);
+            Way::Special(places, are_items) => {
+                let next = self.walk_special((places, are_items), after, &mut filling);
                 (filling.hits, next)
             }
             Way::Names => {
@@ -277,63 +279,71 @@ impl<'a> Walk<'a> {
         None
     }
 
-    /// As [`Walk::walk_entries`], for the places of a special search.
-    fn walk_places(
+    /// As [`Walk::walk_names`], for what a special search found: documents, or items by their keys.
+    fn walk_special(
         &mut self,
-        places: BTreeSet<Place>,
+        (places, are_items): (BTreeSet<Place>, bool),
         after: Option<&Position>,
         filling: &mut Filling,
     ) -> Option<Position> {
         let is_own = |it: &Place| self.parts.iter().any(|part| part.names.contains(&it.name));
-        let mut results: BTreeMap<Place, Vec<Place>> = BTreeMap::new();
+        let mut documents: BTreeMap<DocName, Vec<Place>> = BTreeMap::new();
         for place in places.into_iter().filter(is_own) {
-            let key = match self.search.query().wanted {
-                Wanted::Documents => None,
-                Wanted::Items => place.key.clone(),
-            };
-            results.entry(Place { name: place.name.clone(), key }).or_default().push(place);
+            documents.entry(place.name.clone()).or_default().push(place);
         }
-        let mut in_order: Vec<(Place, Vec<Place>)> = results.into_iter().collect();
+        let mut in_order: Vec<(DocName, Vec<Place>)> = documents.into_iter().collect();
         if self.search.is_reversed {
             in_order.reverse();
         }
         let mut last = None;
-        for (place, items) in in_order {
-            let at = Position { value: None, place };
-            if !is_behind(self.search, &at, after) {
+        for (name, items) in in_order {
+            let end = self.end_of(&name);
+            if !is_behind(self.search, &end, after) {
                 continue;
             }
             if last.is_some() && self.is_spent() {
                 return last;
             }
             self.steps += 1;
-            let is_inside = self.search.docid.iter().all(|it| self.fits_docid(it, &at.place.name));
-            if is_inside
-                && items.iter().any(|it| self.is_chosen(it))
-                && let Some(hit) = self.hit(at.clone())
-                && !filling.add(hit)
-            {
-                return filling.last();
+            let found = if are_items { self.chosen(&name, &items) } else { self.positions(&name) };
+            for at in found {
+                if is_behind(self.search, &at, after)
+                    && let Some(hit) = self.hit(at)
+                    && !filling.add(hit)
+                {
+                    return filling.last();
+                }
             }
-            last = Some(at);
+            last = Some(end);
         }
         None
     }
 
-    /// Whether all conditions hold for what a special search found: an item, or any item of a document.
-    fn is_chosen(&mut self, place: &Place) -> bool {
-        let is_item = match self.search.query().wanted {
-            Wanted::Items => true,
-            Wanted::Documents => self.is_item(place),
+    /// Results among items of a document, in order: those that fulfil all conditions.
+    fn chosen(&mut self, name: &DocName, items: &[Place]) -> Vec<Position> {
+        if self.shape.is_none() {
+            return self.positions(name);
+        }
+        let is_inside = self.search.docid.iter().all(|it| self.fits_docid(it, name));
+        let mut found: Vec<Position> = match is_inside {
+            true => items.iter().filter_map(|it| self.item(it)).collect(),
+            false => Vec::new(),
         };
-        if is_item { self.item(place).is_some() } else { !self.positions(&place.name).is_empty() }
+        found.sort_unstable_by(|one, two| self.search.compare(one, two));
+        if self.search.query().wanted == Wanted::Documents {
+            found.truncate(1);
+            found.iter_mut().for_each(|it| it.place.key = None);
+        }
+        found
     }
 
-    /// A place without a key is a singleton where there is one.
-    fn is_item(&mut self, place: &Place) -> bool {
-        let Some((item, Shape::Items(_))) = self.shape else { return false };
-        let document = self.document(&place.name);
-        place.key.is_some() || document.is_some_and(|it| it.content(item, None).is_some())
+    /// Where everything of a document has come, in the order of results.
+    fn end_of(&self, name: &DocName) -> Position {
+        let key = match (self.search.query().wanted, self.search.is_reversed) {
+            (Wanted::Items, false) => Some(LAST_KEY.clone()),
+            (Wanted::Items, true) | (Wanted::Documents, _) => None,
+        };
+        Position { value: None, place: Place { name: name.clone(), key } }
     }
 
     fn place_in_order(&self, value: &Value, place: &Place) -> Position {
@@ -356,11 +366,7 @@ impl<'a> Walk<'a> {
         }
         let mut last = None;
         for name in all.into_iter().flatten() {
-            let key = match (self.search.query().wanted, is_reversed) {
-                (Wanted::Items, false) => Some(LAST_KEY.clone()),
-                (Wanted::Items, true) | (Wanted::Documents, _) => None,
-            };
-            let end = Position { value: None, place: Place { name: name.clone(), key } };
+            let end = self.end_of(name);
             if !is_behind(self.search, &end, after) {
                 continue;
             }

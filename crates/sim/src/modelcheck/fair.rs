@@ -242,8 +242,8 @@ fn has_left(view: &rota_ring::View, process: &Manager) -> bool {
 
 /// Every id is read, opened and closed, through the first door that has its number.
 fn serve(room: &mut Room, state: &mut State) -> Verdict {
-    let claimed = |it: &usize| {
-        room.parts.manager(state, *it).process.as_ref().is_some_and(Manager::is_claimed)
+    let claimed = |at: &usize| {
+        room.parts.manager(state, *at).process.as_ref().is_some_and(Manager::is_claimed)
     };
     let Some(door) = (0..state.managers.len()).find(claimed) else {
         return Err(Violation::new("served", "no manager has its number"));
