@@ -2,11 +2,12 @@
 //! time and fail.
 
 use crate::calls::{CallFor, TakeBack};
+use crate::event::{Event, WALL_START_MS};
 use crate::ledger::{Asked, Fired, Ran};
 use crate::mutants::Bug;
 use crate::network::Place;
 use crate::setup::{ACTS, Setup};
-use crate::world::{Event, WALL_START_MS, World};
+use crate::world::World;
 use rota_lifecycle::{Edit, LifeItem, Managed};
 use rota_model::node_msg::{Action, ActionEnd, ToNode};
 use rota_model::{
@@ -80,7 +81,7 @@ impl World {
     pub fn plan_take_back(&mut self, client: usize, record: &SessionRecord) {
         let name = format!("{} {}", record.key, u64::from(record.life));
         let hash = xxh3_64(name.as_bytes());
-        let is_meant = self.setup.takes_back() && record.state == SessionState::Ready;
+        let is_meant = self.ground.setup.takes_back() && record.state == SessionState::Ready;
         if !is_meant || !hash.is_multiple_of(2) || !self.taken_back.insert(name) {
             return;
         }
@@ -91,14 +92,14 @@ impl World {
         let Some(item) = at.and_then(|at| acts.get(at)).cloned() else { return };
         let (key, life) = (record.key.clone(), record.life);
         let it = Box::new(TakeBack { client, key, life, item, tries: 8 });
-        self.queue.after(hash / 4 % 2_000_000, Event::TakeBack(it));
+        self.ground.queue.after(hash / 4 % 2_000_000, Event::TakeBack(it));
     }
 
     /// It asks some manager for that.
     pub fn on_take_back(&mut self, it: Box<TakeBack>) {
-        let count = self.setup.numbers.len();
-        let at = usize::try_from(self.now_us() / 7).unwrap_or(0).checked_rem(count);
-        let Some((number, _)) = at.and_then(|at| self.setup.numbers.get(at)).cloned() else {
+        let count = self.ground.setup.numbers.len();
+        let at = usize::try_from(self.ground.now_us() / 7).unwrap_or(0).checked_rem(count);
+        let Some((number, _)) = at.and_then(|at| self.ground.setup.numbers.get(at)).cloned() else {
             return;
         };
         let edit = Edit { remove: vec![it.item.clone()], ..Edit::default() };
@@ -113,7 +114,7 @@ impl World {
             ran: None,
         };
         let (from, op) = (Place::Client(it.client), Op::Lives(LivesOp::Update(Box::new(op))));
-        self.call(number, CallFor::TakeBack(it), from, 800, op);
+        self.ground.call(number, CallFor::TakeBack(it), from, 800, op);
     }
 
     /// It was answered, or nobody answers: some ask again.
@@ -123,7 +124,7 @@ impl World {
         });
         it.tries = it.tries.saturating_sub(1);
         if goes_on && it.tries > 0 {
-            self.queue.after(150_000, Event::TakeBack(it));
+            self.ground.queue.after(150_000, Event::TakeBack(it));
         }
     }
 
@@ -136,7 +137,7 @@ impl World {
         token: Token,
         action: Action,
     ) {
-        let now_us = self.now_us();
+        let now_us = self.ground.now_us();
         let Some(host) = self.nodes.get(index) else { return };
         let (node, boot) = host.name();
         let Action { life_cycle, word, failures, .. } = action;
@@ -153,11 +154,11 @@ impl World {
         };
         if self.plant_leaves_actions() {
             let end = ActionEnd::Done { output: String::new() };
-            self.queue.after(takes_us, Event::TellNode(index, run, Box::new(input(end))));
+            self.ground.queue.after(takes_us, Event::TellNode(index, run, Box::new(input(end))));
             return;
         }
         let line = || format!("RUNS the action {name} of {key} token {token}");
-        self.trace.line(now_us, Place::Node(index), line);
+        self.ground.trace.line(now_us, Place::Node(index), line);
         let ran = Ran {
             key: key.clone(),
             token,
@@ -169,15 +170,16 @@ impl World {
             to_us: None,
             is_done,
         };
-        let verdict = crate::invariant::actions_alone::check_start(&self.checker.ledger, &ran);
-        self.checker.judge(now_us, verdict);
-        let number = self.checker.ledger.actions.len();
-        self.checker.ledger.actions.push(ran);
+        let verdict =
+            crate::invariant::actions_alone::check_start(&self.ground.checker.ledger, &ran);
+        self.ground.checker.judge(now_us, verdict);
+        let number = self.ground.checker.ledger.actions.len();
+        self.ground.checker.ledger.actions.push(ran);
         let end = match is_done {
             true => ActionEnd::Done { output: String::new() },
             false => ActionEnd::Failed { code: "EXIT-3".to_owned(), report: "no".to_owned() },
         };
-        self.queue.after(takes_us, Event::Acted(index, run, number, Box::new(input(end))));
+        self.ground.queue.after(takes_us, Event::Acted(index, run, number, Box::new(input(end))));
     }
 
     /// The runtime runs no action beside a program that has ended.
@@ -193,15 +195,16 @@ impl World {
         let (code, report) = ("NOT-RUNNING".to_owned(), "its program ended".to_owned());
         let end = ActionEnd::Failed { code, report };
         let input = NodeInput::Acted { key, token, life_cycle, word, end };
-        self.queue.after(100, Event::TellNode(index, run, Box::new(input)));
+        self.ground.queue.after(100, Event::TellNode(index, run, Box::new(input)));
     }
 
     /// A node with a planted bug runs an action that it should not run.
     pub(crate) fn plant_on_action(&mut self, index: usize, message: &ToNode) {
         let ToNode::Act { key, token, action, .. } = message else { return };
         let of = |it: &&Ran| it.index == index && it.token == *token && it.word == action.word;
-        let runs = self.checker.ledger.actions.iter().filter(of).any(|it| it.to_us.is_none());
-        let instances = &self.checker.ledger.instances;
+        let runs =
+            self.ground.checker.ledger.actions.iter().filter(of).any(|it| it.to_us.is_none());
+        let instances = &self.ground.checker.ledger.instances;
         let is_live = instances.iter().any(|it| it.token == *token && it.to.is_none());
         let is_wrong = match self.bug() {
             Some(Bug::ActionTwice) => runs,
@@ -216,8 +219,8 @@ impl World {
 
     /// An action comes to its end, if nothing ended it before.
     pub fn on_acted(&mut self, index: usize, run: u64, number: usize, input: NodeInput) {
-        let now_us = self.now_us();
-        let Some(ran) = self.checker.ledger.actions.get_mut(number) else { return };
+        let now_us = self.ground.now_us();
+        let Some(ran) = self.ground.checker.ledger.actions.get_mut(number) else { return };
         if ran.to_us.is_none() {
             ran.to_us = Some(now_us);
             self.tell_node(index, run, input);
@@ -235,9 +238,9 @@ impl World {
     }
 
     fn end_actions(&mut self, is_meant: impl Fn(&Ran) -> bool) {
-        let now_us = self.now_us();
+        let now_us = self.ground.now_us();
         let of = |it: &&mut Ran| it.to_us.is_none() && is_meant(it);
-        for ran in self.checker.ledger.actions.iter_mut().filter(of) {
+        for ran in self.ground.checker.ledger.actions.iter_mut().filter(of) {
             (ran.to_us, ran.is_done) = (Some(now_us), false);
         }
     }
@@ -247,7 +250,7 @@ impl World {
         let Some(view) = &self.store.state().view else { return Vec::new() };
         let mut found = Vec::new();
         for (number, host) in &self.managers {
-            let now = Stamp::from_epoch_ms(host.wall_ms(self.now_us()));
+            let now = Stamp::from_epoch_ms(host.wall_ms(self.ground.now_us()));
             for (key, doc) in &host.disk.durable().docs {
                 if view.part_of(key.slot).1.owner != *number {
                     continue;
@@ -260,7 +263,7 @@ impl World {
     }
 
     fn session_runs(&self, key: &SessionKey) -> bool {
-        let instances = &self.checker.ledger.instances;
+        let instances = &self.ground.checker.ledger.instances;
         instances.iter().any(|it| it.key == *key && it.to.is_none())
     }
 
@@ -291,6 +294,6 @@ impl World {
             let items = held.chain(past).filter(|it| it.life_cycle().as_str() == ACTS);
             items.map(|it| Fired { key: key.clone(), word: it.last().to_string() })
         });
-        self.checker.ledger.fired = fired.collect();
+        self.ground.checker.ledger.fired = fired.collect();
     }
 }

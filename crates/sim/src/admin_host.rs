@@ -1,9 +1,10 @@
 //! Whoever describes the pool: at the start, and anew in other ways while the cluster goes through chaos.
 
 use crate::calls::CallFor;
+use crate::event::{Event, Phase};
 use crate::network::Place;
 use crate::rng::SeededRng;
-use crate::world::{Event, Phase, World};
+use crate::world::World;
 use rota_docstore::Request;
 use rota_model::{LoadLimit, Policy, PoolName, PoolSettings};
 use rota_protocol::api::OperateOp;
@@ -33,8 +34,8 @@ impl AdminHost {
 impl World {
     /// Tells some manager what the pool is like.
     pub fn on_describe(&mut self) {
-        let base = self.setup.pool();
-        self.admin.says_final = self.phase != Phase::Chaos;
+        let base = self.ground.setup.pool();
+        self.admin.says_final = self.ground.phase != Phase::Chaos;
         let settings = if self.admin.says_final {
             base
         } else {
@@ -48,7 +49,7 @@ impl World {
                 ..base
             }
         };
-        let number = self.admin.rng.pick(&self.setup.numbers).0;
+        let number = self.admin.rng.pick(&self.ground.setup.numbers).0;
         let pool = PoolName::default_pool();
         let mut settings = json!(settings);
         // What is not given stays; without a value it has its default again.
@@ -61,7 +62,7 @@ impl World {
         let request = Arc::new(request.expect("a small document"));
         let op = OperateOp { request, docid: SPACES_DOCID.to_owned() };
         let op = Op::Documents(DocumentOp::Operate(op));
-        self.call(number, CallFor::Describe, Place::Client(0), 1_000, op);
+        self.ground.call(number, CallFor::Describe, Place::Client(0), 1_000, op);
     }
 
     /// The pool was described, or was not, or nobody knows.
@@ -74,6 +75,6 @@ impl World {
         }
         let (from_us, to_us) = if is_done { (1_000_000, 6_000_000) } else { (50_000, 300_000) };
         let pause_us = self.admin.rng.within(from_us, to_us);
-        self.queue.after(pause_us, Event::Describe);
+        self.ground.queue.after(pause_us, Event::Describe);
     }
 }

@@ -1,11 +1,12 @@
 //! Agents that die alone: their programs run on under the keepers, and the next agent goes on with the boot.
 
 use crate::counters::Fault;
+use crate::event::Event;
 use crate::mutants::Bug;
 use crate::mutants::agents::{spoil_journal, spoil_leases};
 use crate::network::Place;
 use crate::node_host::NodeHost;
-use crate::world::{Event, World};
+use crate::world::World;
 use rota_model::{SessionKey, Token};
 use rota_node::{Node, NodeConfig, NodeEffect, NodeInput, ReportId};
 
@@ -38,7 +39,7 @@ impl World {
         let Some(host) = self.nodes.get_mut(index) else { return false };
         let dies = std::mem::take(&mut host.dies_next);
         if dies && late {
-            self.counters.fault(Fault::AgentTorn);
+            self.ground.counters.fault(Fault::AgentTorn);
             return true;
         }
         host.journal.extend(entries);
@@ -49,22 +50,22 @@ impl World {
         }
         if dies {
             effects.clear();
-            self.counters.fault(Fault::AgentTorn);
+            self.ground.counters.fault(Fault::AgentTorn);
         }
         dies
     }
 
     /// An agent dies now, or with the next thing that it writes down; another one comes.
     pub fn restart_agent(&mut self, fault: Fault) {
-        let index = self.rng.index(self.nodes.len());
-        let torn = self.rng.permille(500);
+        let index = self.ground.rng.index(self.nodes.len());
+        let torn = self.ground.rng.permille(500);
         let host = self.nodes.get_mut(index);
         let Some(host) = host.filter(|it| it.agent.as_ref().is_some_and(Node::is_registered))
         else {
             return;
         };
         host.dies_next = torn;
-        self.took_effect(fault);
+        self.ground.took_effect(fault);
         if !torn {
             self.kill_agent(index);
         }
@@ -72,46 +73,48 @@ impl World {
 
     /// An agent dies alone. The next one comes, mostly while the lease lasts.
     pub fn kill_agent(&mut self, index: usize) {
-        let now_us = self.now_us();
-        let lost_us = self.setup.timing.node_lost_ms * 1000;
-        let away_us = match self.rng.permille(800) {
-            true => self.rng.skewed(1_000, lost_us / 3),
-            false => self.rng.within(1_000, lost_us * 2),
+        let now_us = self.ground.now_us();
+        let lost_us = self.ground.setup.timing.node_lost_ms * 1000;
+        let away_us = match self.ground.rng.permille(800) {
+            true => self.ground.rng.skewed(1_000, lost_us / 3),
+            false => self.ground.rng.within(1_000, lost_us * 2),
         };
         let Some(host) = self.nodes.get_mut(index) else { return };
         if host.agent.take().is_none() {
             return;
         }
+        self.ground.on_end(Place::Node(index));
         host.tick_at_us = None;
         host.paused_until_us = 0;
         host.streams.clear();
         let run = host.run;
         self.end_actions_on(index);
-        self.trace.mark((now_us, "agent dies", index));
-        self.trace.line(now_us, Place::Node(index), || "its agent dies alone".into());
-        self.queue.after(away_us, Event::ResumeAgent(index, run));
+        self.ground.trace.mark((now_us, "agent dies", index));
+        self.ground.trace.line(now_us, Place::Node(index), || "its agent dies alone".into());
+        self.ground.queue.after(away_us, Event::ResumeAgent(index, run));
     }
 
     /// The next agent of a boot goes on from the journal; if it cannot, it ends everything and boots anew.
     pub fn resume_agent(&mut self, index: usize, run: u64) {
-        let now_us = self.now_us();
+        let now_us = self.ground.now_us();
         let Some(host) = self.nodes.get_mut(index) else { return };
         if host.run != run || host.agent.is_some() || host.journal.is_empty() {
             return;
         }
         let ended = host.journal[0].boot().map(|it| it.1.to_vec()).unwrap_or_default();
         let (id, boot) = (host.id.clone(), host.boot);
-        let config = NodeConfig { ended_boots: ended, ..self.setup.node_config(&id, boot) };
+        let config = NodeConfig { ended_boots: ended, ..self.ground.setup.node_config(&id, boot) };
         if self.bug() == Some(Bug::AdoptedAnew) {
             let programs = std::mem::take(&mut self.nodes[index].programs);
             self.boot_node(index);
             self.nodes[index].programs = programs;
             return;
         }
-        let timing = &self.setup.timing;
+        let timing = &self.ground.setup.timing;
         let times = (timing.lease_term_ms, timing.lease_kill_ms);
         let host = &self.nodes[index];
-        let journal = spoil_journal(self.bug(), (&config, self.setup.m), host.journal.clone());
+        let journal =
+            spoil_journal(self.bug(), (&config, self.ground.setup.m), host.journal.clone());
         let lease = spoil_leases(self.bug(), (host.mono_ms(now_us), times), host.lease.clone());
         let host = &mut self.nodes[index];
         let left = host.leaving != crate::node_host::Leaving::No;
@@ -119,9 +122,12 @@ impl World {
             Ok(agent) if !left => {
                 host.agents_before += 1;
                 host.agent = Some(agent);
-                self.trace.mark((now_us, "resume", index));
-                self.trace.line(now_us, Place::Node(index), || "its next agent goes on".into());
-                self.queue.after(1_000, Event::RegisterNode(index, run));
+                self.ground.on_start(Place::Node(index));
+                self.ground.trace.mark((now_us, "resume", index));
+                self.ground
+                    .trace
+                    .line(now_us, Place::Node(index), || "its next agent goes on".into());
+                self.ground.queue.after(1_000, Event::RegisterNode(index, run));
                 self.connect_node(index);
                 self.flush_node(index, None);
             }
@@ -144,7 +150,7 @@ impl World {
         | NodeInput::Stopped { key, token, .. } = &input
         {
             host.untold.insert((key.clone(), *token), input);
-            self.counters.fault(Fault::EndUntold);
+            self.ground.counters.fault(Fault::EndUntold);
         }
     }
 
@@ -167,11 +173,11 @@ impl World {
                 NodeInput::StartFailed { key, token, detail }
             }
         };
-        self.queue.after(1_000, Event::TellNode(index, run, Box::new(input)));
+        self.ground.queue.after(1_000, Event::TellNode(index, run, Box::new(input)));
         if known == Some((true, true)) {
             let (key, token) = name;
             let input = NodeInput::Ready { key, token, address };
-            self.queue.after(1_500, Event::TellNode(index, run, Box::new(input)));
+            self.ground.queue.after(1_500, Event::TellNode(index, run, Box::new(input)));
         }
     }
 }

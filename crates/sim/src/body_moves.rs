@@ -1,8 +1,9 @@
 //! How bodies of attachments come to managers: from who puts them, and from each other.
 
+use crate::event::Event;
 use crate::mutants::Bug;
 use crate::network::Place;
-use crate::world::{Event, World};
+use crate::world::World;
 use crate::writing::BODY_BYTES;
 use rota_docstore::{Attachment, Digest};
 use rota_model::ManagerNumber;
@@ -31,7 +32,7 @@ impl World {
     /// Somebody puts a body: most managers that run get it before it is named, as a rule.
     pub fn put_body(&mut self, attachment: &Attachment) {
         for host in self.managers.values() {
-            if host.process.is_some() && self.rng.permille(800) {
+            if host.process.is_some() && self.ground.rng.permille(800) {
                 host.blob_store.put(attachment.sha256());
             }
         }
@@ -45,8 +46,8 @@ impl World {
         part: ManagerNumber,
         bodies: Vec<Digest>,
     ) {
-        let delay_us = self.rng.skewed(1_000, 300_000);
-        self.queue.after(delay_us, Event::Fetched(number, run, part, bodies));
+        let delay_us = self.ground.rng.skewed(1_000, 300_000);
+        self.ground.queue.after(delay_us, Event::Fetched(number, run, part, bodies));
     }
 
     /// They have come, as far as somebody has them who can be reached now.
@@ -62,7 +63,7 @@ impl World {
         let mut all = true;
         for sha256 in bodies {
             let has = self.managers.iter().any(|(other, manager)| {
-                let cut = self.network.is_cut(Place::Manager(*other), me);
+                let cut = self.ground.network.is_cut(Place::Manager(*other), me);
                 manager.process.is_some() && !cut && manager.blob_store.has(sha256)
             });
             if has {

@@ -3,17 +3,17 @@
 
 use crate::calls::CallFor;
 use crate::counters::{Corner, Fault};
+use crate::event::{Event, Phase};
 use crate::invariant::Violation;
 use crate::ledger::{Asked, Attempt, Shown, Wish};
 use crate::network::Place;
 use crate::packet::Packet;
 use crate::rng::SeededRng;
 use crate::setup::{CLASS, CLIENT_DEADLINE_MS_MAX};
-use crate::world::{Event, Phase, World};
+use crate::world::World;
 use rota_model::{
-    ClassName, CloseOp, Filter, GetOp, LifeOptions, ListCursor, ListOp, ManagerNumber, Namespace,
-    OpenOp, PoolName, RefusalKind, RequestId, Retry, SessionKey, SessionSpec, SessionState, SlotId,
-    Stamp,
+    ClassName, CloseOp, Filter, GetOp, LifeOptions, ListCursor, ListOp, Namespace, OpenOp,
+    PoolName, RefusalKind, RequestId, Retry, SessionKey, SessionSpec, SessionState, SlotId, Stamp,
 };
 use rota_protocol::{Answer, Op, OpResult};
 use std::collections::BTreeMap;
@@ -48,14 +48,14 @@ impl World {
     /// A client does its next thing.
     pub fn on_client_next(&mut self, index: usize) {
         let Some(client) = self.clients.get_mut(index) else { return };
-        if self.phase == Phase::Quiet || client.current.is_some() {
+        if self.ground.phase == Phase::Quiet || client.current.is_some() {
             return;
         }
         let dice = client.rng.within(0, 99);
         match dice {
             0..=43 => self.begin(index, Wish::Open),
             44..=63 => {
-                let key = client.rng.pick(&self.setup.keys).clone();
+                let key = client.rng.pick(&self.ground.setup.keys).clone();
                 let named = client.lives.get(&key).copied();
                 let named = named.filter(|_| client.rng.permille(250));
                 self.begin_at(index, key, Wish::Close(named));
@@ -71,16 +71,16 @@ impl World {
 
     fn begin(&mut self, index: usize, wish: Wish) {
         let client = &mut self.clients[index];
-        let key = client.rng.pick(&self.setup.keys).clone();
+        let key = client.rng.pick(&self.ground.setup.keys).clone();
         self.begin_at(index, key, wish);
     }
 
     /// Begins a request of a client.
     pub fn begin_at(&mut self, index: usize, key: SessionKey, wish: Wish) {
-        let now_us = self.now_us();
-        let asked = self.checker.ledger.asked.len();
+        let now_us = self.ground.now_us();
+        let asked = self.ground.checker.ledger.asked.len();
         let request = RequestId::parse(&format!("r{asked}")).expect("a short name");
-        let healed = self.phase == Phase::Serve;
+        let healed = self.ground.phase == Phase::Serve;
         let attempts = Vec::new();
         let client = &mut self.clients[index];
         let once = wish == Wish::Open && !healed && client.rng.permille(60);
@@ -88,7 +88,7 @@ impl World {
         client.current = Some((asked, now_us + if once { 0 } else { patience_us }));
         let doubled = client.rng.permille(50) && !once;
         let client = index;
-        self.checker.ledger.asked.push(Asked {
+        self.ground.checker.ledger.asked.push(Asked {
             client,
             key,
             wish,
@@ -99,23 +99,23 @@ impl World {
         });
         self.attempt(index, asked);
         if doubled {
-            self.counters.fault(Fault::RequestDoubled);
+            self.ground.counters.fault(Fault::RequestDoubled);
             self.attempt(index, asked);
         }
     }
 
     /// Sends a request through a manager.
     fn attempt(&mut self, index: usize, asked: usize) {
-        let now_us = self.now_us();
-        let number = self.clients[index].rng.pick(&self.setup.numbers).0;
+        let now_us = self.ground.now_us();
+        let number = self.clients[index].rng.pick(&self.ground.setup.numbers).0;
         let deadline_ms = self.clients[index].rng.within(200, CLIENT_DEADLINE_MS_MAX);
-        let request = &mut self.checker.ledger.asked[asked];
+        let request = &mut self.ground.checker.ledger.asked[asked];
         let attempt = request.attempts.len();
         request.attempts.push(Attempt { manager: number, sent_us: now_us, answer: None });
         let unknown = request.wish == Wish::Open && asked.is_multiple_of(97);
-        let life = self.setup.life_of(request);
+        let life = self.ground.setup.life_of(request);
         let op = op_of(request, if unknown { "no-such-class" } else { CLASS }, life);
-        self.call(
+        self.ground.call(
             number,
             CallFor::Try(index, asked, attempt),
             Place::Client(index),
@@ -124,25 +124,10 @@ impl World {
         );
     }
 
-    /// Calls a manager.
-    pub fn call(
-        &mut self,
-        number: ManagerNumber,
-        what: CallFor,
-        from: Place,
-        deadline_ms: u64,
-        op: Op,
-    ) {
-        let call = self.name();
-        self.calls.insert(call, what);
-        self.queue.after(deadline_ms * 1000 + 200_000, Event::ClientTimeout(call));
-        self.send(from, Place::Manager(number), None, Packet::Call { call, deadline_ms, op });
-    }
-
     /// A reply reaches a client.
     pub fn client_gets(&mut self, packet: Packet) {
         let Packet::Reply { call, result } = packet else { return };
-        match self.calls.remove(&call) {
+        match self.ground.calls.remove(&call) {
             Some(CallFor::Try(index, asked, attempt)) => {
                 self.on_answer(index, asked, attempt, result);
             }
@@ -168,10 +153,10 @@ impl World {
     }
 
     fn on_answer(&mut self, index: usize, asked: usize, attempt: usize, result: OpResult) {
-        let now_us = self.now_us();
+        let now_us = self.ground.now_us();
         let retry = result.as_ref().err().map(|it| it.retry);
         let not_started = result.as_ref().is_err_and(|it| it.kind == RefusalKind::StartFailed);
-        let Some(request) = self.checker.ledger.asked.get_mut(asked) else { return };
+        let Some(request) = self.ground.checker.ledger.asked.get_mut(asked) else { return };
         let once = request.once;
         if let Ok(Answer::Opened { session, .. } | Answer::Got { session, .. }) = &result {
             let client = &mut self.clients[index];
@@ -179,7 +164,7 @@ impl World {
             let record = session.record.clone();
             self.plan_take_back(index, &record);
         }
-        let Some(request) = self.checker.ledger.asked.get_mut(asked) else { return };
+        let Some(request) = self.ground.checker.ledger.asked.get_mut(asked) else { return };
         if let Some(attempt) = request.attempts.get_mut(attempt) {
             attempt.answer = Some((now_us, result));
         }
@@ -206,9 +191,9 @@ impl World {
         match pause_ms {
             Some(pause_ms) if now_us + pause_ms * 1000 < until_us => {
                 // The try itself is repeated after the pause; a timeout of 0 stands for it.
-                let call = self.name();
-                self.calls.insert(call, CallFor::Try(index, asked, usize::MAX));
-                self.queue.after(pause_ms * 1000, Event::ClientTimeout(call));
+                let call = self.ground.name();
+                self.ground.calls.insert(call, CallFor::Try(index, asked, usize::MAX));
+                self.ground.queue.after(pause_ms * 1000, Event::ClientTimeout(call));
             }
             Some(_) | None => self.finish(index),
         }
@@ -216,8 +201,8 @@ impl World {
 
     /// A client waits no longer for a call: it asks again, or gives up.
     pub fn on_client_timeout(&mut self, call: u64) {
-        let now_us = self.now_us();
-        match self.calls.remove(&call) {
+        let now_us = self.ground.now_us();
+        match self.ground.calls.remove(&call) {
             Some(CallFor::Try(index, asked, _)) => {
                 let Some((current, until_us)) = self.clients[index].current else { return };
                 if current != asked {
@@ -249,7 +234,7 @@ impl World {
 
     fn rest(&mut self, index: usize) {
         let pause_us = self.clients[index].rng.skewed(1_000, 220_000);
-        self.queue.after(pause_us, Event::ClientNext(index));
+        self.ground.queue.after(pause_us, Event::ClientNext(index));
     }
 
     /// Repeats one of the client's answered requests, which must get the same answer.
@@ -261,18 +246,18 @@ impl World {
             return;
         };
         let asked = *client.rng.pick(recent);
-        let until_us = self.queue.now_us() + 1_500_000;
+        let until_us = self.ground.queue.now_us() + 1_500_000;
         client.current = Some((asked, until_us));
-        self.counters.fault(Fault::RequestRepeated);
+        self.ground.counters.fault(Fault::RequestRepeated);
         self.attempt(index, asked);
     }
 
     /// Asks for one page of a list.
     fn ask_page(&mut self, index: usize) {
-        let now_us = self.now_us();
+        let now_us = self.ground.now_us();
         let client = &mut self.clients[index];
-        let number = client.rng.pick(&self.setup.numbers).0;
-        let slot = client.rng.within(0, u64::from(self.setup.m) - 1);
+        let number = client.rng.pick(&self.ground.setup.numbers).0;
+        let slot = client.rng.within(0, u64::from(self.ground.setup.m) - 1);
         let slot = SlotId(u32::try_from(slot).unwrap_or(0));
         let limit = u32::try_from(client.rng.within(1, 12)).unwrap_or(1);
         let mut filter = Filter::default();
@@ -286,31 +271,31 @@ impl World {
             filter.namespace = Some(Namespace::default_space());
         }
         if client.rng.permille(100) {
-            filter.node = Some(self.nodes[client.rng.index(self.nodes.len())].id.clone());
+            filter.node = Some(client.rng.pick(&self.ground.node_ids).clone());
         }
         if client.rng.permille(60) {
             let class = *client.rng.pick(&[CLASS, "no-such-class"]);
             filter.class = Some(ClassName::parse(class).expect("a short name"));
         }
         if client.rng.permille(60) {
-            filter.key = Some(client.rng.pick(&self.setup.keys).clone());
+            filter.key = Some(client.rng.pick(&self.ground.setup.keys).clone());
         }
         let stale_ok = client.rng.permille(150);
         let what = CallFor::Page(index, now_us, Box::new(filter.clone()));
         let from = ListCursor { slot, after: None };
         let op = Op::List(ListOp { from, limit, filter, stale_ok });
-        self.call(number, what, Place::Client(index), 800, op);
+        self.ground.call(number, what, Place::Client(index), 800, op);
     }
 
     fn note_page(&mut self, sent_us: u64, result: &OpResult, filter: &Filter) {
-        let came_us = self.now_us();
+        let came_us = self.ground.now_us();
         if let Ok(Answer::Listed(page)) = result {
             if page.next.as_ref().is_some_and(|it| it.after.is_some()) {
-                self.counters.corner(Corner::SplitPage);
+                self.ground.counters.corner(Corner::SplitPage);
             }
             if let Some(other) = page.sessions.iter().find(|it| !filter.passes(&it.record)) {
                 let text = format!("a list of {filter:?} shows {:?}", other.record);
-                self.checker.judge(came_us, Err(Violation::new("list", text)));
+                self.ground.checker.judge(came_us, Err(Violation::new("list", text)));
             }
             // A page that need not be confirmed may be as old as it likes.
             if page.stale {
@@ -322,7 +307,7 @@ impl World {
                 record: session.record.clone(),
                 owner: session.owner,
             });
-            self.checker.ledger.listed.extend(shown);
+            self.ground.checker.ledger.listed.extend(shown);
         }
     }
 }

@@ -1,10 +1,11 @@
 //! A watcher of documents: it follows the writers' namespace in every partition by long polls.
 
 use crate::calls::CallFor;
+use crate::event::Event;
 use crate::invariant::document_gaps::WatchedDocs;
 use crate::invariant::{Verdict, Violation};
 use crate::network::Place;
-use crate::world::{Event, World};
+use crate::world::World;
 use crate::writing::SPACE;
 use rota_model::{LogPos, ManagerNumber, Namespace, SlotId};
 use rota_protocol::api::{Reader, Service, WatchOp, WatchedDocuments};
@@ -53,9 +54,9 @@ fn docs() -> Namespace {
 impl World {
     /// The watcher polls a partition through any manager.
     pub fn on_documents_due(&mut self, part: ManagerNumber) {
-        let through = self.rng.index(self.setup.numbers.len());
-        let through = self.setup.numbers[through].0;
-        let now_us = self.now_us();
+        let through = self.ground.rng.index(self.ground.setup.numbers.len());
+        let through = self.ground.setup.numbers[through].0;
+        let now_us = self.ground.now_us();
         let following = self.document_watcher.parts.entry(part).or_default();
         following.asked_us = now_us;
         let names_only = part.0.is_multiple_of(2);
@@ -72,7 +73,7 @@ impl World {
             wait_ms: 300,
         };
         let op = Op::Documents(DocumentOp::Watch(op));
-        self.call(through, CallFor::Documents(part), WATCHER, 1_000, op);
+        self.ground.call(through, CallFor::Documents(part), WATCHER, 1_000, op);
     }
 
     /// A poll was answered, or was not in time.
@@ -94,21 +95,27 @@ impl World {
             following.snapshot_after = pulled.snapshot_next;
             pause_us = 1_000;
         }
-        self.queue.after(pause_us, Event::Documents(part));
+        self.ground.queue.after(pause_us, Event::Documents(part));
     }
 
     /// Waits until the watcher has caught up with that moment, and checks what it knows. Pages that look at a
     /// document or two take long to a snapshot's end.
     pub fn documents_are_followed(&mut self, since_us: u64) -> Verdict {
-        let until_us = self.now_us() + FOLLOWED_US;
-        while self.checker.violations.is_empty() && !self.document_watcher.has_caught_up(since_us) {
-            if self.now_us() >= until_us {
+        let until_us = self.ground.now_us() + FOLLOWED_US;
+        while self.ground.checker.violations.is_empty()
+            && !self.document_watcher.has_caught_up(since_us)
+        {
+            if self.ground.now_us() >= until_us {
                 let text = format!("a watch does not catch up within {FOLLOWED_US} us");
                 return Err(Violation::new("document watch", text));
             }
-            self.run_until(self.now_us() + 50_000);
+            self.run_until(self.ground.now_us() + 50_000);
         }
-        if self.checker.violations.is_empty() { self.check_document_watcher() } else { Ok(()) }
+        if self.ground.checker.violations.is_empty() {
+            self.check_document_watcher()
+        } else {
+            Ok(())
+        }
     }
 
     /// Whether the watcher knows what the owners have.
@@ -122,7 +129,7 @@ impl World {
             let is_here = |doc: &&Arc<Doc>| {
                 let name = doc.name();
                 let is_meant = name.space() == SPACE && !name.is_memory();
-                is_meant && view.home(slot_of(name, self.setup.m)) == *part
+                is_meant && view.home(slot_of(name, self.ground.setup.m)) == *part
             };
             let here = owner.disk.durable().docs.values().filter(is_here);
             following.watched.check(&here.map(|it| it.document().clone()).collect::<Vec<_>>())?;

@@ -1,10 +1,11 @@
 //! Data folders of nodes that are lost, and two machines under one id: who may take a boot's place.
 
 use crate::counters::{Corner, Fault};
+use crate::event::{Event, Phase};
 use crate::network::Place;
 use crate::node_host::Leaving;
 use crate::setup::node_address;
-use crate::world::{Event, Phase, World};
+use crate::world::World;
 use rota_model::node_msg::ENDED_BOOTS_MAX;
 use rota_model::{BootId, Refusal};
 use rota_node::{AfterRefusal, Node, NodeInput, after_refusal};
@@ -22,7 +23,7 @@ impl World {
     /// The number of a machine's next boot, and those that its folder proves to be over.
     pub fn next_boot(&mut self, index: usize) -> (BootId, Vec<BootId>) {
         // A clock that all share; how much it goes on is left to rng.
-        let clock = self.boots.last().map_or(0, |it| it.0) + self.rng.within(1, 1_000_000);
+        let clock = self.boots.last().map_or(0, |it| it.0) + self.ground.rng.within(1, 1_000_000);
         let believed = self.plant_believes_folders();
         let Some(host) = self.nodes.get_mut(index) else { return (BootId(clock), Vec::new()) };
         let folder = &mut host.folder;
@@ -43,39 +44,39 @@ impl World {
 
     /// A node dies, and comes back with a fresh folder, some on a machine whose clock is behind.
     pub fn lose_folder(&mut self, fault: Fault) {
-        let index = self.rng.index(self.nodes.len());
-        let behind = self.rng.permille(300).then_some(1);
+        let index = self.ground.rng.index(self.nodes.len());
+        let behind = self.ground.rng.permille(300).then_some(1);
         // Mostly before its boot is lost, and always before some node has anything else to do.
-        let away_us = self.rng.within(1_000, self.setup.timing.node_lost_ms * 500);
+        let away_us = self.ground.rng.within(1_000, self.ground.setup.timing.node_lost_ms * 500);
         if self.nodes[index].agent.is_some() {
-            self.took_effect(fault);
+            self.ground.took_effect(fault);
             self.kill_node(index);
             self.nodes[index].folder = Folder { boots: Vec::new(), behind };
-            self.queue.after(away_us, Event::BootNode(index));
+            self.ground.queue.after(away_us, Event::BootNode(index));
         }
     }
 
     /// A second agent under one id starts, on a machine of its own, and works for a while: every other time
     /// with a copy of the first one's folder.
     pub fn start_twin(&mut self, fault: Fault) {
-        let index = self.rng.index(self.nodes.len());
+        let index = self.ground.rng.index(self.nodes.len());
         let id = self.nodes[index].id.clone();
         let address = format!("twin-of-{}", node_address(&id));
-        let lost_us = self.setup.timing.node_lost_ms * 1000;
-        let length_us = self.rng.within(lost_us / 4, lost_us * 4);
+        let lost_us = self.ground.setup.timing.node_lost_ms * 1000;
+        let length_us = self.ground.rng.within(lost_us / 4, lost_us * 4);
         if !self.nodes.iter().any(|it| it.address == address) {
             self.add_machine(id, address.clone());
         }
         let Some(twin) = self.nodes.iter().position(|it| it.address == address) else { return };
         if self.nodes[twin].agent.is_none() {
-            self.took_effect(fault);
+            self.ground.took_effect(fault);
             if length_us.is_multiple_of(2) {
                 self.nodes[twin].folder = self.nodes[index].folder.clone();
-                self.counters.fault(Fault::FolderCopied);
+                self.ground.counters.fault(Fault::FolderCopied);
             }
             self.boot_node(twin);
             let run = self.nodes[twin].run;
-            self.queue.after(length_us, Event::Retire(twin, run));
+            self.ground.queue.after(length_us, Event::Retire(twin, run));
         }
     }
 
@@ -93,7 +94,7 @@ impl World {
 
     /// Whether a machine is not to start any more: in a healed cluster each id has one.
     pub fn is_retired(&self, index: usize) -> bool {
-        self.phase != Phase::Chaos && self.is_twin(index)
+        self.ground.phase != Phase::Chaos && self.is_twin(index)
     }
 
     /// Ends every second agent for good.
@@ -107,15 +108,15 @@ impl World {
 
     /// A manager did not register a boot.
     pub fn on_register_refused(&mut self, index: usize, refusal: &Refusal) {
-        let now_us = self.now_us();
+        let now_us = self.ground.now_us();
         let line = || format!("is not registered: {refusal}");
-        self.trace.line(now_us, Place::Node(index), line);
+        self.ground.trace.line(now_us, Place::Node(index), line);
         let Some(host) = self.nodes.get_mut(index) else { return };
         let registered = host.agent.as_ref().is_some_and(Node::is_registered);
         match after_refusal(refusal) {
             // It is repeated until it is answered; a cluster that is well does not get there.
             AfterRefusal::Again | AfterRefusal::End => {}
-            AfterRefusal::Wait { .. } => self.counters.corner(Corner::BootWaited),
+            AfterRefusal::Wait { .. } => self.ground.counters.corner(Corner::BootWaited),
             // One that goes on from a journal hears of the verdict that fell before.
             AfterRefusal::BootAnew
                 if host.agent.as_ref().is_some_and(|it| registered && it.managers().is_empty()) =>
@@ -128,11 +129,11 @@ impl World {
             AfterRefusal::BootAnew => {
                 if let Some(part) = &mut host.folder.behind {
                     *part += 1;
-                    self.counters.corner(Corner::BootBehind);
+                    self.ground.counters.corner(Corner::BootBehind);
                 }
                 self.kill_node(index);
-                let delay_us = self.rng.within(1_000, 200_000);
-                self.queue.after(delay_us, Event::BootNode(index));
+                let delay_us = self.ground.rng.within(1_000, 200_000);
+                self.ground.queue.after(delay_us, Event::BootNode(index));
             }
         }
     }

@@ -17,26 +17,26 @@ impl World {
     /// At the end: what everybody holds, through one manager.
     pub fn read_copies(&mut self, number: ManagerNumber) {
         for name in names() {
-            let slot = slot_of(&name, self.setup.m);
+            let slot = slot_of(&name, self.ground.setup.m);
             let syncs = vec![SyncRequest { name, held: None }];
             let space = Namespace::parse(SPACE).expect("a short name");
             let (reader, stale_ok) = (Some(Arc::new(Reader::of(space))), false);
             let op = Op::Documents(DocumentOp::Sync(SyncOp { reader, slot, syncs, stale_ok }));
-            self.call(number, CallFor::LastCopies, Place::Client(0), 2_000, op);
+            self.ground.call(number, CallFor::LastCopies, Place::Client(0), 2_000, op);
         }
     }
 
     /// What that found.
     pub fn on_last_copies(&mut self, result: Option<&OpResult>) {
-        let now_us = self.now_us();
+        let now_us = self.ground.now_us();
         let Some(Ok(Answer::Documents(DocumentAnswer::Synced(Ok(updates))))) = result else {
             let text = format!("the last reading of copies came to {result:?}");
-            return self.checker.judge(now_us, Err(Violation::new("served", text)));
+            return self.ground.checker.judge(now_us, Err(Violation::new("served", text)));
         };
         for (name, update) in updates {
             if let Ok(document) = apply(name, None, update) {
                 let held = held(name, document.as_deref());
-                self.checker.ledger.held.push(held);
+                self.ground.checker.ledger.held.push(held);
             }
         }
     }

@@ -12,9 +12,10 @@
 
 use crate::checker::Run;
 use crate::counters::Fault;
+use crate::event::{Event, Phase};
 use crate::network::Place;
 use crate::packet::Packet;
-use crate::world::{Event, Phase, World};
+use crate::world::World;
 use rota_model::node_msg::ToNode;
 use rota_protocol::Input;
 
@@ -36,22 +37,22 @@ impl World {
         }
         host.links.insert(index, vec![message]);
         let delay_us = self.link_chance.skewed(100, TRY_US_MAX);
-        self.queue.after(delay_us, Event::Link(run.0, run.1, index));
+        self.ground.queue.after(delay_us, Event::Link(run.0, run.1, index));
     }
 
     fn send_to_node(&mut self, run: Run, index: usize, message: ToNode) {
-        let sent = self.checker.on_given_to_network(&message);
-        self.checker.judge(self.now_us(), sent);
+        let sent = self.ground.checker.on_given_to_network(&message);
+        self.ground.checker.judge(self.ground.now_us(), sent);
         self.plant_unsent(run, index, &message);
         let packet = Packet::ToNode { manager: run.0, generation: run.1, message };
-        self.send(Place::Manager(run.0), Place::Node(index), None, packet);
+        self.ground.send(Place::Manager(run.0), Place::Node(index), None, packet);
     }
 
     /// A link tries to open a connection.
     pub(crate) fn on_link_due(&mut self, run: Run, index: usize) {
         let (number, generation) = run;
         if let Some(until_us) = self.paused_until(Place::Manager(number)) {
-            return self.queue.at(until_us, Event::Link(number, generation, index));
+            return self.ground.queue.at(until_us, Event::Link(number, generation, index));
         }
         let refuses = self.refuses(index);
         let host = self.managers.get_mut(&number).filter(|it| it.run == generation);
@@ -60,12 +61,12 @@ impl World {
         let (node, address) = (node.id.clone(), node.address.clone());
         let delay_us = self.link_chance.within(0, 3_000);
         if refuses {
-            self.counters.fault(Fault::ConnectionRefused);
+            self.ground.counters.fault(Fault::ConnectionRefused);
             let unsent = self.plant_refused(run, &node, waiting);
             let unreached = Input::NodeUnreached { node, address, unsent };
             return self.tell_later(number, delay_us, unreached);
         }
-        self.counters.fault(Fault::SentLate);
+        self.ground.counters.fault(Fault::SentLate);
         self.tell_later(number, delay_us, Input::NodeConnected { node });
         for message in waiting {
             self.send_to_node(run, index, message);
@@ -74,21 +75,21 @@ impl World {
 
     /// Whether a node takes no connection.
     fn refuses(&self, index: usize) -> bool {
-        let now_us = self.now_us();
+        let now_us = self.ground.now_us();
         self.nodes.get(index).is_some_and(|it| it.agent.is_none() || now_us < it.refuses_until_us)
     }
 
     /// A node that runs refuses connections for a while.
     pub(crate) fn on_refuse_due(&mut self) {
-        if self.phase != Phase::Chaos {
+        if self.ground.phase != Phase::Chaos {
             return;
         }
         let index = self.link_chance.index(self.nodes.len().max(1));
-        let until_us = self.now_us() + self.link_chance.skewed(50_000, 2_500_000);
+        let until_us = self.ground.now_us() + self.link_chance.skewed(50_000, 2_500_000);
         if let Some(node) = self.nodes.get_mut(index) {
             node.refuses_until_us = until_us;
         }
         let pause_us = self.link_chance.within(300_000, 3_000_000);
-        self.queue.after(pause_us, Event::Refuse);
+        self.ground.queue.after(pause_us, Event::Refuse);
     }
 }

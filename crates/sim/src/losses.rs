@@ -8,7 +8,8 @@
 use crate::blob_store::BlobStore;
 use crate::counters::Fault;
 use crate::disk::SimDisk;
-use crate::world::{Event, World};
+use crate::event::Event;
+use crate::world::World;
 use rota_model::ManagerNumber;
 use rota_protocol::{Disk, Manager};
 use rota_ring::{ClaimRefused, View};
@@ -43,29 +44,31 @@ impl World {
         if view.r == 0 || group.is_empty() {
             return;
         }
-        let all = self.rng.permille(600);
+        let all = self.ground.rng.permille(600);
         for number in group {
-            let is_lost = all || self.rng.permille(500);
+            let is_lost = all || self.ground.rng.permille(500);
             self.crash_manager(number);
-            let now_us = self.now_us();
+            let now_us = self.ground.now_us();
             let Some(host) = self.managers.get_mut(&number).filter(|_| is_lost) else {
-                self.queue.after(self.rng.within(20_000, 2_000_000), Event::StartManager(number));
+                self.ground
+                    .queue
+                    .after(self.ground.rng.within(20_000, 2_000_000), Event::StartManager(number));
                 continue;
             };
             let lost = host.disk.durable().clone();
             let backup = host.backup.take().filter(|it| is_known_as_old(it, number, &view));
             if let Some(backup) = backup {
                 host.disk.replace(backup);
-                self.counters.fault(Fault::DiskWentBack);
+                self.ground.counters.fault(Fault::DiskWentBack);
             } else {
                 host.disk = SimDisk::default();
                 host.blob_store = BlobStore::default();
             }
             host.lost_disk = Some(lost);
-            self.checker.ledger.on_disk_lost(now_us, number);
-            self.took_effect(fault);
-            let away_us = self.rng.within(200_000, 3_000_000);
-            self.queue.after(away_us, Event::StartManager(number));
+            self.ground.checker.ledger.on_disk_lost(now_us, number);
+            self.ground.took_effect(fault);
+            let away_us = self.ground.rng.within(200_000, 3_000_000);
+            self.ground.queue.after(away_us, Event::StartManager(number));
         }
     }
 
@@ -80,7 +83,7 @@ impl World {
             };
             let intended = host.disk.durable().identity.intended;
             let is_next = intended.is_some_and(|it| it.0 > *incarnation);
-            let is_lost = self.checker.ledger.disks_lost.contains_key(number);
+            let is_lost = self.ground.checker.ledger.disks_lost.contains_key(number);
             is_lost.then_some((*number, is_next))
         });
         for (number, is_next) in early.collect::<Vec<_>>() {
@@ -88,7 +91,7 @@ impl World {
             if !is_next && let Some(host) = self.managers.get_mut(&number) {
                 (host.disk, host.blob_store) = (SimDisk::default(), BlobStore::default());
             }
-            self.queue.after(200_000, Event::StartManager(number));
+            self.ground.queue.after(200_000, Event::StartManager(number));
         }
     }
 }

@@ -1,9 +1,10 @@
 //! A manager's disk: batches, and how long it takes to sync them.
 
 use crate::counters::Fault;
+use crate::event::Event;
 use crate::invariant::bodies_beside;
 use crate::network::Place;
-use crate::world::{Event, World};
+use crate::world::World;
 use rota_model::ManagerNumber;
 use rota_protocol::Input;
 
@@ -14,35 +15,35 @@ impl World {
         lsn: u64,
         writes: Vec<rota_protocol::DiskWrite>,
     ) {
-        let now_us = self.now_us();
+        let now_us = self.ground.now_us();
         let line = || format!("writes lsn {lsn}: {}", crate::packet::brief_writes(&writes));
-        self.trace.line(now_us, Place::Manager(number), line);
+        self.ground.trace.line(now_us, Place::Manager(number), line);
         let Some(host) = self.managers.get_mut(&number) else { return };
-        self.checker.judge(now_us, bodies_beside::check(number, &writes, &host.blob_store));
+        self.ground.checker.judge(now_us, bodies_beside::check(number, &writes, &host.blob_store));
         match host.disk.write(lsn, writes) {
             Ok(true) => self.begin_sync(number),
             Ok(false) => {}
             Err(error) => {
                 let text = format!("M{number} gave its disk {error:?}");
                 let violation = crate::invariant::Violation::new("disk order", text);
-                self.checker.judge(now_us, Err(violation));
+                self.ground.checker.judge(now_us, Err(violation));
             }
         }
     }
 
     fn begin_sync(&mut self, number: ManagerNumber) {
-        let now_us = self.now_us();
+        let now_us = self.ground.now_us();
         let Some(host) = self.managers.get_mut(&number) else { return };
         if host.disk.begin_sync().is_some() {
-            let mut delay_us = self.rng.skewed(100, self.setup.sync_us_max);
+            let mut delay_us = self.ground.rng.skewed(100, self.ground.setup.sync_us_max);
             if host.slow_disk_until_us > now_us {
-                delay_us += self.rng.within(20_000, 400_000);
+                delay_us += self.ground.rng.within(20_000, 400_000);
             }
             let slowed = host.slow_disk_until_us > now_us && !host.slow_disk_felt;
             host.slow_disk_felt |= slowed;
-            self.queue.after(delay_us, Event::Synced(number, host.run));
+            self.ground.queue.after(delay_us, Event::Synced(number, host.run));
             if slowed {
-                self.took_effect(Fault::SlowDisk);
+                self.ground.took_effect(Fault::SlowDisk);
             }
         }
     }
@@ -54,7 +55,7 @@ impl World {
             return;
         }
         let Some((lsn, done)) = host.disk.end_sync() else { return };
-        self.checker.ledger.on_durable(number, &done);
+        self.ground.checker.ledger.on_durable(number, &done);
         self.begin_sync(number);
         self.tell_manager(number, run, Input::Persisted { lsn });
     }

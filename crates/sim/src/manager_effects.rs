@@ -1,11 +1,12 @@
 //! What the effects of a manager's process come to in a simulated world.
 
 use crate::calls::what_of;
+use crate::event::{Event, StoreCall};
 use crate::manager_host::Caller;
 use crate::network::Place;
 use crate::packet::Packet;
 use crate::setup::manager_address;
-use crate::world::{Event, StoreCall, World};
+use crate::world::World;
 use crate::writing::who_of;
 use rota_docstore::Digest;
 use rota_model::node_msg::{Registered, Renewed, ToNode};
@@ -66,15 +67,15 @@ impl EffectHandler for AtManager<'_> {
     }
 
     fn provision(&mut self, order: u64, nodes: Vec<NodeId>, _: NewNodes) {
-        let delay_us = self.world.rng.within(20_000, 800_000);
+        let delay_us = self.world.ground.rng.within(20_000, 800_000);
         let event = Event::Provisioned(self.number, self.run, order, nodes);
-        self.world.queue.after(delay_us, event);
+        self.world.ground.queue.after(delay_us, event);
     }
 
     fn clear_node(&mut self, pool: PoolName, _: ProvisionerName, node: NodeId) {
-        let delay_us = self.world.rng.within(20_000, 800_000);
+        let delay_us = self.world.ground.rng.within(20_000, 800_000);
         let event = Event::NodeCleared(self.number, self.run, pool, node);
-        self.world.queue.after(delay_us, event);
+        self.world.ground.queue.after(delay_us, event);
     }
 
     fn fetch_bodies(&mut self, part: ManagerNumber, bodies: Vec<Digest>) {
@@ -91,25 +92,25 @@ impl EffectHandler for AtManager<'_> {
 
     fn task_given_up(&mut self, task: serde_json::Value) {
         let who = who_of(&task["param"]["json"]);
-        self.world.checker.ledger.given_up.insert(who);
+        self.world.ground.checker.ledger.given_up.insert(who);
     }
 
     fn note(&mut self, note: Note) {
-        self.world.counters.transition(note.transition);
+        self.world.ground.counters.transition(note.transition);
         if note.transition == Transition::Claimed
             && let Some(host) = self.world.managers.get_mut(&self.number)
         {
             host.backup = Some(host.disk.durable().clone());
         }
         let line = || format!("* {} {:?} {}", note.transition.as_str(), note.part, note.text);
-        let now_us = self.world.queue.now_us();
-        self.world.trace.line(now_us, Place::Manager(self.number), line);
+        let now_us = self.world.ground.queue.now_us();
+        self.world.ground.trace.line(now_us, Place::Manager(self.number), line);
     }
 }
 
 impl AtManager<'_> {
     fn packet(&mut self, to: Place, only: Option<u64>, packet: Packet) {
-        self.world.send(Place::Manager(self.number), to, only, packet);
+        self.world.ground.send(Place::Manager(self.number), to, only, packet);
     }
 
     fn caller(&mut self, call: u64) -> Option<Caller> {
@@ -119,7 +120,7 @@ impl AtManager<'_> {
     fn reply_request(&mut self, call: u64, result: OpResult) {
         match self.caller(call) {
             Some(Caller::Client(place, call)) => {
-                self.world.counters.answer(what_of(&result));
+                self.world.ground.counters.answer(what_of(&result));
                 self.packet(place, None, Packet::Reply { call, result });
             }
             Some(Caller::Report(node, boot_run, id)) => {
@@ -149,8 +150,8 @@ impl AtManager<'_> {
         if let Some(host) = self.world.managers.get_mut(&self.number) {
             host.store_calls.insert(call);
             let run = host.run;
-            let patience_us = self.world.rng.within(300_000, 1_500_000);
-            self.world.queue.after(patience_us, Event::StoreTimeout(self.number, run, call));
+            let patience_us = self.world.ground.rng.within(300_000, 1_500_000);
+            self.world.ground.queue.after(patience_us, Event::StoreTimeout(self.number, run, call));
         }
     }
 }

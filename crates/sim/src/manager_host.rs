@@ -3,13 +3,14 @@
 use crate::blob_store::BlobStore;
 use crate::counters::{Corner, Fault};
 use crate::disk::SimDisk;
+use crate::event::{Event, StoreCall, WALL_START_MS};
 use crate::invariant::deadlines::GRACE_MS;
 use crate::manager_effects::AtManager;
 use crate::mutants::Altered;
 use crate::network::Place;
 use crate::packet::{Packet, told};
 use crate::setup::manager_address;
-use crate::world::{Event, StoreCall, WALL_START_MS, World};
+use crate::world::World;
 use rota_model::node_msg::ToNode;
 use rota_model::{BootId, ManagerNumber, NodeId, Now};
 use rota_node::ReportId;
@@ -145,8 +146,8 @@ impl ManagerHost {
 impl World {
     /// Starts a manager's process with what its disk holds.
     pub fn start_manager(&mut self, number: ManagerNumber) {
-        let now_us = self.now_us();
-        let (seed, mono_ahead_ms) = (self.rng.word(), self.rng.within(1, 1_000_000));
+        let now_us = self.ground.now_us();
+        let (seed, mono_ahead_ms) = (self.ground.rng.word(), self.ground.rng.within(1, 1_000_000));
         let bodies = self.blobs_of(number);
         if self.managers.get(&number).is_none_or(|it| it.away || it.process.is_some())
             || self.stays_away(number)
@@ -174,33 +175,35 @@ impl World {
             manager.force_lost();
         }
         host.process = Some(manager);
+        self.ground.on_start(Place::Manager(number));
         if run > 1 {
-            self.counters.fault(Fault::ManagerRestart);
+            self.ground.counters.fault(Fault::ManagerRestart);
         }
-        self.trace.mark((now_us, "start", number, run));
-        self.trace.line(now_us, Place::Manager(number), || format!("starts, run {run}"));
-        let delay_us = self.rng.within(500, 20_000);
-        self.queue.after(delay_us, Event::Watch(number, run, true));
+        self.ground.trace.mark((now_us, "start", number, run));
+        self.ground.trace.line(now_us, Place::Manager(number), || format!("starts, run {run}"));
+        let delay_us = self.ground.rng.within(500, 20_000);
+        self.ground.queue.after(delay_us, Event::Watch(number, run, true));
         self.flush_manager(number);
     }
 
     /// Kills a manager's process. What its disk had not synced may be lost.
     pub fn crash_manager(&mut self, number: ManagerNumber) {
         if self.managers.get(&number).is_some_and(|it| it.process.is_some()) {
-            self.counters.fault(Fault::ManagerCrash);
+            self.ground.counters.fault(Fault::ManagerCrash);
             self.end_process(number);
         }
     }
 
     /// Ends a manager's process, whatever is under way.
     pub fn end_process(&mut self, number: ManagerNumber) {
-        let now_us = self.now_us();
+        let now_us = self.ground.now_us();
         let Some(host) = self.managers.get_mut(&number) else { return };
         if host.process.take().is_some_and(|it| it.is_claimed()) {
             host.lost_disk = None;
         }
+        self.ground.on_end(Place::Manager(number));
         let run = host.run;
-        let crashed = host.disk.crash(&mut self.rng);
+        let crashed = host.disk.crash(&mut self.ground.rng);
         host.callers.clear();
         host.links.clear();
         host.store_calls.clear();
@@ -208,18 +211,18 @@ impl World {
         host.flush_due = false;
         host.tick_at_us = None;
         host.paused_until_us = 0;
-        self.checker.ledger.on_durable(number, &crashed.kept);
-        self.checker.deadlines.on_gone(number, run);
-        self.counters.crashed(&crashed);
-        self.trace.mark((now_us, "crash", number, crashed.lost));
+        self.ground.checker.ledger.on_durable(number, &crashed.kept);
+        self.ground.checker.deadlines.on_gone(number, run);
+        self.ground.counters.crashed(&crashed);
+        self.ground.trace.mark((now_us, "crash", number, crashed.lost));
         let torn = if crashed.is_torn { ", the first in the middle of it" } else { "" };
         let line = || format!("dies, run {run}; {} batches lost{torn}", crashed.lost);
-        self.trace.line(now_us, Place::Manager(number), line);
+        self.ground.trace.line(now_us, Place::Manager(number), line);
         self.plant_on_crash(number);
         for other in self.managers.keys().copied().collect::<Vec<_>>() {
-            let cut = self.network.is_cut(Place::Manager(other), Place::Manager(number));
-            if other != number && !cut && self.rng.permille(700) {
-                let delay_us = self.rng.within(1_000, 60_000);
+            let cut = self.ground.network.is_cut(Place::Manager(other), Place::Manager(number));
+            if other != number && !cut && self.ground.rng.permille(700) {
+                let delay_us = self.ground.rng.within(1_000, 60_000);
                 let address = manager_address(number);
                 self.tell_later(other, delay_us, Input::PeerRefused { number, address });
             }
@@ -231,16 +234,16 @@ impl World {
         let Some(host) = self.managers.get(&number).filter(|it| it.process.is_some()) else {
             return;
         };
-        self.queue.after(delay_us, Event::Tell(number, host.run, Box::new(input)));
+        self.ground.queue.after(delay_us, Event::Tell(number, host.run, Box::new(input)));
     }
 
     /// Gives a manager's process an input, if that run is still there.
     pub fn tell_manager(&mut self, number: ManagerNumber, run: u64, input: Input) {
         if let Some(until_us) = self.paused_until(Place::Manager(number)) {
-            self.queue.at(until_us, Event::Tell(number, run, Box::new(input)));
+            self.ground.queue.at(until_us, Event::Tell(number, run, Box::new(input)));
             return;
         }
-        let now_us = self.now_us();
+        let now_us = self.ground.now_us();
         let Some(host) = self.managers.get_mut(&number).filter(|it| it.run == run) else { return };
         let now = host.now(now_us);
         let Some(process) = &mut host.process else { return };
@@ -248,23 +251,23 @@ impl World {
         if let Input::CasDone { cas, .. } = &input {
             host.store_calls.remove(&StoreCall::Cas(*cas));
         }
-        self.checker.on_input((number, run), &input);
-        if let Some(line) = self.trace.keeps_text().then(|| told(&input)).flatten() {
-            self.trace.line(now_us, Place::Manager(number), || line);
+        self.ground.checker.on_input((number, run), &input);
+        if let Some(line) = self.ground.trace.keeps_text().then(|| told(&input)).flatten() {
+            self.ground.trace.line(now_us, Place::Manager(number), || line);
         }
         process.handle(now, input);
         let is_full = process.is_batch_full();
         if is_full {
-            self.counters.corner(Corner::FullBatch);
+            self.ground.counters.corner(Corner::FullBatch);
         }
         if is_full || !host.flush_due {
             // Mostly at once; sometimes the driver gathers more first, while there is room.
-            if is_full || self.rng.permille(750) {
+            if is_full || self.ground.rng.permille(750) {
                 self.flush_manager(number);
             } else {
                 host.flush_due = true;
-                let delay_us = self.rng.within(10, 1_500);
-                self.queue.after(delay_us, Event::Flush(number, run));
+                let delay_us = self.ground.rng.within(10, 1_500);
+                self.ground.queue.after(delay_us, Event::Flush(number, run));
             }
         }
     }
@@ -272,7 +275,7 @@ impl World {
     /// The driver has gathered enough.
     pub fn on_flush_due(&mut self, number: ManagerNumber, run: u64) {
         if let Some(until_us) = self.paused_until(Place::Manager(number)) {
-            self.queue.at(until_us, Event::Flush(number, run));
+            self.ground.queue.at(until_us, Event::Flush(number, run));
             return;
         }
         if let Some(host) = self.managers.get_mut(&number).filter(|it| it.run == run) {
@@ -282,7 +285,7 @@ impl World {
     }
 
     fn flush_manager(&mut self, number: ManagerNumber) {
-        let now_us = self.now_us();
+        let now_us = self.ground.now_us();
         let Some(host) = self.managers.get_mut(&number) else { return };
         let (now, run) = (host.now(now_us), host.run);
         let Some(process) = &mut host.process else { return };
@@ -292,16 +295,16 @@ impl World {
             let at_us = at_us.max(now_us + 100);
             if host.tick_at_us.is_none_or(|it| at_us < it || it <= now_us) {
                 host.tick_at_us = Some(at_us);
-                self.queue.at(at_us, Event::Tick(number, run, at_us));
+                self.ground.queue.at(at_us, Event::Tick(number, run, at_us));
             }
         }
         for effect in &effects {
-            self.checker.on_effect(now_us, (number, run), effect);
+            self.ground.checker.on_effect(now_us, (number, run), effect);
             if let Some(corner) = Corner::of(effect) {
-                self.counters.corner(corner);
+                self.ground.counters.corner(corner);
             }
         }
-        self.checker.on_flushed((number, run));
+        self.ground.checker.on_flushed((number, run));
         for effect in effects {
             if let Altered::Kept(effect) = self.plant_on_effect(number, run, effect) {
                 AtManager { world: self, number, run }.carry_out(effect);
@@ -334,24 +337,24 @@ impl World {
 
     /// A manager's watch of the config store: it shows the state if that is newer than shown last.
     pub fn on_watch(&mut self, number: ManagerNumber, run: u64, again: bool) {
-        let again_us = self.rng.within(500_000, 1_500_000);
+        let again_us = self.ground.rng.within(500_000, 1_500_000);
         let Some(host) = self.managers.get_mut(&number) else { return };
         if host.run != run || host.process.is_none() {
             return;
         }
         let state = self.store.state();
         if host.watched.is_none_or(|it| it < state.index) {
-            let cut = self.network.is_cut(Place::Store, Place::Manager(number))
-                || self.network.is_cut(Place::Manager(number), Place::Store);
+            let cut = self.ground.network.is_cut(Place::Store, Place::Manager(number))
+                || self.ground.network.is_cut(Place::Manager(number), Place::Store);
             if cut {
-                self.feel(Place::Store, Place::Manager(number));
+                self.ground.feel(Place::Store, Place::Manager(number));
             } else {
                 let packet = Packet::Watch(self.shown_config(Place::Manager(number)));
-                self.send(Place::Store, Place::Manager(number), Some(run), packet);
+                self.ground.send(Place::Store, Place::Manager(number), Some(run), packet);
             }
         }
         if again {
-            self.queue.after(again_us, Event::Watch(number, run, true));
+            self.ground.queue.after(again_us, Event::Watch(number, run, true));
         }
     }
 
@@ -380,15 +383,14 @@ impl World {
                 let boot_run = self.nodes.get(node).map_or(0, |it| it.run);
                 if self.plant_drops_news(&item) {
                     let me = Place::Manager(number);
-                    return self.send(me, from, Some(boot_run), Packet::ReportAcked(id));
+                    return self.ground.send(me, from, Some(boot_run), Packet::ReportAcked(id));
                 }
                 let caller = Caller::Report(node, boot_run, id);
                 self.client_input(number, caller, 2_000, Op::Report(item))
             }
             Packet::Register { run: boot_run, sent_mono_ms, register } => {
                 let Place::Node(node) = from else { return };
-                let call = self.names + 1;
-                self.names = call;
+                let call = self.ground.name();
                 if let Some(host) = self.managers.get_mut(&number) {
                     host.callers.insert(call, Caller::Register(node, boot_run, sent_mono_ms));
                 }
@@ -397,8 +399,7 @@ impl World {
             Packet::Renew { sent_mono_ms, renew } => {
                 let Place::Node(node) = from else { return };
                 let boot_run = self.nodes.get(node).map_or(0, |it| it.run);
-                let call = self.names + 1;
-                self.names = call;
+                let call = self.ground.name();
                 if let Some(host) = self.managers.get_mut(&number) {
                     let caller = Caller::Renew(node, boot_run, renew.boot, sent_mono_ms);
                     host.callers.insert(call, caller);
@@ -418,7 +419,8 @@ impl World {
                 Input::CasDone { cas, outcome }
             }
             Packet::Watch(state) => {
-                let is_ours = state.view.as_ref().is_some_and(|it| self.checker.ledger.is_ours(it));
+                let is_ours =
+                    state.view.as_ref().is_some_and(|it| self.ground.checker.ledger.is_ours(it));
                 host.watches_on(&state, is_ours);
                 Input::Config(state)
             }
@@ -441,8 +443,8 @@ impl World {
         deadline_ms: u64,
         op: Op,
     ) -> Input {
-        let now_us = self.now_us();
-        let call = self.name();
+        let now_us = self.ground.now_us();
+        let call = self.ground.name();
         let mut deadline_mono_ms = 0;
         let mut run = 0;
         if let Some(host) = self.managers.get_mut(&number) {
@@ -450,7 +452,7 @@ impl World {
             deadline_mono_ms = host.now(now_us).mono_ms + deadline_ms;
             run = host.run;
         }
-        self.checker.deadlines.on_asked(number, run, call, now_us + deadline_ms * 1000);
+        self.ground.checker.deadlines.on_asked(number, run, call, now_us + deadline_ms * 1000);
         Input::Client { call, deadline_mono_ms, op }
     }
 

@@ -1,12 +1,13 @@
 //! A node's agent, its programs under their keepers, and what really runs there.
 
 use crate::counters::Fault;
+use crate::event::{Event, Phase};
 use crate::folders::Folder;
 use crate::ledger::EndCause;
 use crate::network::Place;
 use crate::packet::Packet;
 use crate::setup::node_address;
-use crate::world::{Event, Phase, World};
+use crate::world::World;
 use rota_model::node_msg::ToNode;
 use rota_model::{BootId, ManagerNumber, NodeId, NodeState, PoolName, SessionKey, SlotId, Token};
 use rota_node::{Entry, Node, NodeConfig, NodeEffect, NodeInput, SlotLease, StopHow};
@@ -114,6 +115,7 @@ impl World {
 
     /// The same at an address of its own.
     pub fn add_machine(&mut self, id: NodeId, address: String) {
+        self.ground.node_ids.push(id.clone());
         self.nodes.push(NodeHost {
             id,
             address,
@@ -144,12 +146,13 @@ impl World {
         }
         // What an earlier boot left is ended first.
         self.end_programs(index);
-        let now_us = self.now_us();
+        let now_us = self.ground.now_us();
         let (boot, ended_boots) = self.next_boot(index);
-        let mono_ahead_ms = self.rng.within(1, 1_000_000);
-        let lease_us = self.setup.timing.node_lost_ms * 1000;
-        let lost_us = self.rng.within(lease_us * 7 / 10, lease_us * 95 / 100);
-        let is_lost = self.phase == Phase::Chaos && self.rng.permille(self.registered_lost());
+        let mono_ahead_ms = self.ground.rng.within(1, 1_000_000);
+        let lease_us = self.ground.setup.timing.node_lost_ms * 1000;
+        let lost_us = self.ground.rng.within(lease_us * 7 / 10, lease_us * 95 / 100);
+        let is_lost =
+            self.ground.phase == Phase::Chaos && self.ground.rng.permille(self.registered_lost());
         let Some(host) = self.nodes.get_mut(index) else { return };
         host.run += 1;
         host.boot = boot;
@@ -158,33 +161,37 @@ impl World {
         host.leaving = Leaving::No;
         host.registered_lost_until_us = if is_lost { now_us + lost_us } else { 0 };
         host.paused_until_us = 0;
-        let config = NodeConfig { ended_boots, ..self.setup.node_config(&host.id, boot) };
+        let config = NodeConfig { ended_boots, ..self.ground.setup.node_config(&host.id, boot) };
         let agent = Node::new(config);
         host.journal = agent.remembered();
         (host.agents_before, host.dies_next) = (0, false);
         host.agent = Some(agent);
+        self.ground.on_start(Place::Node(index));
         let run = host.run;
-        self.trace.mark((now_us, "boot", index, run));
-        self.trace.line(now_us, Place::Node(index), || format!("boots, run {run}, {boot:?}"));
-        self.queue.after(1_000, Event::RegisterNode(index, run));
+        self.ground.trace.mark((now_us, "boot", index, run));
+        self.ground
+            .trace
+            .line(now_us, Place::Node(index), || format!("boots, run {run}, {boot:?}"));
+        self.ground.queue.after(1_000, Event::RegisterNode(index, run));
         self.connect_node(index);
         self.flush_node(index, None);
     }
 
     /// Kills a node with everything that it runs.
     pub fn kill_node(&mut self, index: usize) {
-        let now_us = self.now_us();
+        let now_us = self.ground.now_us();
         let Some(host) = self.nodes.get_mut(index) else { return };
         // Nobody goes on from it.
         host.journal.clear();
+        self.ground.on_end(Place::Node(index));
         if host.agent.take().is_none() && host.programs.is_empty() {
             return;
         }
         host.tick_at_us = None;
         host.streams.clear();
         self.end_programs(index);
-        self.trace.mark((now_us, "kill", index));
-        self.trace.line(now_us, Place::Node(index), || "dies with all its programs".into());
+        self.ground.trace.mark((now_us, "kill", index));
+        self.ground.trace.line(now_us, Place::Node(index), || "dies with all its programs".into());
     }
 
     /// Ends everything that runs on a machine.
@@ -200,23 +207,23 @@ impl World {
     pub fn connect_node(&mut self, index: usize) {
         let Some(node) = self.nodes.get(index).map(|it| it.id.clone()) else { return };
         for number in self.managers.keys().copied().collect::<Vec<_>>() {
-            let delay_us = self.rng.within(500, 80_000);
+            let delay_us = self.ground.rng.within(500, 80_000);
             self.tell_later(number, delay_us, Input::NodeConnected { node: node.clone() });
         }
     }
 
     fn any_manager(&mut self) -> ManagerNumber {
-        let index = self.rng.index(self.setup.numbers.len());
-        self.setup.numbers[index].0
+        let index = self.ground.rng.index(self.ground.setup.numbers.len());
+        self.ground.setup.numbers[index].0
     }
 
     /// A boot registers, and repeats that until it is answered.
     pub fn on_register_due(&mut self, index: usize, run: u64) {
         if let Some(until_us) = self.paused_until(Place::Node(index)) {
-            self.queue.at(until_us, Event::RegisterNode(index, run));
+            self.ground.queue.at(until_us, Event::RegisterNode(index, run));
             return;
         }
-        let now_us = self.now_us();
+        let now_us = self.ground.now_us();
         let manager = self.any_manager();
         let Some(host) = self.nodes.get(index).filter(|it| it.run == run) else { return };
         let Some(agent) = &host.agent else { return };
@@ -229,14 +236,14 @@ impl World {
         let register = agent.registration(host.address.clone(), PoolName::default_pool(), state);
         let sent_mono_ms = host.mono_ms(now_us);
         let packet = Packet::Register { run, sent_mono_ms, register };
-        self.send(Place::Node(index), Place::Manager(manager), None, packet);
-        let again_us = self.rng.within(150_000, 700_000);
-        self.queue.after(again_us, Event::RegisterNode(index, run));
+        self.ground.send(Place::Node(index), Place::Manager(manager), None, packet);
+        let again_us = self.ground.rng.within(150_000, 700_000);
+        self.ground.queue.after(again_us, Event::RegisterNode(index, run));
     }
 
     /// A packet reaches a node.
     pub fn node_gets(&mut self, index: usize, only: Option<u64>, packet: Packet) {
-        let now_us = self.now_us();
+        let now_us = self.ground.now_us();
         let Some(host) = self.nodes.get_mut(index) else { return };
         let run = host.run;
         if host.agent.is_none() || only.is_some_and(|it| it != run) {
@@ -253,18 +260,18 @@ impl World {
             }
             Packet::Registered { .. } if now_us < host.registered_lost_until_us => {
                 if host.agent.as_ref().is_some_and(|it| !it.is_registered()) {
-                    self.counters.fault(Fault::RegisteredLost);
+                    self.ground.counters.fault(Fault::RegisteredLost);
                 }
                 return;
             }
             Packet::Registered { result: Ok(_), .. } if host.leaving == Leaving::Left => {
                 self.kill_node(index);
-                let delay_us = self.rng.within(50_000, 2_000_000);
-                self.queue.after(delay_us, Event::BootNode(index));
+                let delay_us = self.ground.rng.within(50_000, 2_000_000);
+                self.ground.queue.after(delay_us, Event::BootNode(index));
                 return;
             }
             Packet::Registered { sent_mono_ms, result: Ok(registered) } => {
-                self.checker.on_fences(&host.name(), &registered.fences);
+                self.ground.checker.on_fences(&host.name(), &registered.fences);
                 let registered = self.plant_on_registered(registered);
                 NodeInput::Registered { sent_mono_ms, registered }
             }
@@ -292,13 +299,13 @@ impl World {
     }
 
     fn node_call(&mut self, index: usize, from: (ManagerNumber, u64), message: ToNode) {
-        let stream = self.name();
+        let stream = self.ground.name();
         let Some(host) = self.nodes.get_mut(index) else { return };
         host.streams.insert(stream, from);
-        self.checker.on_node_call(from, &host.name(), &message);
+        self.ground.checker.on_node_call(from, &host.name(), &message);
         let call = message.head().call;
         let Some(message) = self.plant_on_node_call(index, message) else { return };
-        let now_us = self.now_us();
+        let now_us = self.ground.now_us();
         let Some(host) = self.nodes.get_mut(index) else { return };
         let mono_ms = host.mono_ms(now_us);
         let Some(agent) = &mut host.agent else { return };
@@ -309,15 +316,15 @@ impl World {
     /// Gives a node's agent an input, if that boot is still there.
     pub fn tell_node(&mut self, index: usize, run: u64, input: NodeInput) {
         if let Some(until_us) = self.paused_until(Place::Node(index)) {
-            self.queue.at(until_us, Event::TellNode(index, run, Box::new(input)));
+            self.ground.queue.at(until_us, Event::TellNode(index, run, Box::new(input)));
             return;
         }
-        let now_us = self.now_us();
+        let now_us = self.ground.now_us();
         let Some(host) = self.nodes.get_mut(index).filter(|it| it.run == run) else { return };
         let mono_ms = host.mono_ms(now_us);
         let Some(agent) = &mut host.agent else { return };
         if input != NodeInput::Tick {
-            self.trace.line(now_us, Place::Node(index), || format!("is told {input:?}"));
+            self.ground.trace.line(now_us, Place::Node(index), || format!("is told {input:?}"));
         }
         agent.handle(mono_ms, input);
         self.flush_node(index, None);
@@ -334,7 +341,7 @@ impl World {
     }
 
     pub(crate) fn flush_node(&mut self, index: usize, call: Option<((ManagerNumber, u64), u64)>) {
-        let now_us = self.now_us();
+        let now_us = self.ground.now_us();
         let Some(host) = self.nodes.get_mut(index) else { return };
         let (run, boot) = (host.run, host.name());
         let Some(agent) = &mut host.agent else { return };
@@ -348,10 +355,10 @@ impl World {
             && host.tick_at_us.is_none_or(|it| at_us < it || it <= now_us)
         {
             host.tick_at_us = Some(at_us);
-            self.queue.at(at_us, Event::NodeTick(index, run, at_us));
+            self.ground.queue.at(at_us, Event::NodeTick(index, run, at_us));
         }
         for effect in effects {
-            self.checker.on_node_effect(now_us, &boot, call, &effect);
+            self.ground.checker.on_node_effect(now_us, &boot, call, &effect);
             self.carry_out_at_node(index, run, effect);
         }
         if dies {
@@ -360,7 +367,7 @@ impl World {
     }
 
     fn carry_out_at_node(&mut self, index: usize, run: u64, effect: NodeEffect) {
-        let (now_us, me) = (self.now_us(), Place::Node(index));
+        let (now_us, me) = (self.ground.now_us(), Place::Node(index));
         let Some(host) = self.nodes.get_mut(index).filter(|it| it.run == run) else { return };
         match effect {
             NodeEffect::Answer { stream, answer } => {
@@ -369,10 +376,10 @@ impl World {
                     return;
                 };
                 let boot = host.name();
-                self.checker.on_node_answer(now_us, (manager, generation), &boot, &answer);
+                self.ground.checker.on_node_answer(now_us, (manager, generation), &boot, &answer);
                 let answer = self.plant_on_node_answer(answer);
                 let to = Place::Manager(manager);
-                self.send(me, to, Some(generation), Packet::FromNode(answer));
+                self.ground.send(me, to, Some(generation), Packet::FromNode(answer));
             }
             NodeEffect::Start { key, token, spec: _, not_after_mono_ms } => {
                 self.start_program(index, run, key, token, not_after_mono_ms);
@@ -391,7 +398,7 @@ impl World {
             NodeEffect::Adopt { key, token, .. } => self.adopt_program(index, run, key, token),
             NodeEffect::Report { id, item, attempt: _ } => {
                 let (id, manager) = (host.name_of_report(id), self.any_manager());
-                self.send(me, Place::Manager(manager), None, Packet::Report { id, item });
+                self.ground.send(me, Place::Manager(manager), None, Packet::Report { id, item });
             }
             // The network that lost the answers loses the first signs of life, too.
             NodeEffect::Renew { .. }
@@ -400,7 +407,7 @@ impl World {
             NodeEffect::Renew { sent_mono_ms, renew, managers } => {
                 for (number, _) in managers {
                     let packet = Packet::Renew { sent_mono_ms, renew: renew.clone() };
-                    self.send(me, Place::Manager(number), None, packet);
+                    self.ground.send(me, Place::Manager(number), None, packet);
                 }
             }
             NodeEffect::Lease { slots } => {
@@ -408,19 +415,19 @@ impl World {
                 let kills: Vec<u64> = kills.into_iter().map(|it| host.us_of(it)).collect();
                 host.lease = slots;
                 for at_us in kills {
-                    self.queue.at(at_us.max(now_us), Event::Keeper(index, run));
+                    self.ground.queue.at(at_us.max(now_us), Event::Keeper(index, run));
                 }
             }
             NodeEffect::BootAnew => {
-                self.trace.line(now_us, me, || "boots anew: it was declared lost".into());
+                self.ground.trace.line(now_us, me, || "boots anew: it was declared lost".into());
                 self.kill_node(index);
-                let delay_us = self.rng.within(1_000, 200_000);
-                self.queue.after(delay_us, Event::BootNode(index));
+                let delay_us = self.ground.rng.within(1_000, 200_000);
+                self.ground.queue.after(delay_us, Event::BootNode(index));
             }
             NodeEffect::Retire => host.leaving = Leaving::Asked,
             NodeEffect::Left => {
                 host.leaving = Leaving::Left;
-                self.queue.after(100, Event::RegisterNode(index, run));
+                self.ground.queue.after(100, Event::RegisterNode(index, run));
             }
         }
     }
@@ -435,7 +442,7 @@ impl World {
         host.leaving = Leaving::Asked;
         let run = host.run;
         self.tell_node(index, run, NodeInput::Leave);
-        if self.rng.permille(500) {
+        if self.ground.rng.permille(500) {
             self.register_as_draining(index);
         }
         true
@@ -449,8 +456,8 @@ impl World {
         let (address, run) = (host.address.clone(), host.run);
         let register = agent.registration(address, PoolName::default_pool(), NodeState::Draining);
         let packet = Packet::Register { run, sent_mono_ms: DRAINING, register };
-        self.counters.fault(Fault::NodeDraining);
-        self.send(Place::Node(index), Place::Manager(manager), None, packet);
+        self.ground.counters.fault(Fault::NodeDraining);
+        self.ground.send(Place::Node(index), Place::Manager(manager), None, packet);
     }
 
     /// Ordered nodes are there, or did not come.
@@ -461,16 +468,16 @@ impl World {
         order: u64,
         nodes: Vec<NodeId>,
     ) {
-        let fails = self.phase == Phase::Chaos && self.rng.permille(150);
+        let fails = self.ground.phase == Phase::Chaos && self.ground.rng.permille(150);
         if fails {
-            self.counters.fault(Fault::ProvisionFailed);
+            self.ground.counters.fault(Fault::ProvisionFailed);
         } else {
             for node in nodes {
                 if self.node_index(&node).is_none() {
                     self.add_node(node);
                     let index = self.nodes.len() - 1;
-                    let delay_us = self.rng.within(1_000, 150_000);
-                    self.queue.after(delay_us, Event::BootNode(index));
+                    let delay_us = self.ground.rng.within(1_000, 150_000);
+                    self.ground.queue.after(delay_us, Event::BootNode(index));
                 }
             }
         }
@@ -490,7 +497,7 @@ impl World {
         pool: PoolName,
         node: NodeId,
     ) {
-        let fails = self.phase == Phase::Chaos && self.rng.permille(150);
+        let fails = self.ground.phase == Phase::Chaos && self.ground.rng.permille(150);
         let failure = fails.then(|| String::from("the simulator lets it fail"));
         self.tell_manager(number, run, Input::NodeCleared { pool, node, failure });
     }

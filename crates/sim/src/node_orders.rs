@@ -29,13 +29,13 @@ impl World {
 
     /// Somebody orders that some node becomes empty, mostly at once.
     pub fn order_drain(&mut self, fault: Fault) {
-        let time = match self.rng.within(0, 9) {
+        let time = match self.ground.rng.within(0, 9) {
             0 => DrainTime::Unlimited,
-            1..=3 => DrainTime::Ms(self.rng.within(0, 3_000)),
+            1..=3 => DrainTime::Ms(self.ground.rng.within(0, 3_000)),
             4 => DrainTime::Force,
             _ => DrainTime::AsBefore,
         };
-        let replaces = self.rng.permille(200);
+        let replaces = self.ground.rng.permille(200);
         let order = if replaces { NodeOrder::Replace(time) } else { NodeOrder::Drain(time) };
         if let Some(node) = self.some_registered() {
             self.give_node_order(fault, node, order);
@@ -51,28 +51,28 @@ impl World {
 
     /// Somebody has the owners of some sessions look at what a node has of them, mostly one that runs them.
     pub fn order_mends(&mut self, fault: Fault) {
-        for _ in 0..self.rng.within(1, 6) {
+        for _ in 0..self.ground.rng.within(1, 6) {
             let Some(any) = self.some_registered() else { return };
-            let key = self.rng.pick(&self.setup.keys).clone();
+            let key = self.ground.rng.pick(&self.ground.setup.keys).clone();
             let runs = |host: &&NodeHost| {
                 let agent = host.agent.as_ref();
                 agent.is_some_and(|it| !it.live_of(std::slice::from_ref(&key)).is_empty())
             };
             let at = self.nodes.iter().find(runs).map(|it| it.id.clone());
-            let node = at.filter(|_| self.rng.permille(700)).unwrap_or(any);
-            let (through, dry_run) = (self.some_manager(), self.rng.permille(100));
-            let deadline_ms = self.rng.within(200, CLIENT_DEADLINE_MS_MAX);
-            if self.is_there(Place::Manager(through)) {
-                self.took_effect(fault);
+            let node = at.filter(|_| self.ground.rng.permille(700)).unwrap_or(any);
+            let (through, dry_run) = (self.some_manager(), self.ground.rng.permille(100));
+            let deadline_ms = self.ground.rng.within(200, CLIENT_DEADLINE_MS_MAX);
+            if self.ground.is_there(Place::Manager(through)) {
+                self.ground.took_effect(fault);
             }
             let op = Op::Mend(MendOp { key, node, dry_run });
-            self.call(through, CallFor::Mend, Place::Client(0), deadline_ms, op);
+            self.ground.call(through, CallFor::Mend, Place::Client(0), deadline_ms, op);
         }
     }
 
     fn some_registered(&mut self) -> Option<NodeId> {
         let nodes: Vec<NodeId> = self.store.state().nodes.keys().cloned().collect();
-        (!nodes.is_empty()).then(|| self.rng.pick(&nodes).clone())
+        (!nodes.is_empty()).then(|| self.ground.rng.pick(&nodes).clone())
     }
 
     /// Nodes of which operators want something.
@@ -88,11 +88,12 @@ impl World {
 
     /// Nodes that should be empty by now, whichever manager's wall clock is asked. What is only waited for may run on.
     pub fn drained(&self) -> Vec<NodeId> {
-        let now_us = self.now_us();
+        let now_us = self.ground.now_us();
         let walls = self.managers.values().map(|it| it.wall_ms(now_us));
         let wall_ms = walls.min().unwrap_or_default();
-        let closes =
-            |it: &&NodeReg| it.closes(wall_ms).is_some_and(|it| !it.spares(self.setup.disturb));
+        let closes = |it: &&NodeReg| {
+            it.closes(wall_ms).is_some_and(|it| !it.spares(self.ground.setup.disturb))
+        };
         let nodes = self.store.state().nodes.values().filter(closes);
         nodes.map(|it| it.node.clone()).collect()
     }

@@ -4,9 +4,10 @@
 use crate::blob_store::BlobStore;
 use crate::counters::Fault;
 use crate::disk::SimDisk;
+use crate::event::Event;
 use crate::manager_host::ManagerHost;
 use crate::network::{Place, STRAGGLER_US_MAX};
-use crate::world::{Event, World};
+use crate::world::World;
 use rota_model::{ManagerNumber, ManagerStatus, Refusal};
 use rota_protocol::{Input, Order, Ordered};
 use rota_ring::ClaimRefused;
@@ -25,8 +26,8 @@ impl World {
     /// Somebody takes back whatever is under way.
     pub fn order_cancel(&mut self, fault: Fault) {
         if self.store.state().view.as_ref().is_some_and(|view| view.transition.is_some()) {
-            let until_us = self.now_us() + ORDER_US + STRAGGLER_US_MAX;
-            self.checker.on_cancel_ordered(until_us);
+            let until_us = self.ground.now_us() + ORDER_US + STRAGGLER_US_MAX;
+            self.ground.checker.on_cancel_ordered(until_us);
             self.give_order(fault, Order::Cancel(None));
         }
     }
@@ -39,17 +40,17 @@ impl World {
     /// Somebody asks some manager for something, if that one runs.
     pub(crate) fn order(&mut self, fault: Fault, what: &str, input: impl FnOnce(u64) -> Input) {
         let through = self.some_manager();
-        let call = self.name();
+        let call = self.ground.name();
         let Some(host) = self.managers.get(&through).filter(|it| it.process.is_some()) else {
             return;
         };
         let run = host.run;
-        self.took_effect(fault);
-        let until_us = self.now_us() + ORDER_US;
-        self.checker.deadlines.on_asked(through, run, call, until_us);
+        self.ground.took_effect(fault);
+        let until_us = self.ground.now_us() + ORDER_US;
+        self.ground.checker.deadlines.on_asked(through, run, call, until_us);
         self.orders.insert((through, run, call));
         let line = || format!("is ordered {what} (call {call})");
-        self.trace.line(self.queue.now_us(), Place::Manager(through), line);
+        self.ground.trace.line(self.ground.queue.now_us(), Place::Manager(through), line);
         self.tell_later(through, 0, input(call));
     }
 
@@ -61,7 +62,7 @@ impl World {
         result: &Result<Ordered, Refusal>,
     ) {
         if result.as_ref().is_err_and(|it| it.message.contains("one goes at a time")) {
-            self.counters.fault(Fault::OrderRefused);
+            self.ground.counters.fault(Fault::OrderRefused);
         }
         self.on_order_answered(at, call, result);
     }
@@ -75,7 +76,7 @@ impl World {
     ) {
         self.orders.remove(&(number, run, call));
         let line = || format!("answers order {call}: {result:?}");
-        self.trace.line(self.queue.now_us(), Place::Manager(number), line);
+        self.ground.trace.line(self.ground.queue.now_us(), Place::Manager(number), line);
     }
 
     /// Whether an order waits at a process that runs.
@@ -120,8 +121,8 @@ impl World {
 
     /// That number is no more one of the ring's.
     fn note_left(&mut self, number: ManagerNumber) {
-        if let Some(index) = self.setup.numbers.iter().position(|it| it.0 == number) {
-            let gone = self.setup.numbers.remove(index);
+        if let Some(index) = self.ground.setup.numbers.iter().position(|it| it.0 == number) {
+            let gone = self.ground.setup.numbers.remove(index);
             self.gone.push(gone);
         }
     }
@@ -135,8 +136,8 @@ impl World {
             host.ends = true;
             let run = host.run;
             self.note_left(number);
-            let delay_us = self.rng.within(1_000, 400_000);
-            self.queue.after(delay_us, Event::EndManager(number, run));
+            let delay_us = self.ground.rng.within(1_000, 400_000);
+            self.ground.queue.after(delay_us, Event::EndManager(number, run));
         }
     }
 
@@ -154,21 +155,21 @@ impl World {
         let is_away = |it: &(ManagerNumber, _)| self.managers.get(&it.0).is_some_and(away);
         let Some(index) = self.gone.iter().position(is_away) else { return };
         let (number, id) = self.gone.remove(index);
-        let is_empty = self.rng.permille(500);
+        let is_empty = self.ground.rng.permille(500);
         let Some(host) = self.managers.get_mut(&number) else { return };
         (host.joins, host.told) = (true, true);
         if is_empty {
             host.disk = SimDisk::default();
             host.blob_store = BlobStore::default();
         }
-        self.setup.numbers.push((number, id));
+        self.ground.setup.numbers.push((number, id));
         self.start_manager(number);
-        self.took_effect(fault);
+        self.ground.took_effect(fault);
     }
 
     /// The first manager of the ring that has not taken its number.
     pub fn unclaimed(&self) -> Option<ManagerNumber> {
-        let numbers = self.setup.numbers.iter().map(|it| it.0);
+        let numbers = self.ground.setup.numbers.iter().map(|it| it.0);
         let is_in = |number: &ManagerNumber| {
             let process = self.managers.get(number).and_then(|it| it.process.as_ref());
             process.is_some_and(rota_protocol::Manager::is_claimed)

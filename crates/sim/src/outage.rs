@@ -1,8 +1,9 @@
 //! The power is cut, and one machine does not come back: whoever holds a complete copy goes on with it.
 
 use crate::counters::Fault;
+use crate::event::{Event, Phase};
 use crate::invariant::{Verdict, Violation};
-use crate::world::{Event, Phase, World};
+use crate::world::World;
 use rota_model::ManagerNumber;
 use rota_protocol::Manager;
 use rota_ring::PartitionState;
@@ -28,12 +29,12 @@ impl World {
         let all: Vec<ManagerNumber> = self.managers.keys().copied().filter(claimed).collect();
         let r = self.store.state().view.as_ref().map_or(0, |view| view.r);
         // With one copy only, somebody is always the last.
-        if r == 0 || all.len() < 2 || !self.rng.permille(PERMILLE) {
+        if r == 0 || all.len() < 2 || !self.ground.rng.permille(PERMILLE) {
             return Ok(());
         }
-        self.phase = Phase::Quiet;
-        let away = all[self.rng.index(all.len())];
-        self.took_effect(Fault::OneStaysAway);
+        self.ground.phase = Phase::Quiet;
+        let away = all[self.ground.rng.index(all.len())];
+        self.ground.took_effect(Fault::OneStaysAway);
         for number in &all {
             self.crash_manager(*number);
         }
@@ -41,16 +42,17 @@ impl World {
         if let Some(host) = self.managers.get_mut(&away) {
             host.away = true;
         }
-        let at_once = self.rng.permille(300);
+        let at_once = self.ground.rng.permille(300);
         for number in all.into_iter().filter(|it| *it != away) {
-            let delay_us = self.rng.within(1_000, if at_once { 20_000 } else { STARTS_US });
-            self.queue.after(delay_us, Event::StartManager(number));
+            let delay_us = self.ground.rng.within(1_000, if at_once { 20_000 } else { STARTS_US });
+            self.ground.queue.after(delay_us, Event::StartManager(number));
         }
-        let until_us = self.now_us() + self.patience_us();
+        let until_us = self.ground.now_us() + self.patience_us();
         loop {
-            self.run_until(self.now_us() + 100_000);
+            self.run_until(self.ground.now_us() + 100_000);
             let verdict = self.served_without(away);
-            let is_over = self.now_us() > until_us || !self.checker.violations.is_empty();
+            let is_over =
+                self.ground.now_us() > until_us || !self.ground.checker.violations.is_empty();
             if is_over || verdict.is_ok() {
                 return verdict;
             }

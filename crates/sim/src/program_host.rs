@@ -1,10 +1,11 @@
 //! A node's programs under their keepers: what really runs, and how it ends.
 
 use crate::counters::Fault;
+use crate::event::{Event, Phase, ProgramStep};
 use crate::ledger::{EndCause, Instance};
 use crate::network::Place;
 use crate::node_host::{Leaving, Program};
-use crate::world::{Event, Phase, ProgramStep, World};
+use crate::world::World;
 use rota_model::{Exit, Reason, SessionKey, Token};
 use rota_node::{NodeInput, StopHow};
 use std::collections::BTreeSet;
@@ -22,21 +23,24 @@ impl World {
         token: Token,
         not_after_mono_ms: u64,
     ) {
-        let chaos = self.phase == Phase::Chaos;
-        let fails = chaos && self.rng.permille(self.setup.start_fails_permille);
-        let slow = chaos && self.rng.permille(40);
+        let chaos = self.ground.phase == Phase::Chaos;
+        let fails = chaos && self.ground.rng.permille(self.ground.setup.start_fails_permille);
+        let slow = chaos && self.ground.rng.permille(40);
         if slow {
-            self.counters.fault(Fault::SlowStart);
+            self.ground.counters.fault(Fault::SlowStart);
         }
-        let delay_us =
-            if slow { self.rng.within(100_000, 2_500_000) } else { self.rng.skewed(200, 40_000) };
+        let delay_us = if slow {
+            self.ground.rng.within(100_000, 2_500_000)
+        } else {
+            self.ground.rng.skewed(200, 40_000)
+        };
         let delay_us = if slow && self.plant_hangs() { HANGS_US } else { delay_us };
         let program =
             Program { instance: None, stopping: None, ready: false, fails, not_after_mono_ms };
         if let Some(host) = self.nodes.get_mut(index) {
             host.programs.insert((key.clone(), token), program);
         }
-        self.queue.after(delay_us, Event::Program(index, run, key, token, ProgramStep::Run));
+        self.ground.queue.after(delay_us, Event::Program(index, run, key, token, ProgramStep::Run));
     }
 
     /// The runtime stops a program.
@@ -56,11 +60,13 @@ impl World {
         let before = program.stopping.filter(|before| !how.may_hasten(*before));
         program.stopping = Some(before.unwrap_or(how));
         let delay_us = match how {
-            StopHow::Class | StopHow::Within(_) => self.rng.skewed(200, 300_000),
-            StopHow::Term => self.rng.skewed(200, 900_000),
-            StopHow::Kill => self.rng.within(100, 3_000),
+            StopHow::Class | StopHow::Within(_) => self.ground.rng.skewed(200, 300_000),
+            StopHow::Term => self.ground.rng.skewed(200, 900_000),
+            StopHow::Kill => self.ground.rng.within(100, 3_000),
         };
-        self.queue.after(delay_us, Event::Program(index, run, key, token, ProgramStep::Stopped));
+        self.ground
+            .queue
+            .after(delay_us, Event::Program(index, run, key, token, ProgramStep::Stopped));
     }
 
     /// A program takes its next step, and the agent is told.
@@ -72,15 +78,15 @@ impl World {
         token: Token,
         step: ProgramStep,
     ) {
-        let now_us = self.now_us();
+        let now_us = self.ground.now_us();
         let name = (key.clone(), token);
-        if step == ProgramStep::End && self.phase != Phase::Chaos {
+        if step == ProgramStep::End && self.ground.phase != Phase::Chaos {
             return;
         }
         let Some(host) = self.nodes.get_mut(index).filter(|it| it.run == run) else { return };
         // A machine makes its steps in its agent.
         if matches!(step, ProgramStep::Change(_)) && host.agent.is_none() {
-            return self.queue.after(50_000, Event::Program(index, run, key, token, step));
+            return self.ground.queue.after(50_000, Event::Program(index, run, key, token, step));
         }
         let mono_ms = host.mono_ms(now_us);
         let Some(program) = host.programs.get_mut(&name) else { return };
@@ -92,7 +98,7 @@ impl World {
                 }
                 if program.fails || late {
                     if program.fails {
-                        self.counters.fault(Fault::StartFailed);
+                        self.ground.counters.fault(Fault::StartFailed);
                     }
                     host.programs.remove(&name);
                     let detail = "the simulator lets it fail".into();
@@ -107,14 +113,14 @@ impl World {
                 NodeInput::Ready { key, token, address }
             }
             ProgramStep::Change(change) if program.instance.is_some() => {
-                self.checker.ledger.on_change(program.instance, change);
+                self.ground.checker.ledger.on_change(program.instance, change);
                 self.schedule_change(index, run, &key, token, change + 1);
                 let state = format!("state-{change}");
                 NodeInput::MachineState { key, token, state, change, told: true }
             }
             ProgramStep::End | ProgramStep::StartTimeout if program.stopping.is_none() => {
                 let (cause, reason) = if step == ProgramStep::End {
-                    self.counters.fault(Fault::SessionEnded);
+                    self.ground.counters.fault(Fault::SessionEnded);
                     (EndCause::Own, Reason::Exited)
                 } else {
                     (EndCause::StartTimeout, Reason::StartTimeout)
@@ -150,10 +156,10 @@ impl World {
         token: Token,
         change: u64,
     ) {
-        if self.phase == Phase::Chaos && self.rng.permille(700) {
-            let delay_us = self.rng.within(1_000, 800_000);
+        if self.ground.phase == Phase::Chaos && self.ground.rng.permille(700) {
+            let delay_us = self.ground.rng.within(1_000, 800_000);
             let step = ProgramStep::Change(change);
-            self.queue.after(delay_us, Event::Program(index, run, key.clone(), token, step));
+            self.ground.queue.after(delay_us, Event::Program(index, run, key.clone(), token, step));
         }
     }
 
@@ -162,23 +168,24 @@ impl World {
         if host.is_some_and(|it| it.leaving != Leaving::No) {
             return EndCause::Drained;
         }
-        let slot = rota_ring::slot_of_session(key, self.setup.m);
+        let slot = rota_ring::slot_of_session(key, self.ground.setup.m);
         let lease = host.and_then(|it| it.agent.as_ref()).map(|it| it.lease_of(slot));
         let over = lease.is_some_and(|it| it != rota_node::LeaseState::Valid);
         if is_of_lease(how) || over { EndCause::Lease } else { EndCause::Destroyed }
     }
 
     fn run_program(&mut self, index: usize, run: u64, key: SessionKey, token: Token) -> NodeInput {
-        let now_us = self.now_us();
-        let chaos = self.phase == Phase::Chaos;
-        let (ready_at_once, never_ready) = (self.rng.permille(500), self.rng.permille(15));
+        let now_us = self.ground.now_us();
+        let chaos = self.ground.phase == Phase::Chaos;
+        let (ready_at_once, never_ready) =
+            (self.ground.rng.permille(500), self.ground.rng.permille(15));
         let never_ready = chaos && never_ready;
-        let ends = chaos && self.rng.permille(self.setup.ends_permille);
-        let changes = chaos && self.rng.permille(150);
+        let ends = chaos && self.ground.rng.permille(self.ground.setup.ends_permille);
+        let changes = chaos && self.ground.rng.permille(150);
         let (node, boot) = self.nodes[index].name();
         let address = format!("{node}/{token}");
-        let instance = self.checker.ledger.instances.len();
-        self.checker.ledger.instances.push(Instance {
+        let instance = self.ground.checker.ledger.instances.len();
+        self.ground.checker.ledger.instances.push(Instance {
             key: key.clone(),
             node,
             boot,
@@ -188,8 +195,8 @@ impl World {
             change: 0,
             to: None,
         });
-        self.trace.mark((now_us, "run", index, token));
-        self.trace.line(now_us, Place::Node(index), || format!("RUNS {key} token {token}"));
+        self.ground.trace.mark((now_us, "run", index, token));
+        self.ground.trace.line(now_us, Place::Node(index), || format!("RUNS {key} token {token}"));
         if let Some(program) = self.nodes[index].programs.get_mut(&(key.clone(), token)) {
             program.instance = Some(instance);
             program.ready = ready_at_once && !never_ready;
@@ -197,44 +204,45 @@ impl World {
         let ready = ready_at_once && !never_ready;
         let mut later = |delay_us: u64, step| {
             let event = Event::Program(index, run, key.clone(), token, step);
-            self.queue.after(delay_us, event);
+            self.ground.queue.after(delay_us, event);
         };
         if never_ready {
-            later(self.rng.within(50_000, 400_000), ProgramStep::StartTimeout);
+            later(self.ground.rng.within(50_000, 400_000), ProgramStep::StartTimeout);
         } else if !ready {
-            later(self.rng.skewed(500, 150_000), ProgramStep::Ready);
+            later(self.ground.rng.skewed(500, 150_000), ProgramStep::Ready);
         }
         if changes {
-            later(self.rng.within(1_000, 300_000), ProgramStep::Change(1));
+            later(self.ground.rng.within(1_000, 300_000), ProgramStep::Change(1));
         }
         if ends && !never_ready {
-            later(self.rng.within(150_000, 3_000_000), ProgramStep::End);
+            later(self.ground.rng.within(150_000, 3_000_000), ProgramStep::End);
         }
         NodeInput::Started { key, token, address, ready, remark: String::new() }
     }
 
     /// The observer notes the end of an execution.
     pub fn end_instance(&mut self, instance: Option<usize>, cause: EndCause) {
-        let now_us = self.now_us();
-        let Some(instance) = instance.and_then(|it| self.checker.ledger.instances.get_mut(it))
+        let now_us = self.ground.now_us();
+        let Some(instance) =
+            instance.and_then(|it| self.ground.checker.ledger.instances.get_mut(it))
         else {
             return;
         };
         instance.to = Some((now_us, cause));
         let (key, token, boot) = (&instance.key, instance.token, instance.boot);
         let index = self.nodes.iter().position(|it| it.id == instance.node).unwrap_or_default();
-        self.trace.mark((now_us, "end", index, token));
+        self.ground.trace.mark((now_us, "end", index, token));
         let line = || format!("ENDS {key} token {token}: {cause:?}");
-        self.trace.line(now_us, Place::Node(index), line);
+        self.ground.trace.line(now_us, Place::Node(index), line);
         self.end_actions_of(boot, token);
     }
 
     /// The keepers look at the lease: when it has passed, they end every program by themselves,
     /// whatever the agent does.
     pub fn on_keeper(&mut self, index: usize, run: u64) {
-        let now_us = self.now_us();
+        let now_us = self.ground.now_us();
         let Some(host) = self.nodes.get_mut(index).filter(|it| it.run == run) else { return };
-        let (m, now_ms) = (self.setup.m, host.mono_ms(now_us));
+        let (m, now_ms) = (self.ground.setup.m, host.mono_ms(now_us));
         let is_over = |key: &SessionKey| {
             let kill_at_ms = host.kill_at_ms(rota_ring::slot_of_session(key, m));
             kill_at_ms.is_some_and(|it| now_ms >= it)
@@ -248,7 +256,7 @@ impl World {
         let programs: Vec<_> =
             host.programs.extract_if(.., |name, _| over.contains(name)).collect();
         if !programs.is_empty() {
-            self.counters.fault(Fault::LeaseKill);
+            self.ground.counters.fault(Fault::LeaseKill);
         }
         for ((key, token), program) in programs {
             self.end_instance(program.instance, EndCause::Lease);

@@ -2,6 +2,7 @@
 
 use crate::calls::CallFor;
 use crate::counters::{Counters, Fault};
+use crate::event::{Event, Phase};
 use crate::invariant::acknowledged_open::Found;
 use crate::invariant::complete_list::Expected;
 use crate::invariant::converged::Moment;
@@ -13,7 +14,7 @@ use crate::invariant::{
 use crate::ledger::Wish;
 use crate::mutants::{Bug, Plant};
 use crate::network::STRAGGLER_US_MAX;
-use crate::world::{Event, Phase, World};
+use crate::world::World;
 use rota_model::{ManagerNumber, RefusalKind, SessionKey, SessionRecord};
 use rota_protocol::session_of;
 use rota_protocol::{Answer, OpResult};
@@ -89,20 +90,20 @@ pub fn run(seed: u64, keep_trace: bool, bug: Option<Bug>) -> Outcome {
     ];
     for phase in phases {
         let verdict = guarded(&mut world, phase);
-        let now_us = world.now_us();
-        world.checker.judge(now_us, verdict);
-        if !world.checker.violations.is_empty() {
+        let now_us = world.ground.now_us();
+        world.ground.checker.judge(now_us, verdict);
+        if !world.ground.checker.violations.is_empty() {
             break;
         }
     }
     Outcome {
         seed,
-        requests: world.checker.ledger.asked.len(),
-        disturbances: world.disturbed,
-        violations: world.checker.violations,
-        counters: world.counters,
-        trace_hash: world.trace.hash(),
-        trace: world.trace.into_lines(),
+        requests: world.ground.checker.ledger.asked.len(),
+        disturbances: world.ground.disturbed,
+        violations: world.ground.checker.violations,
+        counters: world.ground.counters,
+        trace_hash: world.ground.trace.hash(),
+        trace: world.ground.trace.into_lines(),
     }
 }
 
@@ -122,16 +123,18 @@ const LATE_CLOCKS_US: u64 = 200_000_000;
 impl World {
     /// Clients work while things go wrong.
     fn chaos(&mut self) -> Verdict {
-        while self.checker.violations.is_empty() {
-            let enough =
-                self.checker.ledger.asked.len() >= REQUESTS_MIN && self.disturbed >= FAULTS_MIN;
-            if enough || self.now_us() > CHAOS_MAX_US {
+        while self.ground.checker.violations.is_empty() {
+            let enough = self.ground.checker.ledger.asked.len() >= REQUESTS_MIN
+                && self.ground.disturbed >= FAULTS_MIN;
+            if enough || self.ground.now_us() > CHAOS_MAX_US {
                 break;
             }
-            self.run_until(self.now_us() + 200_000);
+            self.run_until(self.ground.now_us() + 200_000);
         }
-        let (asked, faults) = (self.checker.ledger.asked.len(), self.disturbed);
-        if self.checker.violations.is_empty() && (asked < REQUESTS_MIN || faults < FAULTS_MIN) {
+        let (asked, faults) = (self.ground.checker.ledger.asked.len(), self.ground.disturbed);
+        if self.ground.checker.violations.is_empty()
+            && (asked < REQUESTS_MIN || faults < FAULTS_MIN)
+        {
             let text = format!(
                 "clients made {asked} requests of at least {REQUESTS_MIN}, and {faults} faults of \
                  at least {FAULTS_MIN} happened in {CHAOS_MAX_US} us"
@@ -143,7 +146,7 @@ impl World {
 
     /// The longest that a healed cluster may take to settle.
     pub fn patience_us(&self) -> u64 {
-        let timing = &self.setup.timing;
+        let timing = &self.ground.setup.timing;
         let joins_ms = timing.join_ms * 2 + timing.abandon_ms * 3;
         (timing.node_lost_ms * 2
             + timing.copy_deadline_ms * 2
@@ -163,15 +166,15 @@ impl World {
 
     /// Everything is healed and nobody asks: the cluster settles.
     fn converge(&mut self) -> Verdict {
-        self.phase = Phase::Quiet;
+        self.ground.phase = Phase::Quiet;
         // What is still under way may begin something: let it arrive first.
-        let under_way_us = if self.network.stragglers { STRAGGLER_US_MAX } else { 500_000 };
+        let under_way_us = if self.ground.network.stragglers { STRAGGLER_US_MAX } else { 500_000 };
         self.heal();
-        let until_us = self.now_us() + self.patience_us() + self.copies_us();
-        self.run_until(self.now_us() + under_way_us);
+        let until_us = self.ground.now_us() + self.patience_us() + self.copies_us();
+        self.run_until(self.ground.now_us() + under_way_us);
         loop {
-            self.run_until(self.now_us() + 100_000);
-            if !self.checker.violations.is_empty() {
+            self.run_until(self.ground.now_us() + 100_000);
+            if !self.ground.checker.violations.is_empty() {
                 return Ok(());
             }
             let busy = self.clients.iter().any(crate::client_host::ClientHost::is_busy)
@@ -179,7 +182,7 @@ impl World {
             let verdict = self.settled();
             match verdict {
                 Ok(()) if !busy => return Ok(()),
-                Err(violation) if self.now_us() > until_us => return Err(violation),
+                Err(violation) if self.ground.now_us() > until_us => return Err(violation),
                 Ok(()) | Err(_) => {}
             }
         }
@@ -211,7 +214,7 @@ impl World {
             return Err(Violation::new("converged", text));
         }
         // Who has left keeps what it likes.
-        let is_in = |number| self.setup.numbers.iter().any(|it| it.0 == number);
+        let is_in = |number| self.ground.setup.numbers.iter().any(|it| it.0 == number);
         let managers = self.managers.iter().filter(|it| is_in(*it.0));
         let managers = managers.filter_map(|(n, it)| Some((*n, it.process.as_ref()?.stats())));
         let disks = self.managers.iter().filter(|it| is_in(*it.0));
@@ -226,44 +229,44 @@ impl World {
             view,
             managers,
             disks: disks.collect(),
-            instances: &self.checker.ledger.instances,
+            instances: &self.ground.checker.ledger.instances,
             drained: self.drained(),
         })
     }
 
     /// Clients work on a healed cluster: every request gets a final answer.
     fn serve(&mut self) -> Verdict {
-        self.phase = Phase::Serve;
+        self.ground.phase = Phase::Serve;
         self.order_uncordon(Fault::NodeUncordoned);
-        let before = self.checker.ledger.asked.len();
+        let before = self.ground.checker.ledger.asked.len();
         for index in 0..self.clients.len() {
-            self.queue.after(1_000, Event::ClientNext(index));
+            self.ground.queue.after(1_000, Event::ClientNext(index));
         }
         for index in 0..self.writers.len() {
-            self.queue.after(1_000, Event::WriterNext(index));
+            self.ground.queue.after(1_000, Event::WriterNext(index));
         }
-        let until_us = self.now_us() + 60_000_000;
-        while self.checker.violations.is_empty() && self.now_us() < until_us {
-            if self.checker.ledger.asked.len() >= before + SERVED {
+        let until_us = self.ground.now_us() + 60_000_000;
+        while self.ground.checker.violations.is_empty() && self.ground.now_us() < until_us {
+            if self.ground.checker.ledger.asked.len() >= before + SERVED {
                 break;
             }
-            self.run_until(self.now_us() + 50_000);
+            self.run_until(self.ground.now_us() + 50_000);
         }
-        self.phase = Phase::Quiet;
-        while self.checker.violations.is_empty()
-            && self.now_us() < until_us
+        self.ground.phase = Phase::Quiet;
+        while self.ground.checker.violations.is_empty()
+            && self.ground.now_us() < until_us
             && self.clients.iter().any(crate::client_host::ClientHost::is_busy)
         {
-            self.run_until(self.now_us() + 50_000);
+            self.run_until(self.ground.now_us() + 50_000);
         }
-        if !self.checker.violations.is_empty() {
+        if !self.ground.checker.violations.is_empty() {
             return Ok(());
         }
         self.all_were_served(before)
     }
 
     fn all_were_served(&self, before: usize) -> Verdict {
-        for asked in self.checker.ledger.asked.iter().skip(before) {
+        for asked in self.ground.checker.ledger.asked.iter().skip(before) {
             let answers = asked.attempts.iter().filter_map(|it| it.answer.as_ref());
             let served = answers.clone().any(|(_, result)| is_final(result));
             if !served {
@@ -282,64 +285,64 @@ impl World {
     /// the watcher catches up.
     fn scan(&mut self) -> Verdict {
         // What happens by itself must not happen between two looks.
-        if let Some(rest_us) = self.setup.lives_rest_us() {
-            self.run_until(self.now_us() + rest_us);
+        if let Some(rest_us) = self.ground.setup.lives_rest_us() {
+            self.run_until(self.ground.now_us() + rest_us);
             // A clock that is behind brings some of it later.
-            let until_us = self.now_us() + LATE_CLOCKS_US;
-            while self.events_come() && self.now_us() < until_us {
-                self.run_until(self.now_us() + 500_000);
+            let until_us = self.ground.now_us() + LATE_CLOCKS_US;
+            while self.events_come() && self.ground.now_us() < until_us {
+                self.run_until(self.ground.now_us() + 500_000);
             }
             self.converge()?;
         }
         if self.some_are_opened_again() {
-            self.run_until(self.now_us() + OPENED_AGAIN_US);
+            self.run_until(self.ground.now_us() + OPENED_AGAIN_US);
             self.converge()?;
         }
         self.note_tasks_done();
-        let keys = self.setup.keys.clone();
-        let before = self.checker.ledger.asked.len();
+        let keys = self.ground.setup.keys.clone();
+        let before = self.ground.checker.ledger.asked.len();
         for key in &keys {
-            for (number, _) in self.setup.numbers.clone() {
+            for (number, _) in self.ground.setup.numbers.clone() {
                 self.read(number, key.clone());
             }
         }
-        for (number, _) in self.setup.numbers.clone() {
+        for (number, _) in self.ground.setup.numbers.clone() {
             self.begin_last_list(number);
             self.read_documents(number);
             self.read_copies(number);
         }
-        let until_us = self.now_us() + 3_000_000;
-        while self.checker.violations.is_empty() && self.now_us() < until_us {
-            self.run_until(self.now_us() + 100_000);
+        let until_us = self.ground.now_us() + 3_000_000;
+        while self.ground.checker.violations.is_empty() && self.ground.now_us() < until_us {
+            self.run_until(self.ground.now_us() + 100_000);
             let is_poll = |it: &&CallFor| matches!(it, CallFor::Pull(_) | CallFor::Documents(_));
-            let pulls = self.calls.values().filter(is_poll).count();
-            if pulls == self.calls.len() {
+            let pulls = self.ground.calls.values().filter(is_poll).count();
+            if pulls == self.ground.calls.len() {
                 break;
             }
         }
         // One more round of the watcher's pulls, also of those that went to a manager which was just
         // starting; and if the cluster forgot something meanwhile, and the watcher's position is too old
         // for the short tails here, its snapshot to the end.
-        let quiet_us = self.now_us();
+        let quiet_us = self.ground.now_us();
         self.run_until(quiet_us + 400_000);
-        let until_us = self.now_us() + 3_000_000;
-        while self.checker.violations.is_empty()
-            && self.now_us() < until_us
+        let until_us = self.ground.now_us() + 3_000_000;
+        while self.ground.checker.violations.is_empty()
+            && self.ground.now_us() < until_us
             && !self.watcher.has_caught_up(quiet_us)
         {
-            self.run_until(self.now_us() + 10_000);
+            self.run_until(self.ground.now_us() + 10_000);
         }
-        if !self.checker.violations.is_empty() {
+        if !self.ground.checker.violations.is_empty() {
             return Ok(());
         }
         let found = self.found(before)?;
-        acknowledged_open::check(&self.checker.ledger, &found)?;
+        acknowledged_open::check(&self.ground.checker.ledger, &found)?;
         self.check_lists(&found)?;
         for (part, following) in &self.watcher.parts {
             let filter = crate::watcher::filter_of(*part);
             let records = found.values().flatten().filter(|record| filter.passes(record));
             let records = records.filter(|record| {
-                let slot = rota_ring::slot_of_session(&record.key, self.setup.m);
+                let slot = rota_ring::slot_of_session(&record.key, self.ground.setup.m);
                 let view = self.store.state().view.as_ref();
                 let is_here = view.is_some_and(|view| view.home(slot) == *part);
                 // What was forgotten after the reads is in no later snapshot.
@@ -358,12 +361,12 @@ impl World {
     }
 
     fn read(&mut self, number: ManagerNumber, key: SessionKey) {
-        let now_us = self.now_us();
-        let asked = self.checker.ledger.asked.len();
+        let now_us = self.ground.now_us();
+        let asked = self.ground.checker.ledger.asked.len();
         let request = rota_model::RequestId::parse(&format!("scan{asked}")).expect("a short name");
         let attempt = crate::ledger::Attempt { manager: number, sent_us: now_us, answer: None };
         let op = rota_protocol::Op::Get(rota_model::GetOp { key: key.clone(), stale_ok: false });
-        self.checker.ledger.asked.push(crate::ledger::Asked {
+        self.ground.checker.ledger.asked.push(crate::ledger::Asked {
             client: 0,
             key,
             wish: Wish::Get(false),
@@ -373,13 +376,13 @@ impl World {
             once: false,
         });
         let from = crate::network::Place::Client(0);
-        self.call(number, CallFor::Try(0, asked, 0), from, 2_000, op);
+        self.ground.call(number, CallFor::Try(0, asked, 0), from, 2_000, op);
     }
 
     /// What the scan's reads found. All managers must agree.
     fn found(&self, before: usize) -> Result<Found, Violation> {
         let mut found = Found::new();
-        for asked in self.checker.ledger.asked.iter().skip(before) {
+        for asked in self.ground.checker.ledger.asked.iter().skip(before) {
             let Some(attempt) = asked.attempts.first() else { continue };
             let record = match &attempt.answer {
                 Some((_, Ok(Answer::Got { session, .. }))) => Some(session.record.clone()),
@@ -407,7 +410,7 @@ impl World {
 
     /// Whether a record is a tombstone of a cluster that forgets quickly, or of a kind that goes soon.
     fn may_vanish(&self, record: &SessionRecord) -> bool {
-        let forgets = self.setup.timing.tombstone_ms < 60_000;
+        let forgets = self.ground.setup.timing.tombstone_ms < 60_000;
         record.is_unplaced() || (record.state.is_ended() && forgets)
     }
 
@@ -430,7 +433,7 @@ impl World {
 
     /// Requests that the disks of the settled cluster remember.
     fn remembered(&self) -> unchanged::Remembered {
-        let is_in = |number| self.setup.numbers.iter().any(|it| it.0 == number);
+        let is_in = |number| self.ground.setup.numbers.iter().any(|it| it.0 == number);
         let hosts = self.managers.iter().filter(|it| is_in(*it.0)).map(|it| it.1);
         let docs = hosts.flat_map(|it| it.disk.durable().docs.values());
         let requests = docs.flat_map(|doc| {
@@ -445,19 +448,19 @@ impl World {
     /// Rules over the whole history.
     fn look_back(&mut self) -> Verdict {
         self.note_fired();
-        let all = &self.checker.ledger;
-        let kept = (!all.lost.is_empty()).then(|| all.kept(self.setup.m));
+        let all = &self.ground.checker.ledger;
+        let kept = (!all.lost.is_empty()).then(|| all.kept(self.ground.setup.m));
         let ledger = kept.as_ref().unwrap_or(all);
-        let tombstone_us = self.setup.timing.tombstone_ms * 1000;
+        let tombstone_us = self.ground.setup.timing.tombstone_ms * 1000;
         let memory_us = tombstone_us.saturating_sub(2_000_000);
         let repeats = same_answer::check(ledger, memory_us);
         if let Ok(forgotten) = repeats {
-            *self.counters.answers.entry("(forgotten_created)").or_default() += forgotten;
+            *self.ground.counters.answers.entry("(forgotten_created)").or_default() += forgotten;
         }
         let verdicts = [
             one_instance::check(&all.instances),
             // With the highest stamp that was given out, a clock that stepped back may give it again.
-            closed_stays::ran_on(if self.setup.clocks_step { ledger } else { all }),
+            closed_stays::ran_on(if self.ground.setup.clocks_step { ledger } else { all }),
             closed_stays::check(ledger),
             shown_forward::check(ledger),
             ends_told::check(all),
@@ -465,13 +468,13 @@ impl World {
             linear::check(ledger, tombstone_us),
             written_once::check(&ledger.written, &ledger.seen),
             tasks_ran::check(ledger),
-            copies_arrive::check(ledger, self.setup.m),
+            copies_arrive::check(ledger, self.ground.setup.m),
             actions_alone::check(ledger),
             repeats.map(|_| ()),
         ];
-        let now_us = self.now_us();
+        let now_us = self.ground.now_us();
         for verdict in verdicts {
-            self.checker.judge(now_us, verdict);
+            self.ground.checker.judge(now_us, verdict);
         }
         Ok(())
     }
@@ -484,7 +487,7 @@ mod tests {
     #[test]
     fn a_panic_is_a_broken_rule_of_its_seed() {
         let mut world = World::new(1, true, None);
-        let violation = guarded(&mut world, |world| panic!("after {} us", world.now_us()));
+        let violation = guarded(&mut world, |world| panic!("after {} us", world.ground.now_us()));
         assert_eq!(violation, Err(Violation::new("panic", "after 0 us")));
         let violation = guarded(&mut world, |_| panic!("at once"));
         assert_eq!(violation, Err(Violation::new("panic", "at once")));

@@ -1,9 +1,10 @@
 //! The config store as a place of the network: what it is asked, and what it answers and shows.
 
 use crate::counters::Fault;
+use crate::event::{Event, Phase};
 use crate::network::{Place, STRAGGLER_US_MAX};
 use crate::packet::Packet;
-use crate::world::{Event, Phase, World};
+use crate::world::World;
 use rota_model::{ClusterName, Epoch, ManagerNumber};
 use rota_protocol::CasOutcome;
 use rota_ring::{ConfigState, Dropped, View};
@@ -33,20 +34,20 @@ impl World {
         let run = self.managers.get(&number).map(|it| it.run);
         if let Packet::Read { read } = packet {
             let state = self.shown_config(from);
-            self.send(Place::Store, from, run, Packet::ReadDone { read, state });
+            self.ground.send(Place::Store, from, run, Packet::ReadDone { read, state });
         } else if let Packet::Cas { cas, generation, change } = packet {
             let written = self.write_config((number, generation), &change);
             let state = self.store.state().clone();
             let outcome =
                 if written { CasOutcome::Done(state) } else { CasOutcome::Conflict(state) };
-            if written && self.phase == Phase::Chaos && self.rng.permille(60) {
-                if run == Some(generation) && self.is_there(from) {
-                    self.counters.fault(Fault::CasAnswerLost);
+            if written && self.ground.phase == Phase::Chaos && self.ground.rng.permille(60) {
+                if run == Some(generation) && self.ground.is_there(from) {
+                    self.ground.counters.fault(Fault::CasAnswerLost);
                 }
                 return;
             }
             let packet = Packet::CasDone { cas, outcome };
-            self.send(Place::Store, from, Some(generation), packet);
+            self.ground.send(Place::Store, from, Some(generation), packet);
         }
     }
 
@@ -54,23 +55,24 @@ impl World {
     /// of which there are none; or, to one that knows a later View, an old backup that was written since.
     pub fn shown_config(&mut self, to: Place) -> ConfigState {
         let state = self.store.state();
-        let chaos = self.phase == Phase::Chaos && self.rng.permille(OTHER_RING_PERMILLE);
+        let chaos =
+            self.ground.phase == Phase::Chaos && self.ground.rng.permille(OTHER_RING_PERMILLE);
         let Some(view) = state.view.as_deref().filter(|_| chaos) else { return state.clone() };
-        let epoch = Epoch(view.epoch.0 + self.rng.within(0, 3));
-        let view = match self.rng.permille(500) {
+        let epoch = Epoch(view.epoch.0 + self.ground.rng.within(0, 3));
+        let view = match self.ground.rng.permille(500) {
             true => View { epoch, r: view.r + 1, ..view.clone() },
             false => View { epoch, cluster: other_ring(), ..view.clone() },
         };
-        let index = state.index + self.rng.within(0, 3);
+        let index = state.index + self.ground.rng.within(0, 3);
         if let Some(backup) = self.old_backup(to) {
             let shown = ConfigState { index: index + 1, ..backup.clone() };
-            if self.is_there(to) {
-                self.counters.fault(Fault::OldStoreShown);
+            if self.ground.is_there(to) {
+                self.ground.counters.fault(Fault::OldStoreShown);
             }
             return shown;
         }
-        if self.is_there(to) {
-            self.counters.fault(Fault::OtherRingShown);
+        if self.ground.is_there(to) {
+            self.ground.counters.fault(Fault::OtherRingShown);
         }
         ConfigState {
             index,
@@ -94,31 +96,31 @@ impl World {
         author: (ManagerNumber, u64),
         change: &rota_ring::Change,
     ) -> bool {
-        let now_us = self.now_us();
+        let now_us = self.ground.now_us();
         let before = self.store.state().clone();
         let written = self.store.cas(change);
         let line = || {
             let fate = if written { "writes" } else { "refuses" };
             format!("{fate} for M{}: {}", author.0, crate::packet::brief_change(change))
         };
-        self.trace.line(now_us, Place::Store, line);
-        self.trace.mark((now_us, "cas", author, written));
+        self.ground.trace.line(now_us, Place::Store, line);
+        self.ground.trace.mark((now_us, "cas", author, written));
         if written {
             let disks = self.managers.iter().map(|(n, host)| (*n, host.disk_as_acked())).collect();
-            self.checker.on_config(now_us, author, (&before, self.store.state()), &disks);
+            self.ground.checker.on_config(now_us, author, (&before, self.store.state()), &disks);
             self.forget_told();
             for part in new_parts(&before, self.store.state()) {
-                self.queue.after(400_000, Event::Pull(part));
-                self.queue.after(400_000, Event::Documents(part));
+                self.ground.queue.after(400_000, Event::Pull(part));
+                self.ground.queue.after(400_000, Event::Documents(part));
             }
             for number in self.managers.keys().copied().collect::<Vec<_>>() {
-                let late = self.phase == Phase::Chaos && self.rng.permille(40);
-                let delay_us = self.rng.within(100, if late { 900_000 } else { 5_000 });
-                if late && self.is_there(Place::Manager(number)) {
-                    self.counters.fault(Fault::LateWatch);
+                let late = self.ground.phase == Phase::Chaos && self.ground.rng.permille(40);
+                let delay_us = self.ground.rng.within(100, if late { 900_000 } else { 5_000 });
+                if late && self.ground.is_there(Place::Manager(number)) {
+                    self.ground.counters.fault(Fault::LateWatch);
                 }
                 let run = self.managers.get(&number).map_or(0, |it| it.run);
-                self.queue.after(delay_us, Event::Watch(number, run, false));
+                self.ground.queue.after(delay_us, Event::Watch(number, run, false));
             }
         }
         written
@@ -130,12 +132,12 @@ impl World {
             && let Some(delay_us) = self.plant_lateness(number, change)
         {
             self.send_later(number, delay_us, packet);
-        } else if self.phase == Phase::Chaos && self.rng.permille(60) {
-            self.counters.fault(Fault::LateCas);
-            let delay_us = self.rng.within(200_000, STRAGGLER_US_MAX);
+        } else if self.ground.phase == Phase::Chaos && self.ground.rng.permille(60) {
+            self.ground.counters.fault(Fault::LateCas);
+            let delay_us = self.ground.rng.within(200_000, STRAGGLER_US_MAX);
             self.send_later(number, delay_us, packet);
         } else {
-            self.send(Place::Manager(number), Place::Store, None, packet);
+            self.ground.send(Place::Manager(number), Place::Store, None, packet);
         }
     }
 }

@@ -2,10 +2,11 @@
 
 use crate::calls::CallFor;
 use crate::counters::Corner;
+use crate::event::Event;
 use crate::invariant::watch_gaps::Watched;
 use crate::network::Place;
 use crate::setup::other_space;
-use crate::world::{Event, World};
+use crate::world::World;
 use rota_model::{
     Filter, ListCursor, ListOp, LogPos, ManagerNumber, PullOp, SessionKey, SlotId, Stamp,
 };
@@ -67,9 +68,9 @@ pub fn filter_of(part: ManagerNumber) -> Filter {
 impl World {
     /// The watcher pulls from a partition through any manager.
     pub fn on_pull_due(&mut self, part: ManagerNumber) {
-        let through = self.rng.index(self.setup.numbers.len());
-        let through = self.setup.numbers[through].0;
-        let now_us = self.now_us();
+        let through = self.ground.rng.index(self.ground.setup.numbers.len());
+        let through = self.ground.setup.numbers[through].0;
+        let now_us = self.ground.now_us();
         let following = self.watcher.parts.entry(part).or_default();
         following.asked_us = now_us;
         let op = Op::Pull(PullOp {
@@ -80,7 +81,7 @@ impl World {
             wait_ms: 300,
             filter: filter_of(part),
         });
-        self.call(through, CallFor::Pull(part), WATCHER, 1_000, op);
+        self.ground.call(through, CallFor::Pull(part), WATCHER, 1_000, op);
     }
 
     /// A pull was answered, or was not in time.
@@ -90,10 +91,10 @@ impl World {
         if let Some(Ok(Answer::Pulled(pulled))) = result {
             let goes_on = following.snapshot_after.is_some();
             if pulled.snapshot && following.from.is_some() && !goes_on {
-                self.counters.corner(Corner::OldPosition);
+                self.ground.counters.corner(Corner::OldPosition);
             }
             if goes_on {
-                self.counters.corner(Corner::SplitWatch);
+                self.ground.counters.corner(Corner::SplitWatch);
             }
             following.watched.on_pulled(&pulled);
             // A page ends where it is full; that there is nothing more, only an empty one says.
@@ -104,7 +105,7 @@ impl World {
             following.snapshot_after = pulled.snapshot_next;
             pause_us = 1_000;
         }
-        self.queue.after(pause_us, Event::Pull(part));
+        self.ground.queue.after(pause_us, Event::Pull(part));
     }
 
     /// Begins the observer's list through a manager.
@@ -117,13 +118,13 @@ impl World {
 
     /// Asks for the next page of the observer's list.
     pub fn ask_last_page(&mut self, through: ManagerNumber) {
-        let now_us = self.now_us();
+        let now_us = self.ground.now_us();
         let Some(list) = self.watcher.lists.get_mut(&through) else { return };
         list.tries += 1;
         let Some(from) = list.next.clone().filter(|_| list.tries < 400) else { return };
         let filter = Filter::default();
         let op = Op::List(ListOp { from, limit: 3, filter, stale_ok: false });
-        self.call(through, CallFor::LastPage(through, now_us), WATCHER, 500, op);
+        self.ground.call(through, CallFor::LastPage(through, now_us), WATCHER, 500, op);
     }
 
     /// A page of the observer's list came.

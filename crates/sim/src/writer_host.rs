@@ -5,12 +5,13 @@
 use crate::calls::CallFor;
 use crate::copying::choose;
 use crate::counters::Fault;
+use crate::event::{Event, Phase, WALL_START_MS};
 use crate::invariant::Violation;
 use crate::mutants::Bug;
 use crate::network::Place;
 use crate::rng::SeededRng;
 use crate::setup::{CLIENT_DEADLINE_MS_MAX, WORK_MS};
-use crate::world::{Event, Phase, WALL_START_MS, World};
+use crate::world::World;
 use crate::writing::{
     Added, Adding, Deferred, Deferring, EXEC, GROUPS, Log, SPACE, SWITCHED, SeenDocument, Told,
     Written,
@@ -108,7 +109,7 @@ impl World {
     /// A writer does its next thing.
     pub fn on_writer_next(&mut self, index: usize) {
         let busy = self.writers.get(index).is_none_or(WriterHost::is_busy);
-        if self.phase == Phase::Quiet || busy {
+        if self.ground.phase == Phase::Quiet || busy {
             return;
         }
         let dice = self.writers[index].rng.within(0, 99);
@@ -124,7 +125,7 @@ impl World {
             82..=90 => self.copying(index),
             _ => self.switching(index),
         };
-        let until_us = self.now_us() + PATIENCE_US;
+        let until_us = self.ground.now_us() + PATIENCE_US;
         let writer = &mut self.writers[index];
         writer.wishes += 1;
         writer.current = Some((wish, until_us));
@@ -140,15 +141,15 @@ impl World {
 
     /// A source counts, or a holder joins or parts.
     fn copying(&mut self, index: usize) -> Wish {
-        let now_us = self.now_us();
+        let now_us = self.ground.now_us();
         let (op, copied) = choose(&mut self.writers[index].rng, now_us);
-        self.checker.ledger.copied.push(copied);
-        Wish::Copy(op, self.checker.ledger.copied.len() - 1)
+        self.ground.checker.ledger.copied.push(copied);
+        Wish::Copy(op, self.ground.checker.ledger.copied.len() - 1)
     }
 
     /// A task: an addition that is made later, or a program.
     fn deferral(&mut self, index: usize) -> Wish {
-        let at = self.checker.ledger.deferred.len();
+        let at = self.ground.checker.ledger.deferred.len();
         let who = format!("t{at}");
         let rng = &mut self.writers[index].rng;
         let docids: Vec<String> = rng.pick(&GROUPS).iter().map(|it| (*it).to_owned()).collect();
@@ -163,7 +164,12 @@ impl World {
             fails,
         };
         let is_outside = operation == EXEC;
-        self.checker.ledger.deferred.push(Deferred { who, docids, is_outside, is_told: false });
+        self.ground.checker.ledger.deferred.push(Deferred {
+            who,
+            docids,
+            is_outside,
+            is_told: false,
+        });
         let request = Arc::new(operation_of(SPACE, "sim.defer", &deferring));
         Wish::Defer(OperateOp { request, docid }, at)
     }
@@ -176,12 +182,12 @@ impl World {
         let Some((op, at)) = recent.map(|it| writer.rng.pick(it).clone()) else {
             return self.addition(index);
         };
-        self.counters.fault(Fault::RequestRepeated);
+        self.ground.counters.fault(Fault::RequestRepeated);
         Wish::Run(op, Some(at))
     }
 
     fn addition(&mut self, index: usize) -> Wish {
-        let who = format!("w{}", self.checker.ledger.written.len());
+        let who = format!("w{}", self.ground.checker.ledger.written.len());
         let rng = &mut self.writers[index].rng;
         let group = *rng.pick(&GROUPS);
         let mut docids: Vec<String> = group.iter().map(|it| (*it).to_owned()).collect();
@@ -197,19 +203,19 @@ impl World {
         let attaches = rng.permille(400);
         let adding = Adding { who: who.clone(), docids: docids.clone(), looks, attaches, fails };
         // Two of three work beside the decisions.
-        let name = if self.checker.ledger.written.len().is_multiple_of(3) {
+        let name = if self.ground.checker.ledger.written.len().is_multiple_of(3) {
             "sim.add"
         } else {
             "sim.work"
         };
         let mut request = operation_of(SPACE, name, &adding);
         if has_operation_time {
-            let now_ms = WALL_START_MS + self.now_us() / 1000;
+            let now_ms = WALL_START_MS + self.ground.now_us() / 1000;
             request.operation_time = Some(Stamp::from_epoch_ms(now_ms.saturating_sub(BEHIND_MS)));
             request.request_id = RequestId::parse(&who).ok();
         }
-        let at = self.checker.ledger.written.len();
-        self.checker.ledger.written.push(Written {
+        let at = self.ground.checker.ledger.written.len();
+        self.ground.checker.ledger.written.push(Written {
             who,
             docids,
             has_operation_time,
@@ -257,15 +263,15 @@ impl World {
     }
 
     fn try_wish(&mut self, index: usize, wishes: usize) {
-        let now_us = self.now_us();
-        let m = self.setup.m;
+        let now_us = self.ground.now_us();
+        let m = self.ground.setup.m;
         let Some(writer) = self.writers.get_mut(index) else { return };
         let Some((wish, _)) = writer.current.clone() else { return };
-        let number = writer.rng.pick(&self.setup.numbers).0;
+        let number = writer.rng.pick(&self.ground.setup.numbers).0;
         let deadline_ms = writer.rng.within(200, CLIENT_DEADLINE_MS_MAX);
         let doubled = writer.rng.permille(60);
         if let Wish::Run(_, Some(at)) = &wish
-            && let Some(written) = self.checker.ledger.written.get(*at)
+            && let Some(written) = self.ground.checker.ledger.written.get(*at)
         {
             let attachment = attachment_of(&written.who);
             self.put_body(&attachment);
@@ -276,7 +282,7 @@ impl World {
                 let doubled = doubled && op.request.is_repeatable();
                 let op = Op::Documents(DocumentOp::Operate(op));
                 if doubled {
-                    self.counters.fault(Fault::RequestDoubled);
+                    self.ground.counters.fault(Fault::RequestDoubled);
                     vec![op.clone(), op]
                 } else {
                     vec![op]
@@ -299,13 +305,13 @@ impl World {
         };
         for op in ops {
             let what = CallFor::Write(index, wishes, now_us);
-            self.call(number, what, Place::Client(index), deadline_ms, op);
+            self.ground.call(number, what, Place::Client(index), deadline_ms, op);
         }
     }
 
     /// A writer waits no longer for a call: it asks again, or gives up.
     pub fn write_again(&mut self, index: usize, wishes: usize, pause_ms: u64) {
-        let now_us = self.now_us();
+        let now_us = self.ground.now_us();
         let Some(writer) = self.writers.get_mut(index) else { return };
         let Some((wish, until_us)) = &writer.current else { return };
         if writer.wishes != wishes {
@@ -321,9 +327,9 @@ impl World {
             return self.rest_writer(index);
         }
         if pause_ms > 0 {
-            let call = self.name();
-            self.calls.insert(call, CallFor::Write(index, wishes, u64::MAX));
-            self.queue.after(pause_ms * 1000, Event::ClientTimeout(call));
+            let call = self.ground.name();
+            self.ground.calls.insert(call, CallFor::Write(index, wishes, u64::MAX));
+            self.ground.queue.after(pause_ms * 1000, Event::ClientTimeout(call));
             return;
         }
         self.try_wish(index, wishes);
@@ -333,12 +339,12 @@ impl World {
         let Some(writer) = self.writers.get_mut(index) else { return };
         writer.current = None;
         let pause_us = writer.rng.skewed(2_000, 300_000);
-        self.queue.after(pause_us, Event::WriterNext(index));
+        self.ground.queue.after(pause_us, Event::WriterNext(index));
     }
 
     /// An answer reaches a writer.
     pub fn on_written(&mut self, index: usize, wishes: usize, sent_us: u64, result: &OpResult) {
-        let came_us = self.now_us();
+        let came_us = self.ground.now_us();
         let Some(writer) = self.writers.get(index) else { return };
         // Also one that came after the writer went on to something else.
         if let Ok(Answer::Documents(DocumentAnswer::Operated(Ok(answer)))) = result
@@ -348,13 +354,13 @@ impl World {
         }
         if let Ok(Answer::Documents(DocumentAnswer::Operated(Ok(_)))) = result
             && let Some(at) = self.writers.get(index).and_then(|it| it.deferrals.get(&wishes))
-            && let Some(deferred) = self.checker.ledger.deferred.get_mut(*at)
+            && let Some(deferred) = self.ground.checker.ledger.deferred.get_mut(*at)
         {
             deferred.is_told = true;
         }
         if let Ok(Answer::Documents(DocumentAnswer::Operated(Ok(_)))) = result
             && let Some(at) = self.writers.get(index).and_then(|it| it.acts.get(&wishes))
-            && let Some(copied) = self.checker.ledger.copied.get_mut(*at)
+            && let Some(copied) = self.ground.checker.ledger.copied.get_mut(*at)
         {
             copied.came_us = Some(came_us);
         }
@@ -386,7 +392,8 @@ impl World {
             Body::Json(text) => text.read::<Added>().ok(),
             Body::Nothing | Body::Binary { .. } => None,
         };
-        let (Some(added), Some(written)) = (added, self.checker.ledger.written.get_mut(at)) else {
+        let (Some(added), Some(written)) = (added, self.ground.checker.ledger.written.get_mut(at))
+        else {
             return;
         };
         written.told.push(Told { sent_us, came_us, answer: (answer.version, added) });
@@ -399,7 +406,7 @@ impl World {
         stale_ok: bool,
         updates: &[(DocName, Update)],
     ) {
-        let came_us = self.now_us();
+        let came_us = self.ground.now_us();
         for (name, update) in updates {
             let writer = &mut self.writers[index];
             let copy = writer.copies.get(name).cloned();
@@ -411,14 +418,17 @@ impl World {
                 Ok(applied) => applied,
                 Err(_) if stale_ok => continue,
                 // What it has a copy of is gone.
-                Err(_) if self.checker.ledger.is_lost(name.docid(), self.setup.m) => {
+                Err(_) if self.ground.checker.ledger.is_lost(name.docid(), self.ground.setup.m) => {
                     writer.copies.remove(name);
                     writer.held.remove(name);
                     continue;
                 }
                 Err(error) => {
                     let text = format!("a copy of {name} cannot take {update:?}: {error}");
-                    return self.checker.judge(came_us, Err(Violation::new("documents", text)));
+                    return self
+                        .ground
+                        .checker
+                        .judge(came_us, Err(Violation::new("documents", text)));
                 }
             };
             match &applied {
@@ -429,7 +439,7 @@ impl World {
                 let (version, log) =
                     (applied.as_ref().map(|it| it.version()), Log::of(applied.as_deref()));
                 let name = name.clone();
-                self.checker.ledger.seen.push(SeenDocument {
+                self.ground.checker.ledger.seen.push(SeenDocument {
                     name,
                     sent_us,
                     came_us,
@@ -442,16 +452,16 @@ impl World {
 
     /// A worker does an operation's work. Some takes longer than it may.
     pub fn work(&mut self, number: ManagerNumber, run: u64, work: u64, job: Box<Job>) {
-        let delay_us = if self.rng.permille(WORKS_LONG_PERMILLE) {
-            self.rng.within(WORK_MS * 1_000, WORKS_LONG_US_MAX)
+        let delay_us = if self.ground.rng.permille(WORKS_LONG_PERMILLE) {
+            self.ground.rng.within(WORK_MS * 1_000, WORKS_LONG_US_MAX)
         } else {
-            self.rng.skewed(200, WORK_MS * 1_000)
+            self.ground.rng.skewed(200, WORK_MS * 1_000)
         };
         let mut job = job;
         if self.bug() == Some(Bug::TaskEndApart) && job.request.task.is_some() {
             job.request = Arc::new(Request { task: None, ..(*job.request).clone() });
         }
-        self.queue.after(delay_us, Event::Worked(number, run, work, job));
+        self.ground.queue.after(delay_us, Event::Worked(number, run, work, job));
     }
 
     /// Somebody runs the program of a task. It does its work more often than not, and may say that it failed although
@@ -463,15 +473,15 @@ impl World {
         (part, work): (ManagerNumber, u64),
         job: &TaskJob,
     ) {
-        let delay_us = self.rng.skewed(500, 2_000_000);
-        let dice = self.rng.within(0, 9);
+        let delay_us = self.ground.rng.skewed(500, 2_000_000);
+        let dice = self.ground.rng.within(0, 9);
         if dice > 0 && self.bug() != Some(Bug::TaskUnrun) {
-            self.checker.ledger.ran.insert(who_of(&job.param));
+            self.ground.checker.ledger.ran.insert(who_of(&job.param));
         }
         let why = ("EXIT-1".to_owned(), "it says so".to_owned());
         let outcome = if dice > 1 { Ok(()) } else { Err(why) };
         let input = Input::TaskRan { part, work, outcome };
-        self.queue.after(delay_us, Event::TaskRan(number, run, Box::new(input)));
+        self.ground.queue.after(delay_us, Event::TaskRan(number, run, Box::new(input)));
     }
 
     /// The tasks on the disks of those who own them: which have nothing to wait for.
@@ -479,7 +489,7 @@ impl World {
         let Some(view) = &self.store.state().view else { return Vec::new() };
         let mut tasks = Vec::new();
         for (number, host) in &self.managers {
-            let now = Stamp::from_epoch_ms(host.wall_ms(self.now_us()));
+            let now = Stamp::from_epoch_ms(host.wall_ms(self.ground.now_us()));
             for (key, doc) in &host.disk.durable().docs {
                 let is_owned = view.part_of(key.slot).1.owner == *number;
                 let doc = doc.of_application().filter(|_| is_owned);
@@ -517,36 +527,36 @@ impl World {
             Param::Document(docid) => docid,
         };
         let resting: Vec<String> = self.tasks().into_iter().map(who).collect();
-        self.checker.ledger.given_up.extend(resting);
-        self.checker.ledger.tasks_done_us = self.now_us();
+        self.ground.checker.ledger.given_up.extend(resting);
+        self.ground.checker.ledger.tasks_done_us = self.ground.now_us();
     }
 
     /// At the end: every document is read whole through a manager, by the first writer.
     pub fn read_documents(&mut self, number: ManagerNumber) {
         for document in GROUPS.iter().map(|it| name(SPACE, it[0])) {
-            let slot = slot_of(&document, self.setup.m);
-            let here = names().into_iter().filter(|it| slot_of(it, self.setup.m) == slot);
+            let slot = slot_of(&document, self.ground.setup.m);
+            let here = names().into_iter().filter(|it| slot_of(it, self.ground.setup.m) == slot);
             let syncs = here.map(|name| SyncRequest { name, held: None }).collect();
             let (reader, stale_ok) = (Some(Arc::new(Reader::of(space(SPACE)))), false);
             let op = Op::Documents(DocumentOp::Sync(SyncOp { reader, slot, syncs, stale_ok }));
-            let what = CallFor::LastSync(self.now_us());
-            self.call(number, what, Place::Client(0), 2_000, op);
+            let what = CallFor::LastSync(self.ground.now_us());
+            self.ground.call(number, what, Place::Client(0), 2_000, op);
         }
     }
 
     /// What the last reading found.
     pub fn on_last_sync(&mut self, sent_us: u64, result: Option<&OpResult>) {
-        let came_us = self.now_us();
+        let came_us = self.ground.now_us();
         let Some(Ok(Answer::Documents(DocumentAnswer::Synced(Ok(updates))))) = result else {
             let text = format!("the last reading of documents came to {result:?}");
-            return self.checker.judge(came_us, Err(Violation::new("served", text)));
+            return self.ground.checker.judge(came_us, Err(Violation::new("served", text)));
         };
         for (name, update) in updates {
             match apply(name, None, update) {
                 Ok(document) => {
                     let version = document.as_ref().map(|it| it.version());
                     let (name, log) = (name.clone(), Log::of(document.as_deref()));
-                    self.checker.ledger.seen.push(SeenDocument {
+                    self.ground.checker.ledger.seen.push(SeenDocument {
                         name,
                         sent_us,
                         came_us,
@@ -556,7 +566,7 @@ impl World {
                 }
                 Err(error) => {
                     let text = format!("the last reading of {name}: {error}");
-                    self.checker.judge(came_us, Err(Violation::new("documents", text)));
+                    self.ground.checker.judge(came_us, Err(Violation::new("documents", text)));
                 }
             }
         }

@@ -25,7 +25,7 @@ impl World {
         if let Some(ack) = ack {
             envelope.message = Message::Heartbeat { committed: Vec::new() };
             let (from, to) = (Place::Manager(number), Place::Manager(ack.to.number));
-            self.send(from, to, None, Packet::Peer(ack));
+            self.ground.send(from, to, None, Packet::Peer(ack));
         }
     }
 }

@@ -114,7 +114,11 @@ impl World {
                     let is_other = act != message;
                     let effect = Effect::ToNode { node, address, message: act };
                     if is_other {
-                        self.checker.on_effect(self.queue.now_us(), (number, run), &effect);
+                        self.ground.checker.on_effect(
+                            self.ground.queue.now_us(),
+                            (number, run),
+                            &effect,
+                        );
                     }
                     Altered::Kept(effect)
                 }
@@ -250,7 +254,9 @@ impl World {
                         Some(Bug::DrainHidden) => hide_drains(state),
                         Some(Bug::AllDisturbed) => disturb_all(state),
                         Some(Bug::CordonUnseen) => hide_cordons(state),
-                        Some(Bug::OtherRingFollowed) => take_for_ours(state, &self.setup.ring()),
+                        Some(Bug::OtherRingFollowed) => {
+                            take_for_ours(state, &self.ground.setup.ring())
+                        }
                         Some(Bug::OldStoreFollowed) => take_for_next(state, known),
                         Some(bug) => believe_verdicts(bug, number, state),
                         _ => {}
@@ -324,7 +330,7 @@ impl World {
             raise_epoch(&mut message, fence);
         }
         if plant.bug == Bug::ScanUnfenced && matches!(message, ToNode::Scan { .. }) {
-            lower_epoch(&mut message, self.setup.m, |slot| agent.fence(slot));
+            lower_epoch(&mut message, self.ground.setup.m, |slot| agent.fence(slot));
         }
         alter_call(plant.bug, agent, &mut message);
         if plant.bug == Bug::BootIgnored {

@@ -1,7 +1,8 @@
 //! Planted bugs of nodes: how long a lease counts, how long a start may take, what is dead.
 
+use crate::event::{Event, Phase};
 use crate::mutants::Bug;
-use crate::world::{Event, Phase, World};
+use crate::world::World;
 use rota_model::node_msg::{FromNode, NodeAnswer, Renewed, SlotRange, ToNode};
 use rota_model::{BootId, Epoch, LogPos, ManagerNumber, NodeState, SlotId, Token};
 use rota_node::{Node, NodeEffect, NodeInput};
@@ -15,21 +16,21 @@ impl World {
         (boot, sent_mono_ms): (BootId, u64),
         renewed: Renewed,
     ) {
-        let renewed = grant_for_all(self.bug(), self.setup.m, renewed);
+        let renewed = grant_for_all(self.bug(), self.ground.setup.m, renewed);
         let Some(late_us) = self.renewed_late() else {
             return self.tell_node(index, run, NodeInput::Renewed { boot, sent_mono_ms, renewed });
         };
         let Some(host) = self.nodes.get(index) else { return };
-        let sent_mono_ms = host.mono_ms(self.now_us() + late_us);
+        let sent_mono_ms = host.mono_ms(self.ground.now_us() + late_us);
         let input = Box::new(NodeInput::Renewed { boot, sent_mono_ms, renewed });
-        self.queue.after(late_us, Event::TellNode(index, run, input));
+        self.ground.queue.after(late_us, Event::TellNode(index, run, input));
     }
 
     /// How late such an answer is, if a node counts from it: seven of ten come when what they grant is over.
     fn renewed_late(&mut self) -> Option<u64> {
         self.bug().filter(|it| *it == Bug::LeaseFromAnswer)?;
-        let is_late = self.phase == Phase::Chaos && self.rng.permille(700);
-        let timing = &self.setup.timing;
+        let is_late = self.ground.phase == Phase::Chaos && self.ground.rng.permille(700);
+        let timing = &self.ground.setup.timing;
         let spare_ms = timing.node_lost_ms - timing.lease_kill_ms;
         Some(if is_late { spare_ms * 3_000 } else { 0 })
     }

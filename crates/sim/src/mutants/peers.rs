@@ -1,7 +1,8 @@
 //! Planted bugs between managers: answers in the name of a peer that never gave them, and what is written
 //! of peers that are gone.
 
-use crate::world::{Event, World};
+use crate::event::Event;
+use crate::world::World;
 use rota_model::ManagerNumber;
 use rota_model::ManagerStatus;
 use rota_protocol::{Answer, DocumentOp, Envelope, Input, Message, Op};
@@ -15,7 +16,7 @@ impl World {
         let (from, to) = (envelope.to, envelope.from);
         let forged = Envelope { from, to, epoch: envelope.epoch, message };
         let event = Event::Tell(number, run, Box::new(Input::Peer(forged)));
-        self.queue.after(10, event);
+        self.ground.queue.after(10, event);
     }
 
     /// Acknowledgements in the name of a learner, before it got anything.

@@ -2,11 +2,12 @@
 //! what is believed before it is written. Where a bug shows only when a compare-and-set is late, it is late
 //! more often than usual; sound managers stand that.
 
+use crate::event::{Event, Phase};
 use crate::invariant::member_added;
 use crate::mutants::Bug;
 use crate::network::Place;
 use crate::packet::Packet;
-use crate::world::{Event, Phase, World};
+use crate::world::World;
 use rota_model::ManagerNumber;
 use rota_protocol::{CasOutcome, Effect, Input, Message};
 use rota_ring::{Change, ConfigState, View};
@@ -21,11 +22,11 @@ const OTHERS_US: u64 = 2_500_000;
 impl World {
     /// How late a compare-and-set is, if a planted bug needs that.
     pub(crate) fn plant_lateness(&mut self, number: ManagerNumber, change: &Change) -> Option<u64> {
-        let bug = self.bug().filter(|_| self.phase == Phase::Chaos)?;
+        let bug = self.bug().filter(|_| self.ground.phase == Phase::Chaos)?;
         if bug != Bug::AddingForgotten || change.view.is_none() {
             return None;
         }
-        let now_us = self.now_us();
+        let now_us = self.ground.now_us();
         let adds = self.adds(change);
         let held = &mut self.plant.as_mut()?.held;
         match held.get(&number).filter(|until| **until > now_us) {
@@ -47,7 +48,7 @@ impl World {
     /// An owner asks for a copy to be added, and is told that it was not, though it may be yet. What it
     /// does next is to suspect others.
     pub(crate) fn deny_adding(&mut self, number: ManagerNumber, cas: u64, change: &Change) {
-        if self.phase != Phase::Chaos || !self.adds(change) {
+        if self.ground.phase != Phase::Chaos || !self.adds(change) {
             return;
         }
         for other in self.managers.keys().copied().filter(|it| *it != number).collect::<Vec<_>>() {
@@ -62,9 +63,9 @@ impl World {
     pub(crate) fn plant_loses(&self, number: ManagerNumber, effect: &Effect) -> bool {
         let Effect::Send { envelope, .. } = effect else { return false };
         let Message::Prepare { part, .. } = &envelope.message else { return false };
-        let now_us = self.now_us();
+        let now_us = self.ground.now_us();
         let held = self.plant.as_ref().and_then(|it| it.held.get(&number)).copied();
-        let is_held = held.is_some_and(|until| until > now_us) && self.phase == Phase::Chaos;
+        let is_held = held.is_some_and(|until| until > now_us) && self.ground.phase == Phase::Chaos;
         let process = self.managers.get(&number).and_then(|it| it.process.as_ref());
         let entry = process.and_then(|it| it.view()?.parts.get(part));
         is_held && entry.is_some_and(|it| !it.has(envelope.to.number))
@@ -90,10 +91,10 @@ impl World {
     pub(crate) fn send_later(&mut self, number: ManagerNumber, delay_us: u64, packet: Packet) {
         let from = Place::Manager(number);
         let line = || format!("sends late by {delay_us} us: {}", packet.line());
-        self.trace.line(self.queue.now_us(), from, line);
+        self.ground.trace.line(self.ground.queue.now_us(), from, line);
         let (run, serial, packet) = (None, 0, Box::new(packet));
         let event = Event::Arrive { from, to: Place::Store, run, serial, packet };
-        self.queue.after(delay_us, event);
+        self.ground.queue.after(delay_us, event);
     }
 }
 

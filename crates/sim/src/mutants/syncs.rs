@@ -1,7 +1,8 @@
 //! Planted bugs of Syncs: copies that seem to answer at once, and what a Sync brought.
 
 use crate::checker::Run;
-use crate::world::{Event, World};
+use crate::event::Event;
+use crate::world::World;
 use rota_model::{LogPos, ManagerNumber};
 use rota_protocol::{Envelope, Input, Manager, Message};
 
@@ -9,14 +10,14 @@ impl World {
     /// A copy seems to answer a Sync as soon as it is asked. Only the owner believes that: the observer
     /// writes down what was said.
     pub(crate) fn synced_at_once(&mut self, (number, run): Run, envelope: &Envelope) {
-        let now_us = self.now_us();
+        let now_us = self.ground.now_us();
         let Some(host) = self.managers.get_mut(&number).filter(|it| it.run == run) else { return };
         let now = host.now(now_us);
         let Some(process) = &mut host.process else { return };
         let Some(message) = answered_sync(process, &envelope.message) else { return };
         let (from, to, epoch) = (envelope.to, envelope.from, envelope.epoch);
         process.handle(now, Input::Peer(Envelope { from, to, epoch, message }));
-        self.queue.after(10, Event::Flush(number, run));
+        self.ground.queue.after(10, Event::Flush(number, run));
     }
 }
 
