@@ -10,6 +10,7 @@ use crate::network::Place;
 use crate::packet::Packet;
 use crate::rng::SeededRng;
 use crate::setup::{CLASS, CLIENT_DEADLINE_MS_MAX};
+use crate::users::last_readings::{on_copies, on_documents};
 use crate::world::World;
 use rota_model::{
     ClassName, CloseOp, Filter, GetOp, LifeOptions, ListCursor, ListOp, Namespace, OpenOp,
@@ -137,16 +138,24 @@ impl World {
             }
             Some(CallFor::LastPage(number, sent_us)) => {
                 self.note_page(sent_us, &result, &Filter::default());
-                self.on_last_page(number, result);
+                self.users.last_lists.on_page(&mut self.ground, number, result);
             }
-            Some(CallFor::Pull(part)) => self.on_pulled(part, Some(result)),
-            Some(CallFor::Documents(part)) => self.on_documents_told(part, Some(result)),
+            Some(CallFor::Pull(part)) => {
+                self.users.watcher.on_pulled(&mut self.ground, part, Some(result))
+            }
+            Some(CallFor::Documents(part)) => {
+                self.users.document_watcher.on_told(&mut self.ground, part, Some(result))
+            }
             Some(CallFor::Write(index, asked, sent_us)) => {
                 self.on_written(index, asked, sent_us, &result);
             }
-            Some(CallFor::LastSync(sent_us)) => self.on_last_sync(sent_us, Some(&result)),
-            Some(CallFor::LastCopies) => self.on_last_copies(Some(&result)),
-            Some(CallFor::Describe) => self.on_described(Some(&result)),
+            Some(CallFor::LastSync(sent_us)) => {
+                on_documents(&mut self.ground, sent_us, Some(&result))
+            }
+            Some(CallFor::LastCopies) => on_copies(&mut self.ground, Some(&result)),
+            Some(CallFor::Describe) => {
+                self.users.admin.on_described(&mut self.ground, Some(&result))
+            }
             Some(CallFor::TakeBack(it)) => self.on_taken_back(it, Some(&result)),
             Some(CallFor::Mend) | None => {}
         }
@@ -215,13 +224,17 @@ impl World {
                 }
             }
             Some(CallFor::Page(index, _, _)) => self.rest(index),
-            Some(CallFor::LastPage(number, _)) => self.ask_last_page(number),
-            Some(CallFor::Pull(part)) => self.on_pulled(part, None),
-            Some(CallFor::Documents(part)) => self.on_documents_told(part, None),
+            Some(CallFor::LastPage(number, _)) => {
+                self.users.last_lists.ask_page(&mut self.ground, number)
+            }
+            Some(CallFor::Pull(part)) => self.users.watcher.on_pulled(&mut self.ground, part, None),
+            Some(CallFor::Documents(part)) => {
+                self.users.document_watcher.on_told(&mut self.ground, part, None)
+            }
             Some(CallFor::Write(index, asked, _)) => self.write_again(index, asked, 0),
-            Some(CallFor::LastSync(sent_us)) => self.on_last_sync(sent_us, None),
-            Some(CallFor::LastCopies) => self.on_last_copies(None),
-            Some(CallFor::Describe) => self.on_described(None),
+            Some(CallFor::LastSync(sent_us)) => on_documents(&mut self.ground, sent_us, None),
+            Some(CallFor::LastCopies) => on_copies(&mut self.ground, None),
+            Some(CallFor::Describe) => self.users.admin.on_described(&mut self.ground, None),
             Some(CallFor::TakeBack(it)) => self.on_taken_back(it, None),
             Some(CallFor::Mend) | None => {}
         }

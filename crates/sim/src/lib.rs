@@ -16,7 +16,6 @@
 //! that the removal of each rule is noticed. [`paper`] is the ring of the first text, refuted.
 
 pub mod actions;
-mod admin_host;
 mod agent_host;
 pub mod blob_store;
 mod body_moves;
@@ -26,7 +25,6 @@ pub mod client_host;
 pub mod copying;
 pub mod counters;
 pub mod disk;
-pub mod document_watcher;
 pub mod event;
 pub mod fault;
 pub mod folders;
@@ -34,7 +32,6 @@ pub mod gone_events;
 pub mod ground;
 pub mod history;
 pub mod invariant;
-mod last_copies;
 pub mod ledger;
 pub mod life;
 pub mod link;
@@ -55,11 +52,13 @@ pub mod program_host;
 pub mod queue;
 pub mod rng;
 pub mod run;
+mod scan;
 pub mod setup;
 pub mod store;
 mod store_host;
+mod tasks;
 pub mod trace;
-pub mod watcher;
+pub mod users;
 pub mod world;
 pub mod writer_host;
 pub mod writing;

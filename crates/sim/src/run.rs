@@ -1,23 +1,18 @@
 //! One seed from start to end: chaos, heal, converge, serve, a power cut, durability scan, checks.
 
-use crate::calls::CallFor;
 use crate::counters::{Counters, Fault};
 use crate::event::{Event, Phase};
-use crate::invariant::acknowledged_open::Found;
-use crate::invariant::complete_list::Expected;
 use crate::invariant::converged::Moment;
 use crate::invariant::{
-    Verdict, Violation, acknowledged_open, actions_alone, closed_stays, complete_list, converged,
-    copies_arrive, ends_told, linear, one_instance, same_answer, shown_forward, tasks_ran,
-    unchanged, written_once,
+    Verdict, Violation, actions_alone, closed_stays, converged, copies_arrive, ends_told, linear,
+    one_instance, same_answer, shown_forward, tasks_ran, unchanged, written_once,
 };
-use crate::ledger::Wish;
 use crate::mutants::{Bug, Plant};
 use crate::network::STRAGGLER_US_MAX;
 use crate::world::World;
-use rota_model::{ManagerNumber, RefusalKind, SessionKey, SessionRecord};
+use rota_model::RefusalKind;
+use rota_protocol::OpResult;
 use rota_protocol::session_of;
-use rota_protocol::{Answer, OpResult};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -25,8 +20,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 const REQUESTS_MIN: usize = 500;
 /// Faults of the chaos phase, at least.
 const FAULTS_MIN: u64 = 20;
-/// Longer than an owner waits between tries to open lost sessions again.
-const OPENED_AGAIN_US: u64 = 1_500_000;
 
 /// Client requests of the serve phase.
 const SERVED: usize = 40;
@@ -117,9 +110,6 @@ fn guarded(world: &mut World, phase: fn(&mut World) -> Verdict) -> Verdict {
     })
 }
 
-/// By how much clocks that stepped are behind, at most.
-const LATE_CLOCKS_US: u64 = 200_000_000;
-
 impl World {
     /// Clients work while things go wrong.
     fn chaos(&mut self) -> Verdict {
@@ -165,7 +155,10 @@ impl World {
     }
 
     /// Everything is healed and nobody asks: the cluster settles.
-    fn converge(&mut self) -> Verdict {
+    ///
+    /// # Errors
+    /// It does not settle in time.
+    pub(crate) fn converge(&mut self) -> Verdict {
         self.ground.phase = Phase::Quiet;
         // What is still under way may begin something: let it arrive first.
         let under_way_us = if self.ground.network.stragglers { STRAGGLER_US_MAX } else { 500_000 };
@@ -198,7 +191,7 @@ impl World {
         if let Some(number) = self.unclaimed() {
             return Err(Violation::new("converged", format!("M{number} is not in the ring")));
         }
-        if !self.admin.is_done {
+        if !self.users.admin.is_done {
             return Err(Violation::new("converged", "the pool is not described at last"));
         }
         if self.has_orders() {
@@ -222,8 +215,7 @@ impl World {
         let mut managers: BTreeMap<_, _> = managers.collect();
         // The watchers' long polls wait on purpose.
         for stats in managers.values_mut() {
-            let polls = self.watcher.parts.len() + self.document_watcher.parts.len();
-            stats.requests_waiting = stats.requests_waiting.saturating_sub(polls);
+            stats.requests_waiting = stats.requests_waiting.saturating_sub(self.users.polls());
         }
         converged::check(&Moment {
             view,
@@ -277,156 +269,6 @@ impl World {
                 );
                 return Err(Violation::new("served", text));
             }
-        }
-        Ok(())
-    }
-
-    /// Every id is read through every manager, every session is listed through every manager, and
-    /// the watcher catches up.
-    fn scan(&mut self) -> Verdict {
-        // What happens by itself must not happen between two looks.
-        if let Some(rest_us) = self.ground.setup.lives_rest_us() {
-            self.run_until(self.ground.now_us() + rest_us);
-            // A clock that is behind brings some of it later.
-            let until_us = self.ground.now_us() + LATE_CLOCKS_US;
-            while self.events_come() && self.ground.now_us() < until_us {
-                self.run_until(self.ground.now_us() + 500_000);
-            }
-            self.converge()?;
-        }
-        if self.some_are_opened_again() {
-            self.run_until(self.ground.now_us() + OPENED_AGAIN_US);
-            self.converge()?;
-        }
-        self.note_tasks_done();
-        let keys = self.ground.setup.keys.clone();
-        let before = self.ground.checker.ledger.asked.len();
-        for key in &keys {
-            for (number, _) in self.ground.setup.numbers.clone() {
-                self.read(number, key.clone());
-            }
-        }
-        for (number, _) in self.ground.setup.numbers.clone() {
-            self.begin_last_list(number);
-            self.read_documents(number);
-            self.read_copies(number);
-        }
-        let until_us = self.ground.now_us() + 3_000_000;
-        while self.ground.checker.violations.is_empty() && self.ground.now_us() < until_us {
-            self.run_until(self.ground.now_us() + 100_000);
-            let is_poll = |it: &&CallFor| matches!(it, CallFor::Pull(_) | CallFor::Documents(_));
-            let pulls = self.ground.calls.values().filter(is_poll).count();
-            if pulls == self.ground.calls.len() {
-                break;
-            }
-        }
-        // One more round of the watcher's pulls, also of those that went to a manager which was just
-        // starting; and if the cluster forgot something meanwhile, and the watcher's position is too old
-        // for the short tails here, its snapshot to the end.
-        let quiet_us = self.ground.now_us();
-        self.run_until(quiet_us + 400_000);
-        let until_us = self.ground.now_us() + 3_000_000;
-        while self.ground.checker.violations.is_empty()
-            && self.ground.now_us() < until_us
-            && !self.watcher.has_caught_up(quiet_us)
-        {
-            self.run_until(self.ground.now_us() + 10_000);
-        }
-        if !self.ground.checker.violations.is_empty() {
-            return Ok(());
-        }
-        let found = self.found(before)?;
-        acknowledged_open::check(&self.ground.checker.ledger, &found)?;
-        self.check_lists(&found)?;
-        for (part, following) in &self.watcher.parts {
-            let filter = crate::watcher::filter_of(*part);
-            let records = found.values().flatten().filter(|record| filter.passes(record));
-            let records = records.filter(|record| {
-                let slot = rota_ring::slot_of_session(&record.key, self.ground.setup.m);
-                let view = self.store.state().view.as_ref();
-                let is_here = view.is_some_and(|view| view.home(slot) == *part);
-                // What was forgotten after the reads is in no later snapshot.
-                is_here && (following.watched.knows(&record.key) || !self.may_vanish(record))
-            });
-            following.watched.check(&records.cloned().collect::<Vec<_>>())?;
-        }
-        self.documents_are_followed(quiet_us)
-    }
-
-    /// Whether lost sessions wait for a node that has room: whoever reads them now may find another life later.
-    fn some_are_opened_again(&self) -> bool {
-        let docs = self.managers.values().flat_map(|it| it.disk.durable().docs.values());
-        let mut records = docs.filter_map(|doc| doc.session());
-        records.any(|record| record.is_reopened())
-    }
-
-    fn read(&mut self, number: ManagerNumber, key: SessionKey) {
-        let now_us = self.ground.now_us();
-        let asked = self.ground.checker.ledger.asked.len();
-        let request = rota_model::RequestId::parse(&format!("scan{asked}")).expect("a short name");
-        let attempt = crate::ledger::Attempt { manager: number, sent_us: now_us, answer: None };
-        let op = rota_protocol::Op::Get(rota_model::GetOp { key: key.clone(), stale_ok: false });
-        self.ground.checker.ledger.asked.push(crate::ledger::Asked {
-            client: 0,
-            key,
-            wish: Wish::Get(false),
-            request,
-            attempts: vec![attempt],
-            healed: true,
-            once: false,
-        });
-        let from = crate::network::Place::Client(0);
-        self.ground.call(number, CallFor::Try(0, asked, 0), from, 2_000, op);
-    }
-
-    /// What the scan's reads found. All managers must agree.
-    fn found(&self, before: usize) -> Result<Found, Violation> {
-        let mut found = Found::new();
-        for asked in self.ground.checker.ledger.asked.iter().skip(before) {
-            let Some(attempt) = asked.attempts.first() else { continue };
-            let record = match &attempt.answer {
-                Some((_, Ok(Answer::Got { session, .. }))) => Some(session.record.clone()),
-                Some((_, Err(refusal))) if refusal.kind == RefusalKind::NotFound => None,
-                other => {
-                    let text = format!(
-                        "the last read of {} through M{} came to {other:?}",
-                        asked.key, attempt.manager
-                    );
-                    return Err(Violation::new("served", text));
-                }
-            };
-            let known = found.entry(asked.key.clone()).or_insert_with(|| record.clone());
-            let tombstones = [&*known, &record].into_iter().flatten().all(|it| self.may_vanish(it));
-            if *known != record && !tombstones {
-                let text = format!(
-                    "{} is {record:?} through M{} and {known:?} through another",
-                    asked.key, attempt.manager
-                );
-                return Err(Violation::new("linear", text));
-            }
-        }
-        Ok(found)
-    }
-
-    /// Whether a record is a tombstone of a cluster that forgets quickly, or of a kind that goes soon.
-    fn may_vanish(&self, record: &SessionRecord) -> bool {
-        let forgets = self.ground.setup.timing.tombstone_ms < 60_000;
-        record.is_unplaced() || (record.state.is_ended() && forgets)
-    }
-
-    fn check_lists(&self, found: &Found) -> Verdict {
-        let expected = found.iter().filter_map(|(key, record)| {
-            let record = record.as_ref()?;
-            let (life, may_vanish) = (record.life, self.may_vanish(record));
-            Some((key.clone(), Expected { life, may_vanish }))
-        });
-        let expected: BTreeMap<_, _> = expected.collect();
-        for (through, list) in &self.watcher.lists {
-            if list.next.is_some() {
-                let text = format!("the last list through M{through} does not end");
-                return Err(Violation::new("list", text));
-            }
-            complete_list::check(*through, &list.shown, &expected)?;
         }
         Ok(())
     }

@@ -10,10 +10,8 @@
 //! Every arrow is an event of the queue, delayed, lost, repeated or cut by the network. Each host
 //! (manager, node, client) is an `impl World` block in a file of its own.
 
-use crate::admin_host::AdminHost;
 use crate::client_host::ClientHost;
 use crate::counters::Fault;
-use crate::document_watcher::DocumentWatcher;
 use crate::event::Event;
 use crate::ground::Ground;
 use crate::invariant::deadlines;
@@ -25,7 +23,7 @@ use crate::packet::Packet;
 use crate::rng::SeededRng;
 use crate::setup::Setup;
 use crate::store::Store;
-use crate::watcher::Watcher;
+use crate::users::Users;
 use crate::writer_host::WriterHost;
 use rota_model::{BootId, ManagerId, ManagerNumber, NodeId};
 use rota_protocol::Input;
@@ -51,12 +49,8 @@ pub struct World {
     pub clients: Vec<ClientHost>,
     /// Clients that work with documents.
     pub writers: Vec<WriterHost>,
-    /// Whoever describes the pool.
-    pub admin: AdminHost,
-    /// The watcher.
-    pub watcher: Watcher,
-    /// The watcher of documents.
-    pub document_watcher: DocumentWatcher,
+    /// Whoever uses the cluster.
+    pub users: Users,
     /// A planted bug.
     pub plant: Option<Plant>,
     /// Numbers that have left.
@@ -87,9 +81,7 @@ impl World {
             boots: BTreeSet::new(),
             clients: Vec::new(),
             writers: Vec::new(),
-            admin: AdminHost::new(seed),
-            watcher: Watcher::default(),
-            document_watcher: DocumentWatcher::default(),
+            users: Users::new(seed),
             plant,
             gone: Vec::new(),
             orders: BTreeSet::new(),
@@ -191,9 +183,9 @@ impl World {
             Event::ClientNext(index) => self.on_client_next(index),
             Event::WriterNext(index) => self.on_writer_next(index),
             Event::ClientTimeout(call) => self.on_client_timeout(call),
-            Event::Pull(part) => self.on_pull_due(part),
-            Event::Documents(part) => self.on_documents_due(part),
-            Event::Describe => self.on_describe(),
+            Event::Pull(part) => self.users.watcher.on_due(&mut self.ground, part),
+            Event::Documents(part) => self.users.document_watcher.on_due(&mut self.ground, part),
+            Event::Describe => self.users.admin.on_describe(&mut self.ground),
             Event::Disturb => self.on_disturb(),
             Event::Calm(id) => self.on_calm(id),
             Event::Audit => self.on_audit(),

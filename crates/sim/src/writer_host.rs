@@ -7,24 +7,22 @@ use crate::copying::choose;
 use crate::counters::Fault;
 use crate::event::{Event, Phase, WALL_START_MS};
 use crate::invariant::Violation;
-use crate::mutants::Bug;
 use crate::network::Place;
 use crate::rng::SeededRng;
-use crate::setup::{CLIENT_DEADLINE_MS_MAX, WORK_MS};
+use crate::setup::CLIENT_DEADLINE_MS_MAX;
 use crate::world::World;
 use crate::writing::{
     Added, Adding, Deferred, Deferring, EXEC, GROUPS, Log, SPACE, SWITCHED, SeenDocument, Told,
     Written,
 };
-use crate::writing::{attachment_of, name, names, who_of};
+use crate::writing::{attachment_of, names};
 use rota_docstore::{
     Body, DocName, Document, Held, Request, SyncRequest, Tolerance, Update, apply,
 };
-use rota_model::{Changed, ManagerNumber, Namespace, RequestId, Stamp};
+use rota_model::{Changed, Namespace, RequestId, Stamp};
 use rota_protocol::api::{OperateOp, Reader, SyncOp};
-use rota_protocol::operate::{self, Job, SPACES_DOCID, slot_of};
-use rota_protocol::task_records::{Param, Task, TaskState};
-use rota_protocol::{Answer, DocumentAnswer, DocumentOp, Input, Op, OpResult, TaskJob};
+use rota_protocol::operate::{SPACES_DOCID, slot_of};
+use rota_protocol::{Answer, DocumentAnswer, DocumentOp, Op, OpResult};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -33,10 +31,6 @@ pub const WRITERS: usize = 3;
 
 /// By how much a writer's clock is behind: owners' clocks step, and refuse what is in the future.
 const BEHIND_MS: u64 = 60_000;
-
-/// One in so many thousand works takes longer than it may, up to that.
-const WORKS_LONG_PERMILLE: u64 = 20;
-const WORKS_LONG_US_MAX: u64 = 4_000_000;
 
 /// How long a writer tries one thing.
 const PATIENCE_US: u64 = 4_000_000;
@@ -446,128 +440,6 @@ impl World {
                     version,
                     log,
                 });
-            }
-        }
-    }
-
-    /// A worker does an operation's work. Some takes longer than it may.
-    pub fn work(&mut self, number: ManagerNumber, run: u64, work: u64, job: Box<Job>) {
-        let delay_us = if self.ground.rng.permille(WORKS_LONG_PERMILLE) {
-            self.ground.rng.within(WORK_MS * 1_000, WORKS_LONG_US_MAX)
-        } else {
-            self.ground.rng.skewed(200, WORK_MS * 1_000)
-        };
-        let mut job = job;
-        if self.bug() == Some(Bug::TaskEndApart) && job.request.task.is_some() {
-            job.request = Arc::new(Request { task: None, ..(*job.request).clone() });
-        }
-        self.ground.queue.after(delay_us, Event::Worked(number, run, work, job));
-    }
-
-    /// Somebody runs the program of a task. It does its work more often than not, and may say that it failed although
-    /// it did.
-    pub fn run_task(
-        &mut self,
-        number: ManagerNumber,
-        run: u64,
-        (part, work): (ManagerNumber, u64),
-        job: &TaskJob,
-    ) {
-        let delay_us = self.ground.rng.skewed(500, 2_000_000);
-        let dice = self.ground.rng.within(0, 9);
-        if dice > 0 && self.bug() != Some(Bug::TaskUnrun) {
-            self.ground.checker.ledger.ran.insert(who_of(&job.param));
-        }
-        let why = ("EXIT-1".to_owned(), "it says so".to_owned());
-        let outcome = if dice > 1 { Ok(()) } else { Err(why) };
-        let input = Input::TaskRan { part, work, outcome };
-        self.ground.queue.after(delay_us, Event::TaskRan(number, run, Box::new(input)));
-    }
-
-    /// The tasks on the disks of those who own them: which have nothing to wait for.
-    fn tasks(&self) -> Vec<(Task, bool)> {
-        let Some(view) = &self.store.state().view else { return Vec::new() };
-        let mut tasks = Vec::new();
-        for (number, host) in &self.managers {
-            let now = Stamp::from_epoch_ms(host.wall_ms(self.ground.now_us()));
-            for (key, doc) in &host.disk.durable().docs {
-                let is_owned = view.part_of(key.slot).1.owner == *number;
-                let doc = doc.of_application().filter(|_| is_owned);
-                let Some(task) = doc.and_then(|it| operate::task_of(it)) else { continue };
-                // The clock of a former owner was ahead: its start is still to come.
-                let comes_later = task.start_at.is_some_and(|it| it > now.plus_ms(1_000));
-                let rests = match task.state() {
-                    TaskState::Parked => true,
-                    TaskState::Waiting | TaskState::Lost => comes_later,
-                    TaskState::Running | TaskState::Paused => false,
-                };
-                tasks.push((task, rests));
-            }
-        }
-        tasks
-    }
-
-    /// Whether a task that runs an action of a session again has not been given up.
-    pub fn actions_are_tried_again(&self) -> bool {
-        let is_parked = |it: &Task| it.state() == TaskState::Parked;
-        self.tasks().iter().any(|(it, _)| it.op_name == "session.action" && !is_parked(it))
-    }
-
-    /// A task that waits or runs.
-    pub fn task_waits(&self) -> Option<String> {
-        let mut all = self.tasks().into_iter();
-        let waiting = all.find(|it| !it.1).map(|it| it.0);
-        waiting.map(|it| format!("task {} is {:?}", it.docid(), it.state()))
-    }
-
-    /// No task waits any more. Those that were given up stay; of some nobody was told, as their owner died then.
-    pub fn note_tasks_done(&mut self) {
-        let who = |(task, _): (Task, bool)| match task.param {
-            Param::Json(value) => who_of(&value),
-            Param::Document(docid) => docid,
-        };
-        let resting: Vec<String> = self.tasks().into_iter().map(who).collect();
-        self.ground.checker.ledger.given_up.extend(resting);
-        self.ground.checker.ledger.tasks_done_us = self.ground.now_us();
-    }
-
-    /// At the end: every document is read whole through a manager, by the first writer.
-    pub fn read_documents(&mut self, number: ManagerNumber) {
-        for document in GROUPS.iter().map(|it| name(SPACE, it[0])) {
-            let slot = slot_of(&document, self.ground.setup.m);
-            let here = names().into_iter().filter(|it| slot_of(it, self.ground.setup.m) == slot);
-            let syncs = here.map(|name| SyncRequest { name, held: None }).collect();
-            let (reader, stale_ok) = (Some(Arc::new(Reader::of(space(SPACE)))), false);
-            let op = Op::Documents(DocumentOp::Sync(SyncOp { reader, slot, syncs, stale_ok }));
-            let what = CallFor::LastSync(self.ground.now_us());
-            self.ground.call(number, what, Place::Client(0), 2_000, op);
-        }
-    }
-
-    /// What the last reading found.
-    pub fn on_last_sync(&mut self, sent_us: u64, result: Option<&OpResult>) {
-        let came_us = self.ground.now_us();
-        let Some(Ok(Answer::Documents(DocumentAnswer::Synced(Ok(updates))))) = result else {
-            let text = format!("the last reading of documents came to {result:?}");
-            return self.ground.checker.judge(came_us, Err(Violation::new("served", text)));
-        };
-        for (name, update) in updates {
-            match apply(name, None, update) {
-                Ok(document) => {
-                    let version = document.as_ref().map(|it| it.version());
-                    let (name, log) = (name.clone(), Log::of(document.as_deref()));
-                    self.ground.checker.ledger.seen.push(SeenDocument {
-                        name,
-                        sent_us,
-                        came_us,
-                        version,
-                        log,
-                    });
-                }
-                Err(error) => {
-                    let text = format!("the last reading of {name}: {error}");
-                    self.ground.checker.judge(came_us, Err(Violation::new("documents", text)));
-                }
             }
         }
     }

@@ -2,9 +2,9 @@
 
 use crate::calls::CallFor;
 use crate::event::{Event, Phase};
+use crate::ground::Ground;
 use crate::network::Place;
 use crate::rng::SeededRng;
-use crate::world::World;
 use rota_docstore::Request;
 use rota_model::{LoadLimit, Policy, PoolName, PoolSettings};
 use rota_protocol::api::OperateOp;
@@ -29,17 +29,15 @@ impl AdminHost {
     pub fn new(seed: u64) -> Self {
         Self { rng: SeededRng::new(seed ^ 0x706f_6f6c), says_final: false, is_done: false }
     }
-}
 
-impl World {
     /// Tells some manager what the pool is like.
-    pub fn on_describe(&mut self) {
-        let base = self.ground.setup.pool();
-        self.admin.says_final = self.ground.phase != Phase::Chaos;
-        let settings = if self.admin.says_final {
+    pub fn on_describe(&mut self, ground: &mut Ground) {
+        let base = ground.setup.pool();
+        self.says_final = ground.phase != Phase::Chaos;
+        let settings = if self.says_final {
             base
         } else {
-            let rng = &mut self.admin.rng;
+            let rng = &mut self.rng;
             PoolSettings {
                 policy: if rng.permille(300) { Policy::Spread } else { Policy::Pack },
                 load_limit: LoadLimit::of_permille(1_000).filter(|_| rng.permille(300)),
@@ -49,7 +47,7 @@ impl World {
                 ..base
             }
         };
-        let number = self.admin.rng.pick(&self.ground.setup.numbers).0;
+        let number = self.rng.pick(&ground.setup.numbers).0;
         let pool = PoolName::default_pool();
         let mut settings = json!(settings);
         // What is not given stays; without a value it has its default again.
@@ -62,19 +60,19 @@ impl World {
         let request = Arc::new(request.expect("a small document"));
         let op = OperateOp { request, docid: SPACES_DOCID.to_owned() };
         let op = Op::Documents(DocumentOp::Operate(op));
-        self.ground.call(number, CallFor::Describe, Place::Client(0), 1_000, op);
+        ground.call(number, CallFor::Describe, Place::Client(0), 1_000, op);
     }
 
     /// The pool was described, or was not, or nobody knows.
-    pub fn on_described(&mut self, result: Option<&OpResult>) {
+    pub fn on_described(&mut self, ground: &mut Ground, result: Option<&OpResult>) {
         let is_done =
             matches!(result, Some(Ok(Answer::Documents(DocumentAnswer::Operated(Ok(_))))));
-        if is_done && self.admin.says_final {
-            self.admin.is_done = true;
+        if is_done && self.says_final {
+            self.is_done = true;
             return;
         }
         let (from_us, to_us) = if is_done { (1_000_000, 6_000_000) } else { (50_000, 300_000) };
-        let pause_us = self.admin.rng.within(from_us, to_us);
-        self.ground.queue.after(pause_us, Event::Describe);
+        let pause_us = self.rng.within(from_us, to_us);
+        ground.queue.after(pause_us, Event::Describe);
     }
 }
