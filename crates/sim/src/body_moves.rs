@@ -5,7 +5,7 @@ use crate::mutants::Bug;
 use crate::network::Place;
 use crate::world::World;
 use crate::writing::BODY_BYTES;
-use rota_docstore::{Attachment, Digest};
+use rota_docstore::Digest;
 use rota_model::ManagerNumber;
 use rota_protocol::{Bodies, Input};
 use std::sync::Arc;
@@ -29,11 +29,11 @@ impl World {
         Arc::new(self.managers.get(&number).map(|it| it.blob_store.clone()).unwrap_or_default())
     }
 
-    /// Somebody puts a body: most managers that run get it before it is named, as a rule.
-    pub fn put_body(&mut self, attachment: &Attachment) {
-        for host in self.managers.values() {
-            if host.process.is_some() && self.ground.rng.permille(800) {
-                host.blob_store.put(attachment.sha256());
+    /// The bodies that users have put come to the managers that get them.
+    pub fn bring_bodies(&mut self) {
+        for (number, sha256) in self.ground.take_bodies() {
+            if let Some(host) = self.managers.get(&number) {
+                host.blob_store.put(sha256);
             }
         }
     }

@@ -147,7 +147,9 @@ impl World {
                 self.users.document_watcher.on_told(&mut self.ground, part, Some(result))
             }
             Some(CallFor::Write(index, asked, sent_us)) => {
-                self.on_written(index, asked, sent_us, &result);
+                if let Some(writer) = self.users.writers.get_mut(index) {
+                    writer.on_written(&mut self.ground, asked, sent_us, &result);
+                }
             }
             Some(CallFor::LastSync(sent_us)) => {
                 on_documents(&mut self.ground, sent_us, Some(&result))
@@ -231,7 +233,11 @@ impl World {
             Some(CallFor::Documents(part)) => {
                 self.users.document_watcher.on_told(&mut self.ground, part, None)
             }
-            Some(CallFor::Write(index, asked, _)) => self.write_again(index, asked, 0),
+            Some(CallFor::Write(index, asked, _)) => {
+                if let Some(writer) = self.users.writers.get_mut(index) {
+                    writer.write_again(&mut self.ground, asked, 0);
+                }
+            }
             Some(CallFor::LastSync(sent_us)) => on_documents(&mut self.ground, sent_us, None),
             Some(CallFor::LastCopies) => on_copies(&mut self.ground, None),
             Some(CallFor::Describe) => self.users.admin.on_described(&mut self.ground, None),

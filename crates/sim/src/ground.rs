@@ -13,6 +13,7 @@ use crate::queue::Queue;
 use crate::rng::SeededRng;
 use crate::setup::Setup;
 use crate::trace::Trace;
+use rota_docstore::{Attachment, Digest};
 use rota_model::{ManagerNumber, NodeId};
 use rota_protocol::Op;
 use rota_ring::ConfigState;
@@ -44,6 +45,8 @@ pub struct Ground {
     pub disturbed: u64,
     /// Managers whose process runs, and nodes whose agent runs.
     running: BTreeSet<Place>,
+    /// Bodies that users have put, and the managers that get them.
+    bodies: Vec<(ManagerNumber, Digest)>,
     names: u64,
     sent: u64,
 }
@@ -70,6 +73,7 @@ impl Ground {
             node_ids: Vec::new(),
             disturbed: 0,
             running: BTreeSet::new(),
+            bodies: Vec::new(),
             names: 0,
             sent: 0,
         }
@@ -122,6 +126,23 @@ impl Ground {
     pub fn took_effect(&mut self, fault: Fault) {
         self.counters.fault(fault);
         self.disturbed += u64::from(self.phase == Phase::Chaos);
+    }
+
+    /// Somebody puts a body: most managers that run get it before it is named, as a rule.
+    pub fn put_body(&mut self, attachment: &Attachment) {
+        for place in &self.running {
+            match place {
+                Place::Manager(number) if self.rng.permille(800) => {
+                    self.bodies.push((*number, attachment.sha256()));
+                }
+                Place::Manager(_) | Place::Node(_) | Place::Store | Place::Client(_) => {}
+            }
+        }
+    }
+
+    /// Bodies that were put and have not come yet, with the managers that get them.
+    pub fn take_bodies(&mut self) -> Vec<(ManagerNumber, Digest)> {
+        std::mem::take(&mut self.bodies)
     }
 
     /// Calls a manager.

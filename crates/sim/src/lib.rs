@@ -60,7 +60,6 @@ mod tasks;
 pub mod trace;
 pub mod users;
 pub mod world;
-pub mod writer_host;
 pub mod writing;
 
 pub use counters::{Corner, Counters, Fault};

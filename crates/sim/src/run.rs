@@ -171,7 +171,7 @@ impl World {
                 return Ok(());
             }
             let busy = self.clients.iter().any(crate::client_host::ClientHost::is_busy)
-                || self.writers.iter().any(crate::writer_host::WriterHost::is_busy);
+                || self.users.writers.iter().any(crate::users::WriterHost::is_busy);
             let verdict = self.settled();
             match verdict {
                 Ok(()) if !busy => return Ok(()),
@@ -234,7 +234,7 @@ impl World {
         for index in 0..self.clients.len() {
             self.ground.queue.after(1_000, Event::ClientNext(index));
         }
-        for index in 0..self.writers.len() {
+        for index in 0..self.users.writers.len() {
             self.ground.queue.after(1_000, Event::WriterNext(index));
         }
         let until_us = self.ground.now_us() + 60_000_000;

@@ -24,7 +24,6 @@ use crate::rng::SeededRng;
 use crate::setup::Setup;
 use crate::store::Store;
 use crate::users::Users;
-use crate::writer_host::WriterHost;
 use rota_model::{BootId, ManagerId, ManagerNumber, NodeId};
 use rota_protocol::Input;
 use rota_ring::{ClaimRefused, ConfigState, RingShape, View};
@@ -47,8 +46,6 @@ pub struct World {
     pub boots: BTreeSet<BootId>,
     /// Clients.
     pub clients: Vec<ClientHost>,
-    /// Clients that work with documents.
-    pub writers: Vec<WriterHost>,
     /// Whoever uses the cluster.
     pub users: Users,
     /// A planted bug.
@@ -80,7 +77,6 @@ impl World {
             nodes: Vec::new(),
             boots: BTreeSet::new(),
             clients: Vec::new(),
-            writers: Vec::new(),
             users: Users::new(seed),
             plant,
             gone: Vec::new(),
@@ -112,11 +108,7 @@ impl World {
             let delay_us = self.ground.rng.within(300_000, 600_000);
             self.ground.queue.after(delay_us, Event::ClientNext(index));
         }
-        for index in 0..crate::writer_host::WRITERS {
-            self.writers.push(WriterHost::new(self.ground.rng.fork()));
-            let delay_us = self.ground.rng.within(300_000, 600_000);
-            self.ground.queue.after(delay_us, Event::WriterNext(index));
-        }
+        self.users.begin(&mut self.ground);
         self.ground.queue.after(250_000, Event::Describe);
         self.ground.queue.after(700_000, Event::Disturb);
         self.ground.queue.after(900_000, Event::Refuse);
@@ -128,6 +120,7 @@ impl World {
         while self.ground.checker.violations.is_empty() {
             let Some(event) = self.ground.queue.next_until(until_us) else { break };
             self.happen(event);
+            self.bring_bodies();
             debug_assert!(self.is_told_who_runs());
         }
     }
@@ -181,7 +174,7 @@ impl World {
             }
             Event::TaskRan(number, run, input) => self.tell_manager(number, run, *input),
             Event::ClientNext(index) => self.on_client_next(index),
-            Event::WriterNext(index) => self.on_writer_next(index),
+            Event::WriterNext(index) => self.users.on_writer_next(&mut self.ground, index),
             Event::ClientTimeout(call) => self.on_client_timeout(call),
             Event::Pull(part) => self.users.watcher.on_due(&mut self.ground, part),
             Event::Documents(part) => self.users.document_watcher.on_due(&mut self.ground, part),

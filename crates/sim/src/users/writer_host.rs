@@ -6,11 +6,11 @@ use crate::calls::CallFor;
 use crate::copying::choose;
 use crate::counters::Fault;
 use crate::event::{Event, Phase, WALL_START_MS};
+use crate::ground::Ground;
 use crate::invariant::Violation;
 use crate::network::Place;
 use crate::rng::SeededRng;
 use crate::setup::CLIENT_DEADLINE_MS_MAX;
-use crate::world::World;
 use crate::writing::{
     Added, Adding, Deferred, Deferring, EXEC, GROUPS, Log, SPACE, SWITCHED, SeenDocument, Told,
     Written,
@@ -51,6 +51,8 @@ enum Wish {
 /// A writer.
 #[derive(Clone, Debug)]
 pub struct WriterHost {
+    /// Which one it is.
+    index: usize,
     rng: SeededRng,
     /// Counts its wishes; calls of earlier ones are over.
     wishes: usize,
@@ -68,10 +70,20 @@ pub struct WriterHost {
     held: BTreeMap<DocName, Held>,
 }
 
+fn space(name: &str) -> Namespace {
+    Namespace::parse(name).expect("a short name")
+}
+
+fn operation_of<T: serde::Serialize>(space_name: &str, operation: &str, parameters: &T) -> Request {
+    let request = Request::new(space(space_name), operation);
+    request.with(parameters).expect("parameters are short")
+}
+
 impl WriterHost {
     /// A writer with nothing under way.
-    pub fn new(rng: SeededRng) -> Self {
+    pub fn new(index: usize, rng: SeededRng) -> Self {
         Self {
+            index,
             rng,
             wishes: 0,
             current: None,
@@ -88,64 +100,51 @@ impl WriterHost {
     pub fn is_busy(&self) -> bool {
         self.current.is_some()
     }
-}
 
-fn space(name: &str) -> Namespace {
-    Namespace::parse(name).expect("a short name")
-}
-
-fn operation_of<T: serde::Serialize>(space_name: &str, operation: &str, parameters: &T) -> Request {
-    let request = Request::new(space(space_name), operation);
-    request.with(parameters).expect("parameters are short")
-}
-
-impl World {
     /// A writer does its next thing.
-    pub fn on_writer_next(&mut self, index: usize) {
-        let busy = self.writers.get(index).is_none_or(WriterHost::is_busy);
-        if self.ground.phase == Phase::Quiet || busy {
+    pub fn on_next(&mut self, ground: &mut Ground) {
+        if ground.phase == Phase::Quiet || self.is_busy() {
             return;
         }
-        let dice = self.writers[index].rng.within(0, 99);
+        let dice = self.rng.within(0, 99);
         let wish = match dice {
-            0..=34 => self.addition(index),
-            35..=44 => self.deferral(index),
-            45..=54 => self.repetition(index),
-            55..=69 => self.reading(index),
+            0..=34 => self.addition(ground),
+            35..=44 => self.deferral(ground),
+            45..=54 => self.repetition(ground),
+            55..=69 => self.reading(),
             70..=81 => {
-                let stale_ok = self.writers[index].rng.permille(200);
+                let stale_ok = self.rng.permille(200);
                 Wish::Sync(names(), stale_ok)
             }
-            82..=90 => self.copying(index),
-            _ => self.switching(index),
+            82..=90 => self.copying(ground),
+            _ => self.switching(),
         };
-        let until_us = self.ground.now_us() + PATIENCE_US;
-        let writer = &mut self.writers[index];
-        writer.wishes += 1;
-        writer.current = Some((wish, until_us));
-        let wishes = writer.wishes;
-        match &writer.current {
-            Some((Wish::Run(_, Some(at)), _)) => drop(writer.additions.insert(wishes, *at)),
-            Some((Wish::Defer(_, at), _)) => drop(writer.deferrals.insert(wishes, *at)),
-            Some((Wish::Copy(_, at), _)) => drop(writer.acts.insert(wishes, *at)),
+        let until_us = ground.now_us() + PATIENCE_US;
+        self.wishes += 1;
+        self.current = Some((wish, until_us));
+        let wishes = self.wishes;
+        match &self.current {
+            Some((Wish::Run(_, Some(at)), _)) => drop(self.additions.insert(wishes, *at)),
+            Some((Wish::Defer(_, at), _)) => drop(self.deferrals.insert(wishes, *at)),
+            Some((Wish::Copy(_, at), _)) => drop(self.acts.insert(wishes, *at)),
             Some((Wish::Run(_, None) | Wish::Sync(..), _)) | None => {}
         }
-        self.try_wish(index, wishes);
+        self.try_wish(ground);
     }
 
     /// A source counts, or a holder joins or parts.
-    fn copying(&mut self, index: usize) -> Wish {
-        let now_us = self.ground.now_us();
-        let (op, copied) = choose(&mut self.writers[index].rng, now_us);
-        self.ground.checker.ledger.copied.push(copied);
-        Wish::Copy(op, self.ground.checker.ledger.copied.len() - 1)
+    fn copying(&mut self, ground: &mut Ground) -> Wish {
+        let now_us = ground.now_us();
+        let (op, copied) = choose(&mut self.rng, now_us);
+        ground.checker.ledger.copied.push(copied);
+        Wish::Copy(op, ground.checker.ledger.copied.len() - 1)
     }
 
     /// A task: an addition that is made later, or a program.
-    fn deferral(&mut self, index: usize) -> Wish {
-        let at = self.ground.checker.ledger.deferred.len();
+    fn deferral(&mut self, ground: &mut Ground) -> Wish {
+        let at = ground.checker.ledger.deferred.len();
         let who = format!("t{at}");
-        let rng = &mut self.writers[index].rng;
+        let rng = &mut self.rng;
         let docids: Vec<String> = rng.pick(&GROUPS).iter().map(|it| (*it).to_owned()).collect();
         let operation = *rng.pick(&["sim.late", "sim.late_work", "sim.late_work", EXEC]);
         let (is_poison, fails) = (rng.permille(40), rng.permille(200));
@@ -158,31 +157,25 @@ impl World {
             fails,
         };
         let is_outside = operation == EXEC;
-        self.ground.checker.ledger.deferred.push(Deferred {
-            who,
-            docids,
-            is_outside,
-            is_told: false,
-        });
+        ground.checker.ledger.deferred.push(Deferred { who, docids, is_outside, is_told: false });
         let request = Arc::new(operation_of(SPACE, "sim.defer", &deferring));
         Wish::Defer(OperateOp { request, docid }, at)
     }
 
     /// An addition again, which must get the same answer.
-    fn repetition(&mut self, index: usize) -> Wish {
-        let writer = &mut self.writers[index];
-        let recent = writer.repeatable.len().saturating_sub(6);
-        let recent = writer.repeatable.get(recent..).filter(|it| !it.is_empty());
-        let Some((op, at)) = recent.map(|it| writer.rng.pick(it).clone()) else {
-            return self.addition(index);
+    fn repetition(&mut self, ground: &mut Ground) -> Wish {
+        let recent = self.repeatable.len().saturating_sub(6);
+        let recent = self.repeatable.get(recent..).filter(|it| !it.is_empty());
+        let Some((op, at)) = recent.map(|it| self.rng.pick(it).clone()) else {
+            return self.addition(ground);
         };
-        self.ground.counters.fault(Fault::RequestRepeated);
+        ground.counters.fault(Fault::RequestRepeated);
         Wish::Run(op, Some(at))
     }
 
-    fn addition(&mut self, index: usize) -> Wish {
-        let who = format!("w{}", self.ground.checker.ledger.written.len());
-        let rng = &mut self.writers[index].rng;
+    fn addition(&mut self, ground: &mut Ground) -> Wish {
+        let who = format!("w{}", ground.checker.ledger.written.len());
+        let rng = &mut self.rng;
         let group = *rng.pick(&GROUPS);
         let mut docids: Vec<String> = group.iter().map(|it| (*it).to_owned()).collect();
         if rng.permille(500) {
@@ -197,19 +190,19 @@ impl World {
         let attaches = rng.permille(400);
         let adding = Adding { who: who.clone(), docids: docids.clone(), looks, attaches, fails };
         // Two of three work beside the decisions.
-        let name = if self.ground.checker.ledger.written.len().is_multiple_of(3) {
+        let name = if ground.checker.ledger.written.len().is_multiple_of(3) {
             "sim.add"
         } else {
             "sim.work"
         };
         let mut request = operation_of(SPACE, name, &adding);
         if has_operation_time {
-            let now_ms = WALL_START_MS + self.ground.now_us() / 1000;
+            let now_ms = WALL_START_MS + ground.now_us() / 1000;
             request.operation_time = Some(Stamp::from_epoch_ms(now_ms.saturating_sub(BEHIND_MS)));
             request.request_id = RequestId::parse(&who).ok();
         }
-        let at = self.ground.checker.ledger.written.len();
-        self.ground.checker.ledger.written.push(Written {
+        let at = ground.checker.ledger.written.len();
+        ground.checker.ledger.written.push(Written {
             who,
             docids,
             has_operation_time,
@@ -217,13 +210,13 @@ impl World {
         });
         let op = OperateOp { request: Arc::new(request), docid };
         if has_operation_time {
-            self.writers[index].repeatable.push((op.clone(), at));
+            self.repeatable.push((op.clone(), at));
         }
         Wish::Run(op, Some(at))
     }
 
-    fn reading(&mut self, index: usize) -> Wish {
-        let rng = &mut self.writers[index].rng;
+    fn reading(&mut self) -> Wish {
+        let rng = &mut self.rng;
         let here = *rng.pick(&["b", "c"]);
         let tolerance = Tolerance::seconds(2).0 / 1000;
         let document = |docid: &str, tolerance_s| serde_json::json!({"class": "Log", "docid": docid, "tolerance_s": tolerance_s});
@@ -234,8 +227,8 @@ impl World {
     }
 
     /// Switches a namespace off or on, or works in it.
-    fn switching(&mut self, index: usize) -> Wish {
-        let dice = self.writers[index].rng.within(0, 9);
+    fn switching(&mut self) -> Wish {
+        let dice = self.rng.within(0, 9);
         let request = match dice {
             0..=1 => {
                 let put = serde_json::json!({"name": SWITCHED, "create": true});
@@ -256,27 +249,25 @@ impl World {
         Wish::Run(OperateOp { request: Arc::new(request), docid }, None)
     }
 
-    fn try_wish(&mut self, index: usize, wishes: usize) {
-        let now_us = self.ground.now_us();
-        let m = self.ground.setup.m;
-        let Some(writer) = self.writers.get_mut(index) else { return };
-        let Some((wish, _)) = writer.current.clone() else { return };
-        let number = writer.rng.pick(&self.ground.setup.numbers).0;
-        let deadline_ms = writer.rng.within(200, CLIENT_DEADLINE_MS_MAX);
-        let doubled = writer.rng.permille(60);
+    fn try_wish(&mut self, ground: &mut Ground) {
+        let now_us = ground.now_us();
+        let m = ground.setup.m;
+        let Some((wish, _)) = self.current.clone() else { return };
+        let number = self.rng.pick(&ground.setup.numbers).0;
+        let deadline_ms = self.rng.within(200, CLIENT_DEADLINE_MS_MAX);
+        let doubled = self.rng.permille(60);
         if let Wish::Run(_, Some(at)) = &wish
-            && let Some(written) = self.ground.checker.ledger.written.get(*at)
+            && let Some(written) = ground.checker.ledger.written.get(*at)
         {
             let attachment = attachment_of(&written.who);
-            self.put_body(&attachment);
+            ground.put_body(&attachment);
         }
-        let Some(writer) = self.writers.get_mut(index) else { return };
         let ops = match wish {
             Wish::Run(op, _) => {
                 let doubled = doubled && op.request.is_repeatable();
                 let op = Op::Documents(DocumentOp::Operate(op));
                 if doubled {
-                    self.ground.counters.fault(Fault::RequestDoubled);
+                    ground.counters.fault(Fault::RequestDoubled);
                     vec![op.clone(), op]
                 } else {
                     vec![op]
@@ -285,30 +276,29 @@ impl World {
             Wish::Defer(op, _) | Wish::Copy(op, _) => vec![Op::Documents(DocumentOp::Operate(op))],
             Wish::Sync(names, stale_ok) => {
                 // Of one slot: the entry manager asks one owner.
-                let first = writer.rng.pick(&names).clone();
+                let first = self.rng.pick(&names).clone();
                 let slot = slot_of(&first, m);
                 let names = names.iter().filter(|it| slot_of(it, m) == slot);
-                let held = |it: &DocName| writer.copies.get(it).map(|it| Held::of(it));
+                let held = |it: &DocName| self.copies.get(it).map(|it| Held::of(it));
                 let syncs: Vec<_> =
                     names.map(|it| SyncRequest { name: it.clone(), held: held(it) }).collect();
-                writer.held =
+                self.held =
                     syncs.iter().filter_map(|it| Some((it.name.clone(), it.held?))).collect();
                 let reader = Some(Arc::new(Reader::of(space(SPACE))));
                 vec![Op::Documents(DocumentOp::Sync(SyncOp { reader, slot, syncs, stale_ok }))]
             }
         };
         for op in ops {
-            let what = CallFor::Write(index, wishes, now_us);
-            self.ground.call(number, what, Place::Client(index), deadline_ms, op);
+            let what = CallFor::Write(self.index, self.wishes, now_us);
+            ground.call(number, what, Place::Client(self.index), deadline_ms, op);
         }
     }
 
     /// A writer waits no longer for a call: it asks again, or gives up.
-    pub fn write_again(&mut self, index: usize, wishes: usize, pause_ms: u64) {
-        let now_us = self.ground.now_us();
-        let Some(writer) = self.writers.get_mut(index) else { return };
-        let Some((wish, until_us)) = &writer.current else { return };
-        if writer.wishes != wishes {
+    pub fn write_again(&mut self, ground: &mut Ground, wishes: usize, pause_ms: u64) {
+        let now_us = ground.now_us();
+        let Some((wish, until_us)) = &self.current else { return };
+        if self.wishes != wishes {
             return;
         }
         // What no repetition is known of may have happened, and must not be asked for again.
@@ -318,122 +308,103 @@ impl World {
             Wish::Run(_, None) | Wish::Sync(..) => false,
         };
         if (is_once && pause_ms == 0) || now_us >= *until_us {
-            return self.rest_writer(index);
+            return self.rest(ground);
         }
         if pause_ms > 0 {
-            let call = self.ground.name();
-            self.ground.calls.insert(call, CallFor::Write(index, wishes, u64::MAX));
-            self.ground.queue.after(pause_ms * 1000, Event::ClientTimeout(call));
+            let call = ground.name();
+            ground.calls.insert(call, CallFor::Write(self.index, wishes, u64::MAX));
+            ground.queue.after(pause_ms * 1000, Event::ClientTimeout(call));
             return;
         }
-        self.try_wish(index, wishes);
+        self.try_wish(ground);
     }
 
-    fn rest_writer(&mut self, index: usize) {
-        let Some(writer) = self.writers.get_mut(index) else { return };
-        writer.current = None;
-        let pause_us = writer.rng.skewed(2_000, 300_000);
-        self.ground.queue.after(pause_us, Event::WriterNext(index));
+    fn rest(&mut self, ground: &mut Ground) {
+        self.current = None;
+        let pause_us = self.rng.skewed(2_000, 300_000);
+        ground.queue.after(pause_us, Event::WriterNext(self.index));
     }
 
     /// An answer reaches a writer.
-    pub fn on_written(&mut self, index: usize, wishes: usize, sent_us: u64, result: &OpResult) {
-        let came_us = self.ground.now_us();
-        let Some(writer) = self.writers.get(index) else { return };
+    pub fn on_written(
+        &mut self,
+        ground: &mut Ground,
+        wishes: usize,
+        sent_us: u64,
+        result: &OpResult,
+    ) {
+        let came_us = ground.now_us();
         // Also one that came after the writer went on to something else.
         if let Ok(Answer::Documents(DocumentAnswer::Operated(Ok(answer)))) = result
-            && let Some(at) = writer.additions.get(&wishes).copied()
+            && let Some(at) = self.additions.get(&wishes).copied()
         {
-            self.note_addition(at, sent_us, came_us, answer);
+            note_addition(ground, at, (sent_us, came_us), answer);
         }
         if let Ok(Answer::Documents(DocumentAnswer::Operated(Ok(_)))) = result
-            && let Some(at) = self.writers.get(index).and_then(|it| it.deferrals.get(&wishes))
-            && let Some(deferred) = self.ground.checker.ledger.deferred.get_mut(*at)
+            && let Some(at) = self.deferrals.get(&wishes)
+            && let Some(deferred) = ground.checker.ledger.deferred.get_mut(*at)
         {
             deferred.is_told = true;
         }
         if let Ok(Answer::Documents(DocumentAnswer::Operated(Ok(_)))) = result
-            && let Some(at) = self.writers.get(index).and_then(|it| it.acts.get(&wishes))
-            && let Some(copied) = self.ground.checker.ledger.copied.get_mut(*at)
+            && let Some(at) = self.acts.get(&wishes)
+            && let Some(copied) = ground.checker.ledger.copied.get_mut(*at)
         {
             copied.came_us = Some(came_us);
         }
-        let Some(writer) = self.writers.get(index) else { return };
-        if writer.wishes != wishes {
+        if self.wishes != wishes {
             return;
         }
-        let Some((wish, _)) = writer.current.clone() else { return };
+        let Some((wish, _)) = self.current.clone() else { return };
         if let Err(refusal) = result {
             let known = refusal.changed == Changed::No;
-            return self.write_again(index, wishes, u64::from(known) * 40);
+            return self.write_again(ground, wishes, u64::from(known) * 40);
         }
         if let Ok(Answer::Documents(DocumentAnswer::Synced(Ok(updates)))) = result
             && let Wish::Sync(_, stale_ok) = &wish
         {
-            self.note_updates(index, sent_us, *stale_ok, updates);
+            self.note_updates(ground, sent_us, *stale_ok, updates);
         }
-        self.rest_writer(index);
-    }
-
-    fn note_addition(
-        &mut self,
-        at: usize,
-        sent_us: u64,
-        came_us: u64,
-        answer: &rota_docstore::Answer,
-    ) {
-        let added = match &answer.body {
-            Body::Json(text) => text.read::<Added>().ok(),
-            Body::Nothing | Body::Binary { .. } => None,
-        };
-        let (Some(added), Some(written)) = (added, self.ground.checker.ledger.written.get_mut(at))
-        else {
-            return;
-        };
-        written.told.push(Told { sent_us, came_us, answer: (answer.version, added) });
+        self.rest(ground);
     }
 
     fn note_updates(
         &mut self,
-        index: usize,
+        ground: &mut Ground,
         sent_us: u64,
         stale_ok: bool,
         updates: &[(DocName, Update)],
     ) {
-        let came_us = self.ground.now_us();
+        let came_us = ground.now_us();
         for (name, update) in updates {
-            let writer = &mut self.writers[index];
-            let copy = writer.copies.get(name).cloned();
+            let copy = self.copies.get(name).cloned();
             // Another try of the same wish may have moved it on.
-            if copy.as_deref().map(Held::of).as_ref() != writer.held.get(name) {
+            if copy.as_deref().map(Held::of).as_ref() != self.held.get(name) {
                 continue;
             }
             let applied = match apply(name, copy.as_ref(), update) {
                 Ok(applied) => applied,
                 Err(_) if stale_ok => continue,
                 // What it has a copy of is gone.
-                Err(_) if self.ground.checker.ledger.is_lost(name.docid(), self.ground.setup.m) => {
-                    writer.copies.remove(name);
-                    writer.held.remove(name);
+                Err(_) if ground.checker.ledger.is_lost(name.docid(), ground.setup.m) => {
+                    self.copies.remove(name);
+                    self.held.remove(name);
                     continue;
                 }
                 Err(error) => {
                     let text = format!("a copy of {name} cannot take {update:?}: {error}");
-                    return self
-                        .ground
-                        .checker
-                        .judge(came_us, Err(Violation::new("documents", text)));
+                    return ground.checker.judge(came_us, Err(Violation::new("documents", text)));
                 }
             };
             match &applied {
-                Some(document) => writer.copies.insert(name.clone(), document.clone()),
-                None => writer.copies.remove(name),
+                Some(document) => self.copies.insert(name.clone(), document.clone()),
+                None => self.copies.remove(name),
             };
             if !stale_ok {
                 let (version, log) =
                     (applied.as_ref().map(|it| it.version()), Log::of(applied.as_deref()));
                 let name = name.clone();
-                self.ground.checker.ledger.seen.push(SeenDocument {
+                ground.checker.ledger.seen.push(SeenDocument {
                     name,
                     sent_us,
                     came_us,
@@ -443,4 +414,21 @@ impl World {
             }
         }
     }
+}
+
+/// What an addition came to, for the book.
+fn note_addition(
+    ground: &mut Ground,
+    at: usize,
+    (sent_us, came_us): (u64, u64),
+    answer: &rota_docstore::Answer,
+) {
+    let added = match &answer.body {
+        Body::Json(text) => text.read::<Added>().ok(),
+        Body::Nothing | Body::Binary { .. } => None,
+    };
+    let (Some(added), Some(written)) = (added, ground.checker.ledger.written.get_mut(at)) else {
+        return;
+    };
+    written.told.push(Told { sent_us, came_us, answer: (answer.version, added) });
 }
