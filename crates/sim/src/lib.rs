@@ -21,7 +21,6 @@ pub mod blob_store;
 mod body_moves;
 pub mod calls;
 pub mod checker;
-pub mod client_host;
 pub mod copying;
 pub mod counters;
 pub mod disk;

@@ -1,7 +1,7 @@
 //! One seed from start to end: chaos, heal, converge, serve, a power cut, durability scan, checks.
 
 use crate::counters::{Counters, Fault};
-use crate::event::{Event, Phase};
+use crate::event::Phase;
 use crate::invariant::converged::Moment;
 use crate::invariant::{
     Verdict, Violation, actions_alone, closed_stays, converged, copies_arrive, ends_told, linear,
@@ -170,8 +170,7 @@ impl World {
             if !self.ground.checker.violations.is_empty() {
                 return Ok(());
             }
-            let busy = self.clients.iter().any(crate::client_host::ClientHost::is_busy)
-                || self.users.writers.iter().any(crate::users::WriterHost::is_busy);
+            let busy = self.users.are_busy();
             let verdict = self.settled();
             match verdict {
                 Ok(()) if !busy => return Ok(()),
@@ -231,12 +230,7 @@ impl World {
         self.ground.phase = Phase::Serve;
         self.order_uncordon(Fault::NodeUncordoned);
         let before = self.ground.checker.ledger.asked.len();
-        for index in 0..self.clients.len() {
-            self.ground.queue.after(1_000, Event::ClientNext(index));
-        }
-        for index in 0..self.users.writers.len() {
-            self.ground.queue.after(1_000, Event::WriterNext(index));
-        }
+        self.users.go_on(&mut self.ground);
         let until_us = self.ground.now_us() + 60_000_000;
         while self.ground.checker.violations.is_empty() && self.ground.now_us() < until_us {
             if self.ground.checker.ledger.asked.len() >= before + SERVED {
@@ -247,7 +241,7 @@ impl World {
         self.ground.phase = Phase::Quiet;
         while self.ground.checker.violations.is_empty()
             && self.ground.now_us() < until_us
-            && self.clients.iter().any(crate::client_host::ClientHost::is_busy)
+            && self.users.clients_are_busy()
         {
             self.run_until(self.ground.now_us() + 50_000);
         }

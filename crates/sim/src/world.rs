@@ -10,7 +10,6 @@
 //! Every arrow is an event of the queue, delayed, lost, repeated or cut by the network. Each host
 //! (manager, node, client) is an `impl World` block in a file of its own.
 
-use crate::client_host::ClientHost;
 use crate::counters::Fault;
 use crate::event::Event;
 use crate::ground::Ground;
@@ -24,6 +23,7 @@ use crate::rng::SeededRng;
 use crate::setup::Setup;
 use crate::store::Store;
 use crate::users::Users;
+use crate::users::take_backs::on_take_back;
 use rota_model::{BootId, ManagerId, ManagerNumber, NodeId};
 use rota_protocol::Input;
 use rota_ring::{ClaimRefused, ConfigState, RingShape, View};
@@ -44,8 +44,6 @@ pub struct World {
     pub nodes: Vec<NodeHost>,
     /// Every boot that there was, of any node.
     pub boots: BTreeSet<BootId>,
-    /// Clients.
-    pub clients: Vec<ClientHost>,
     /// Whoever uses the cluster.
     pub users: Users,
     /// A planted bug.
@@ -54,8 +52,6 @@ pub struct World {
     pub gone: Vec<(ManagerNumber, ManagerId)>,
     /// Orders of operators that are not answered: through whom, its run, the call.
     pub orders: BTreeSet<(ManagerNumber, u64, u64)>,
-    /// Sessions and lives of which an item was taken back, or is to be.
-    pub taken_back: BTreeSet<String>,
     arrived: BTreeMap<(Place, Place), u64>,
 }
 
@@ -76,12 +72,10 @@ impl World {
             managers: BTreeMap::new(),
             nodes: Vec::new(),
             boots: BTreeSet::new(),
-            clients: Vec::new(),
             users: Users::new(seed),
             plant,
             gone: Vec::new(),
             orders: BTreeSet::new(),
-            taken_back: BTreeSet::new(),
             arrived: BTreeMap::new(),
         };
         world.populate();
@@ -102,11 +96,6 @@ impl World {
             self.add_node(node);
             let delay_us = self.ground.rng.within(0, 300_000);
             self.ground.queue.after(delay_us, Event::BootNode(index));
-        }
-        for index in 0..self.ground.setup.clients {
-            self.clients.push(ClientHost::new(self.ground.rng.fork()));
-            let delay_us = self.ground.rng.within(300_000, 600_000);
-            self.ground.queue.after(delay_us, Event::ClientNext(index));
         }
         self.users.begin(&mut self.ground);
         self.ground.queue.after(250_000, Event::Describe);
@@ -154,7 +143,7 @@ impl World {
             Event::NodeTick(index, run, at_us) => self.on_node_tick(index, run, at_us),
             Event::Retire(index, run) => self.on_retire(index, run),
             Event::TellNode(index, run, input) => self.tell_node(index, run, *input),
-            Event::TakeBack(it) => self.on_take_back(it),
+            Event::TakeBack(it) => on_take_back(&mut self.ground, it),
             Event::Acted(index, run, number, input) => self.on_acted(index, run, number, *input),
             Event::Program(index, run, key, token, step) => {
                 self.on_program(index, run, key, token, step);
@@ -173,9 +162,9 @@ impl World {
                 self.tell_manager(number, run, Input::Worked { work, worked: job.run() });
             }
             Event::TaskRan(number, run, input) => self.tell_manager(number, run, *input),
-            Event::ClientNext(index) => self.on_client_next(index),
+            Event::ClientNext(index) => self.users.on_client_next(&mut self.ground, index),
             Event::WriterNext(index) => self.users.on_writer_next(&mut self.ground, index),
-            Event::ClientTimeout(call) => self.on_client_timeout(call),
+            Event::ClientTimeout(call) => self.users.on_timeout(&mut self.ground, call),
             Event::Pull(part) => self.users.watcher.on_due(&mut self.ground, part),
             Event::Documents(part) => self.users.document_watcher.on_due(&mut self.ground, part),
             Event::Describe => self.users.admin.on_describe(&mut self.ground),
@@ -238,7 +227,7 @@ impl World {
             Place::Manager(number) => self.manager_gets(number, run, from, *packet),
             Place::Node(index) => self.node_gets(index, run, *packet),
             Place::Store => self.store_gets(from, *packet),
-            Place::Client(_) => self.client_gets(*packet),
+            Place::Client(_) => self.users.gets(&mut self.ground, *packet),
         }
     }
 
