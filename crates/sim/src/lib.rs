@@ -5,8 +5,11 @@
 //! reordering, crashes and restarts, false suspicion, late writes of the config store.
 //!
 //! * [`run`]: one seed from start to end.
-//! * [`world`]: the event loop; the hosts are in [`manager_host`], [`node_host`],
-//!   [`program_host`], [`client_host`], [`watcher`], [`document_watcher`]; what lies between managers and nodes in [`link`].
+//! * [`ground`]: what every machine stands on, and nothing that decides: simulated time, the network, the random
+//!   numbers, the observer; [`event`]: what happens.
+//! * [`users`]: clients, writers of documents, watchers, and who describes the pool. They see the ground alone.
+//! * [`world`]: the event loop, over the ground, the users and the machines; these are in [`manager_host`],
+//!   [`node_host`], [`program_host`]; what lies between managers and nodes in [`link`].
 //! * [`fault`]: what goes wrong; [`orders`]: what operators want.
 //! * [`checker`] and [`invariant`]: what must hold; [`history`]: what clients saw, checked for real
 //!   processes too.
@@ -33,6 +36,7 @@ pub mod history;
 pub mod invariant;
 pub mod ledger;
 pub mod life;
+mod life_cycles;
 pub mod link;
 pub mod losses;
 mod manager_disk;

@@ -7,8 +7,9 @@
 //!                      disk   ──Cas, Read──▶ config store ──Watch──▶ managers
 //! ```
 //!
-//! Every arrow is an event of the queue, delayed, lost, repeated or cut by the network. Each host
-//! (manager, node, client) is an `impl World` block in a file of its own.
+//! Every arrow is an event of the queue, delayed, lost, repeated or cut by the network. What all of them stand on is
+//! the [`Ground`]; clients and watchers are [`Users`], and see it alone. Managers, nodes and the config store are
+//! `impl World` blocks in files of their own.
 
 use crate::counters::Fault;
 use crate::event::Event;

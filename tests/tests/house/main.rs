@@ -11,6 +11,7 @@ mod house {
     mod protos;
     mod purity;
     mod rooms;
+    mod users;
     mod words;
 }
 

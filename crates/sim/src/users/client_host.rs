@@ -43,7 +43,7 @@ impl ClientHost {
         self.current.is_some()
     }
 
-    /// A client does its next thing.
+    /// The client does its next thing.
     pub fn on_next(&mut self, ground: &mut Ground) {
         if ground.phase == Phase::Quiet || self.is_busy() {
             return;

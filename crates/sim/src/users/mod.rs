@@ -76,7 +76,7 @@ impl Users {
         }
     }
 
-    /// They go on with what they do, now that they are served.
+    /// They work again, on a healed cluster.
     pub fn go_on(&self, ground: &mut Ground) {
         for index in 0..self.clients.len() {
             ground.queue.after(1_000, Event::ClientNext(index));
@@ -122,7 +122,7 @@ impl Users {
             }
             Some(CallFor::Pull(part)) => self.watcher.on_pulled(ground, part, Some(result)),
             Some(CallFor::Documents(part)) => {
-                self.document_watcher.on_told(ground, part, Some(result))
+                self.document_watcher.on_told(ground, part, Some(result));
             }
             Some(CallFor::Write(index, asked, sent_us)) => {
                 if let Some(writer) = self.writers.get_mut(index) {
@@ -166,6 +166,7 @@ impl Users {
         }
     }
 
+    /// A try of a request was answered. Of a session that runs, the client may take something back.
     fn on_answer(
         &mut self,
         ground: &mut Ground,
