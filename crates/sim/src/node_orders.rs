@@ -91,9 +91,8 @@ impl World {
         let now_us = self.ground.now_us();
         let walls = self.managers.values().map(|it| it.wall_ms(now_us));
         let wall_ms = walls.min().unwrap_or_default();
-        let closes = |it: &&NodeReg| {
-            it.closes(wall_ms).is_some_and(|it| !it.spares(self.ground.setup.disturb))
-        };
+        let disturb = self.ground.setup.disturb;
+        let closes = |reg: &&NodeReg| reg.closes(wall_ms).is_some_and(|it| !it.spares(disturb));
         let nodes = self.store.state().nodes.values().filter(closes);
         nodes.map(|it| it.node.clone()).collect()
     }
