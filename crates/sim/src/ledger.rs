@@ -324,9 +324,9 @@ impl Ledger {
             }
             let newest = self.views.last_key_value().map(|(_, view)| view);
             let isr = |slot| {
-                let part = newest.and_then(|view| view.parts.get(&view.part_of(slot)));
-                part.map(|it| it.isr.iter().map(|member| member.number).collect())
-                    .unwrap_or_default()
+                let part = newest.map(|view| view.part_of(slot).1);
+                let members = part.into_iter().flat_map(|it| &it.isr);
+                members.map(|member| member.number).collect()
             };
             self.gone_events.on_durable(manager, write, isr);
             if let Some(record) = session_of(write) {
