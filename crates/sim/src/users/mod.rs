@@ -1,6 +1,6 @@
 //! Whoever uses a cluster: clients, watchers, and who describes the pool.
 //!
-//! They stand on the [`Ground`](crate::ground::Ground) alone: they draw from its random numbers, write to its queue,
+//! They stand on the [`Ground`] alone: they draw from its random numbers, write to its queue,
 //! and reach managers and nodes by what they send. Nothing here sees a manager or a node.
 
 mod admin_host;
