@@ -68,7 +68,7 @@ struct ShownFailure {
     code: String,
     /// What the last failure said.
     report: String,
-    /// The task that tries it again.
+    /// The id of the task that tries it again, in the namespace of the session.
     #[serde(skip_serializing_if = "String::is_empty")]
     task: String,
     /// PARKED: it is not tried again by itself.
@@ -81,6 +81,9 @@ struct ShownFailure {
 /// How the life cycles of a session stand.
 #[derive(Serialize, PartialEq, Eq, Debug)]
 pub struct ShownLife {
+    /// Of the session, also where that is forgotten.
+    #[serde(skip)]
+    namespace: String,
     /// None: it is forgotten, and its history is not.
     session: Option<Shown>,
     items: Vec<ShownItem>,
@@ -167,7 +170,8 @@ impl ShownItem {
         }
     }
 
-    fn failure(&self, now: Stamp) -> String {
+    /// How its action failed. `namespace`: that of the session.
+    fn failure(&self, namespace: &str, now: Stamp) -> String {
         let Some(it) = &self.failed else { return "-".to_owned() };
         let times = counted(it.failures.into(), "time");
         let report = it.report.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -176,12 +180,21 @@ impl ShownItem {
             text.push_str(&format!(": {report}"));
         }
         if !it.task.is_empty() {
-            text.push_str(&format!("; task {} {}", it.task, it.task_state));
+            text.push_str(&format!("; task {namespace}/{} {}", it.task, it.task_state));
         }
         if let Some(at) = it.retry_at {
             text.push_str(&format!(", again {}", moment(at, now)));
         }
         text
+    }
+}
+
+/// When the next event fires, or since when it is due.
+fn next_event(at: u64, now: Stamp) -> String {
+    let late = Stamp::parse(at).ok().and_then(|at| now.ms_since(at)).filter(|ms| *ms > 0);
+    match late {
+        Some(ms) => format!("the next event has been due for {} ({})\n", length(ms), time(at)),
+        None => format!("the next event fires {}\n", moment(at, now)),
     }
 }
 
@@ -197,9 +210,10 @@ fn moment(at: u64, now: Stamp) -> String {
 }
 
 impl ShownLife {
-    /// Of an answer.
-    pub fn of(life: &v1::Life) -> Self {
+    /// Of an answer about a session of this namespace.
+    pub fn of(namespace: &str, life: &v1::Life) -> Self {
         Self {
+            namespace: namespace.to_owned(),
             session: life.session.as_ref().map(Shown::of),
             items: life.items.iter().map(ShownItem::of).collect(),
             history: life.history.iter().map(ShownItem::of).collect(),
@@ -213,7 +227,8 @@ impl ShownLife {
         let mut table = plain_table(["LIFE CYCLE", "WORDS", "WAITS FOR", "FIRES", "FAILED"]);
         for it in &self.items {
             let waits = if it.waits_for.is_empty() { "-".to_owned() } else { it.waits_for.clone() };
-            let (words, fires, failed) = (it.words(mark), it.fires(now), it.failure(now));
+            let (words, fires, failed) =
+                (it.words(mark), it.fires(now), it.failure(&self.namespace, now));
             table.add_row([it.life_cycle.clone(), words, waits, fires, failed]);
         }
         table
@@ -223,7 +238,8 @@ impl ShownLife {
         let mut table = plain_table(["FINISHED", "WORDS", "FIRED", "MOVED", "FAILED"]);
         for it in &self.history {
             let moved = it.moved_at.map_or_else(|| "-".to_owned(), |at| moment(at, now));
-            let (words, fires, failed) = (it.words(mark), it.fires(now), it.failure(now));
+            let (words, fires, failed) =
+                (it.words(mark), it.fires(now), it.failure(&self.namespace, now));
             table.add_row([it.life_cycle.clone(), words, fires, moved, failed]);
         }
         table
@@ -251,7 +267,7 @@ impl ShownLife {
             out.table(&self.items_table(mark, now))?;
         }
         if let Some(at) = self.next_at {
-            out.text(&format!("the next event fires {}\n", moment(at, now)))?;
+            out.text(&next_event(at, now))?;
         }
         for (life_cycle, at) in &self.last_fired {
             out.text(&format!("{life_cycle}: all is done up to {}\n", moment(*at, now)))?;
@@ -303,7 +319,7 @@ pub async fn run(client: &Client, it: &LifeArguments, out: &mut Out) -> anyhow::
         retried_in_vain(&life, &asked).iter().for_each(|it| eprintln!("{}", for_terminals(it)));
         life
     };
-    ShownLife::of(&life).tell(out)
+    ShownLife::of(&it.call.namespace, &life).tell(out)
 }
 
 #[cfg(test)]
@@ -327,7 +343,7 @@ mod tests {
             failures: 2,
             code: "EXIT".to_owned(),
             report: "exit code 3\nno ink".to_owned(),
-            task: "default/{a}1".to_owned(),
+            task: "{a}1".to_owned(),
             task_state: "WAITING".to_owned(),
             retry_at: at(30_000),
             ..item("letter", "print@T")
@@ -378,13 +394,13 @@ mod tests {
     #[test]
     fn what_has_happened_is_marked_and_what_comes_is_told_with_its_time() {
         let now = Stamp::parse(at(2_000)).unwrap();
-        let shown = ShownLife::of(&life());
+        let shown = ShownLife::of("shop", &life());
         let table = shown.items_table("*", now).to_string();
         let rows: Vec<&str> = table.lines().collect();
         assert!(rows[1].contains("*made retire@T"), "{table}");
         assert!(rows[1].contains("in 1m 30s (2026-11-28T00:01:32.000Z)"), "{table}");
         assert!(rows[2].contains("key?retire") && !rows[2].contains('*'), "{table}");
-        let failed = "2 times, EXIT: exit code 3 no ink; task default/{a}1 WAITING, again in 28s";
+        let failed = "2 times, EXIT: exit code 3 no ink; task shop/{a}1 WAITING, again in 28s";
         assert!(rows[3].contains(failed), "{table}");
         assert!(rows[4].contains("*signed"), "{table}");
         assert!(rows[5].contains("its action runs"), "{table}");
@@ -399,11 +415,20 @@ mod tests {
     }
 
     #[test]
+    fn a_next_event_whose_time_has_come_is_told_as_due() {
+        let told = |ms| next_event(at(10_000), Stamp::parse(at(ms)).unwrap());
+        let fires = "the next event fires in 3s (2026-11-28T00:00:10.000Z)\n";
+        let due = "the next event has been due for 3s (2026-11-28T00:00:10.000Z)\n";
+        assert_eq!([told(7_000), told(13_000)], [fires, due]);
+    }
+
+    #[test]
     fn a_document_leaves_out_what_says_nothing() {
-        let told = serde_json::to_value(ShownLife::of(&life())).unwrap();
+        let told = serde_json::to_value(ShownLife::of("shop", &life())).unwrap();
         let plain = serde_json::json!({"life_cycle": "sign", "text": "sign signed"});
         assert_eq!(told["items"][3], plain);
         assert_eq!(told["items"][2]["failed"]["failures"], 2);
+        assert_eq!(told["items"][2]["failed"]["task"], "{a}1");
         assert_eq!(told["next_at"], at(92_000));
         assert_eq!(told["last_fired"], serde_json::json!({"key": at(0)}));
         assert_eq!(told["history"][1]["left"], true);

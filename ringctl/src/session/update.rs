@@ -152,7 +152,7 @@ pub async fn run(client: &Client, it: &UpdateArguments, out: &mut Out) -> anyhow
     let left = it.call.timeout.saturating_sub(began.elapsed());
     let answer = client.update(request, left).await;
     let life = answer.map_err(|error| OutcomeUnknown::Update.unless_refused(error))?;
-    ShownLife::of(&life).tell(out)
+    ShownLife::of(&it.call.namespace, &life).tell(out)
 }
 
 #[cfg(test)]
