@@ -202,7 +202,8 @@ impl Config {
     /// The queue of an operation, which has workers.
     fn queue_of(&self, op_name: &str) -> Result<u8, FieldError> {
         let Some(qn) = self.operations.get(op_name) else {
-            let problem = format!("is {op_name:?}, which is no operation for tasks; register it");
+            let told = "which is no operation for tasks: `ringctl document operations` lists them";
+            let problem = format!("is {op_name:?}, {told}");
             return Err(FieldError::new("opName", problem));
         };
         if self.queues.get(qn).is_none_or(|workers| *workers == 0) {
