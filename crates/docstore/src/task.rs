@@ -95,6 +95,9 @@ pub trait TaskKeeper: Send + Sync {
         task: &NewTask,
     ) -> Result<String, Exception>;
 
+    /// Refuses a queue that there is not, with those that there are: field `queue`.
+    fn check_queue(&self, queue: u8) -> Result<(), FieldError>;
+
     /// Items of that document that are copied to others were written: leaves the copying for later. What is left for one
     /// document is done once.
     fn copy(&self, transaction: &mut Transaction<'_>, name: &DocName) -> Result<(), Exception>;
@@ -128,6 +131,15 @@ impl Transaction<'_> {
     pub fn register_task(&mut self, task: &NewTask) -> Result<String, Exception> {
         let keeper = self.keeper()?;
         keeper.register(self, task)
+    }
+
+    /// Refuses a queue of tasks that there is not, with those that there are: field `queue`.
+    ///
+    /// # Errors
+    ///
+    /// A-INVALID; B-MISUSE at a store without tasks.
+    pub fn check_queue(&self, queue: u8) -> Result<(), Exception> {
+        Ok(self.keeper()?.check_queue(queue)?)
     }
 
     /// Lets the run of a task go on with another cycle after this commit, which sees this value.

@@ -273,6 +273,12 @@ fn no_more_run_at_once_than_the_queue_has_workers_and_none_of_a_suspended_one_st
         operated(table.call(300, configure(operation, &parameters))).unwrap();
         table.pass(1_500);
     };
+    for operation in ["queue.suspend", "queue.resume"] {
+        let request = configure(operation, &json!({"queue": 7}));
+        let refused = operated(table.call(300, request)).unwrap_err();
+        assert_eq!(*refused.code(), codes::INVALID);
+        assert!(refused.to_string().contains("queue is 7; the queues are 0, 1"), "{refused}");
+    }
     suspend(&mut table, "queue.suspend");
     table.manual_works = false;
     table.work_once();

@@ -3,7 +3,7 @@
 
 use super::order::{OrderArguments, Verb, order_of};
 use super::show::{self, Shown};
-use super::{Manager, TaskName, at};
+use super::{Manager, TaskName, at, suspended};
 use crate::connect;
 use crate::failure::{Reported, UsageMistake};
 use crate::output::{Format, Out, counted, is_at_terminal, is_wanted};
@@ -114,6 +114,8 @@ pub async fn run(
         return planned(verb, Planned { dry_run: true, matching: tasks.len(), tasks, more }, out);
     }
     let mut names: Vec<TaskName> = tasks.iter().map(TaskName::of).collect();
+    let moved = tasks.iter().filter(|_| verb.starts());
+    let waits = moved.map(|task| (task.ns.as_str().to_owned(), task.qn)).collect();
     drop(tasks);
     let question = || format!("{word} {}", counted(number(names.len()), "task"));
     if !it.yes && !names.is_empty() && !is_wanted(&question())? {
@@ -122,6 +124,9 @@ pub async fn run(
     // The first page begins at slot 0: spread them over all owners.
     names.sort_by_cached_key(|it| xxhash_rust::xxh3::xxh3_64(it.docid.as_bytes()));
     let done = change(manager, verb, it, &names).await?;
+    if done.changed > 0 && out.format() == Format::Table {
+        suspended::remark(manager, &waits, it.call.timeout).await;
+    }
     finish(verb, &Done { more, ..done }, out)
 }
 

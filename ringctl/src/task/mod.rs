@@ -3,6 +3,7 @@
 //! ```text
 //!   list, bulk ──▶ the service of tasks, page by page
 //!   create, orders, suspend, unsuspend ──▶ operations on documents, each with a name of its own
+//!   what is suspended ◀── descriptions of namespaces
 //! ```
 
 pub mod at;
@@ -12,6 +13,7 @@ mod filter;
 mod order;
 mod queues;
 mod show;
+mod suspended;
 
 use crate::connect;
 use crate::document::{request_id, stamp};
@@ -238,6 +240,7 @@ async fn list(manager: &Manager<'_>, it: &ListArguments, out: &mut Out) -> anyho
     let found = manager.list(&it.filter.filter(), limit, it.call.timeout, |_| ()).await;
     let (tasks, more) = found?;
     let tasks: Vec<Shown> = tasks.iter().map(Shown::of).collect();
+    let waits = suspended::waits(&tasks);
     match out.format() {
         Format::Json => out.json(&ShownAll { tasks, more })?,
         Format::Table => {
@@ -247,6 +250,7 @@ async fn list(manager: &Manager<'_>, it: &ListArguments, out: &mut Out) -> anyho
             }
         }
     }
+    suspended::remark(manager, &waits, it.call.timeout).await;
     Ok(())
 }
 
@@ -258,6 +262,7 @@ async fn show_one(manager: &Manager<'_>, it: &ShowArguments, out: &mut Out) -> a
         Format::Json => out.json(&shown)?,
         Format::Table => out.table(&show::one(&shown))?,
     }
+    suspended::remark(manager, &suspended::waits([&shown]), it.call.timeout).await;
     Ok(())
 }
 

@@ -4,7 +4,9 @@
 use super::at::{At, ahead, now};
 use super::filter::FilterArguments;
 use super::show::{Ordered, Shown};
-use super::{Answered, CallArguments, Manager, NameArguments, TaskName, bulk, read, task_name};
+use super::{
+    Answered, CallArguments, Manager, NameArguments, TaskName, bulk, read, suspended, task_name,
+};
 use crate::failure::UsageMistake;
 use crate::output::{Format, Out};
 use clap::Args;
@@ -70,6 +72,14 @@ impl Verb {
         }
     }
 
+    /// Whether tasks are to start by it that would not have yet.
+    pub fn starts(self) -> bool {
+        match self {
+            Verb::Retry | Verb::Advance(_) => true,
+            Verb::Delete | Verb::Postpone(_) | Verb::Pause | Verb::Resume => false,
+        }
+    }
+
     /// The time that goes with it.
     pub fn at(self, now: Stamp) -> Option<Stamp> {
         match self {
@@ -127,6 +137,10 @@ pub async fn run(
     match out.format() {
         Format::Json => out.json(&ordered)?,
         Format::Table => out.text(&told(verb, &ordered))?,
+    }
+    if verb.starts() {
+        let waits = suspended::waits(&ordered.task);
+        suspended::remark(manager, &waits, it.call.timeout).await;
     }
     Ok(())
 }

@@ -1,20 +1,19 @@
 //! `ringctl task suspend`, `unsuspend` and `backlog`.
 
 use super::show::{self, Backlog};
+use super::suspended::{self, ShownSuspended};
 use super::{CallArguments, Manager, NameArguments, read};
 use crate::connect;
 use crate::namespace::namespace;
 use crate::output::{Format, Out, plain_table};
 use clap::Args;
-use rota_client::docstore::{JsonText, Namespace};
+use rota_client::docstore::{JsonText, Namespace, Suspended};
 use rota_client::tasks::Order;
-use serde::{Deserialize, Serialize};
 use serde_json::Map;
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// The namespace for configuration.
-const CONFIGURATION: &str = "z";
+pub const CONFIGURATION: &str = "z";
 /// The id at which its operations run.
 const SPACES: &str = "spaces";
 
@@ -37,23 +36,6 @@ pub struct QueueArguments {
     call: CallArguments,
 }
 
-/// What of a namespace is suspended.
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct Suspended {
-    all: bool,
-    queues: BTreeSet<u8>,
-}
-
-#[derive(Serialize, PartialEq, Eq, Debug)]
-struct Shown {
-    /// None: of all.
-    namespace: Option<String>,
-    /// Whether every queue is suspended.
-    all_queues: bool,
-    queues: BTreeSet<u8>,
-}
-
 /// Suspends queues, or lets them go on.
 pub async fn switch(
     manager: &Manager<'_>,
@@ -61,6 +43,9 @@ pub async fn switch(
     it: &QueueArguments,
     out: &mut Out,
 ) -> anyhow::Result<()> {
+    if let Some(namespace) = &it.namespace {
+        suspended::check_namespace(manager, namespace, it.call.timeout).await?;
+    }
     let mut parameters = Map::new();
     if let Some(queue) = it.queue {
         parameters.insert("queue".to_owned(), queue.into());
@@ -78,9 +63,8 @@ pub async fn switch(
         request_id,
     };
     let answer = manager.order(&order, it.call.timeout).await?;
-    let Suspended { all, queues } = read(&answer)?;
     let namespace = it.namespace.as_ref().map(|it| it.as_str().to_owned());
-    let shown = Shown { namespace, all_queues: all, queues };
+    let shown = ShownSuspended::of(namespace, read::<Suspended>(&answer)?);
     match out.format() {
         Format::Json => out.json(&shown)?,
         Format::Table => {
@@ -92,7 +76,7 @@ pub async fn switch(
     Ok(())
 }
 
-fn queues_of(it: &Shown) -> String {
+fn queues_of(it: &ShownSuspended) -> String {
     let numbers: Vec<String> = it.queues.iter().map(ToString::to_string).collect();
     match (it.all_queues, numbers.is_empty()) {
         (true, _) => "all".to_owned(),
@@ -104,11 +88,12 @@ fn queues_of(it: &Shown) -> String {
 /// Shows what queues have.
 pub async fn backlog(manager: &Manager<'_>, wait: Duration, out: &mut Out) -> anyhow::Result<()> {
     let answer = connect::told(manager.endpoint, manager.tasks.backlog(wait)).await?;
-    let backlog = Backlog::of(answer);
+    let suspended = suspended::read(manager, wait).await;
+    let backlog = Backlog::of(answer, suspended.as_ref());
     match out.format() {
         Format::Json => out.json(&backlog)?,
         Format::Table => {
-            let [counts, queues] = show::backlog(&backlog);
+            let [counts, queues] = show::backlog(&backlog, suspended.as_ref());
             out.table(&counts)?;
             out.text("\n")?;
             out.table(&queues)?;
@@ -125,7 +110,7 @@ mod tests {
     fn what_is_suspended_is_told_by_its_numbers() {
         let of = |all_queues, queues: &[u8]| {
             let queues = queues.iter().copied().collect();
-            queues_of(&Shown { namespace: None, all_queues, queues })
+            queues_of(&ShownSuspended { namespace: None, all_queues, queues })
         };
         assert_eq!([of(false, &[]), of(false, &[1, 2]), of(true, &[1])], ["none", "1,2", "all"]);
     }

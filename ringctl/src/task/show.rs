@@ -1,5 +1,6 @@
 //! Tasks as they are shown.
 
+use super::suspended::{AllSuspended, ShownSuspended};
 use crate::output::plain_table;
 use comfy_table::Table;
 use rota_client::docstore::Stamp;
@@ -7,6 +8,7 @@ use rota_client::tasks::{Param, Progress, Task, TaskState};
 use rota_client::v1;
 use serde::Serialize;
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// Characters of a text that a list shows.
 const LISTED_MAX: usize = 40;
@@ -82,6 +84,8 @@ pub struct ShownCounts {
 pub struct Backlog {
     pub queues: Vec<ShownQueue>,
     pub counts: Vec<ShownCounts>,
+    /// What is suspended, also where no task is. None: nobody could say.
+    pub suspended: Option<Vec<ShownSuspended>>,
 }
 
 fn next_run(task: &Task) -> Option<Stamp> {
@@ -121,8 +125,8 @@ impl Shown {
 }
 
 impl Backlog {
-    /// Of an answer.
-    pub fn of(answer: v1::GetTaskBacklogResponse) -> Self {
+    /// Of an answer, with what is suspended if that is known.
+    pub fn of(answer: v1::GetTaskBacklogResponse, suspended: Option<&AllSuspended>) -> Self {
         let queue = |queue: v1::TaskQueue| ShownQueue {
             queue: queue.queue,
             namespace: queue.namespace,
@@ -140,6 +144,7 @@ impl Backlog {
         Self {
             queues: answer.queues.into_iter().map(queue).collect(),
             counts: answer.counts.into_iter().map(counts).collect(),
+            suspended: suspended.map(AllSuspended::shown),
         }
     }
 }
@@ -220,12 +225,25 @@ pub fn one(it: &Shown) -> Table {
     table
 }
 
-/// What queues have: by state, then by namespace.
-pub fn backlog(it: &Backlog) -> [Table; 2] {
-    let mut counts = plain_table(["QUEUE", "WAITING", "RUNNING", "PARKED", "PAUSED"]);
-    for it in &it.counts {
-        let numbers = [it.waiting, it.running, it.parked, it.paused].map(|it| it.to_string());
-        counts.add_row(std::iter::once(it.queue.to_string()).chain(numbers));
+/// What queues have: by state, then by namespace. What is suspended is there also without tasks.
+pub fn backlog(it: &Backlog, suspended: Option<&AllSuspended>) -> [Table; 2] {
+    let mut counts = plain_table(["QUEUE", "WAITING", "RUNNING", "PARKED", "PAUSED", "SUSPENDED"]);
+    let mut rows = BTreeMap::new();
+    for queue in suspended.map(AllSuspended::queues).unwrap_or_default() {
+        rows.insert(u32::from(queue), [0; 4]);
+    }
+    rows.extend(
+        it.counts.iter().map(|it| (it.queue, [it.waiting, it.running, it.parked, it.paused])),
+    );
+    for (queue, numbers) in rows {
+        let stopped = suspended.zip(u8::try_from(queue).ok());
+        let stopped = stopped.map(|(all, queue)| all.namespaces(queue));
+        let numbers = numbers.map(|it| it.to_string());
+        let row = std::iter::once(queue.to_string()).chain(numbers);
+        counts.add_row(row.chain([stopped.unwrap_or_else(|| "?".to_owned())]));
+    }
+    if let Some(names) = suspended.and_then(AllSuspended::with_every_queue) {
+        counts.add_row(["all", "-", "-", "-", "-", &names]);
     }
     let mut queues = plain_table(["QUEUE", "NAMESPACE", "WAITING", "DUE", "BUSY"]);
     for it in &it.queues {
@@ -234,4 +252,32 @@ pub fn backlog(it: &Backlog) -> [Table; 2] {
         queues.add_row(names.into_iter().chain(numbers));
     }
     [counts, queues]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::suspended::tests::some;
+
+    #[test]
+    fn a_backlog_tells_of_each_queue_for_which_namespaces_it_is_suspended() {
+        let answer = v1::GetTaskBacklogResponse {
+            queues: Vec::new(),
+            counts: vec![v1::TaskCounts { queue: 1, waiting: 5, ..Default::default() }],
+        };
+        let rows = |suspended: Option<&AllSuspended>| -> Vec<Vec<String>> {
+            let shown = Backlog::of(answer.clone(), suspended);
+            let [counts, _] = backlog(&shown, suspended);
+            let text = counts.to_string();
+            let words = |line: &str| line.split_whitespace().map(str::to_owned).collect();
+            text.lines().skip(1).map(words).collect()
+        };
+        let told = rows(Some(&some()));
+        assert_eq!(told[0], ["0", "0", "0", "0", "0", "all"]);
+        assert_eq!(told[1], ["1", "5", "0", "0", "0", "mill,shop"]);
+        assert_eq!(told[3], ["all", "-", "-", "-", "-", "mill"]);
+        assert_eq!(rows(Some(&AllSuspended::default())), [["1", "5", "0", "0", "0", "-"]]);
+        assert_eq!(rows(None), [["1", "5", "0", "0", "0", "?"]]);
+        assert_eq!(Backlog::of(answer.clone(), None).suspended, None);
+    }
 }

@@ -143,6 +143,7 @@ async fn a_task_is_created_found_by_each_filter_ordered_about_and_run() {
 async fn many_tasks_are_changed_at_once_and_a_suspended_queue_starts_none() {
     let folder = TestFolder::new();
     let cluster = Cluster::start(&folder, &["--nodes", "0"]).await;
+    cluster.ringctl(&["namespace", "create", "shop"]).await.expect_success();
     let suspended = task(&cluster, &["suspend", "--queue", "0", "--namespace", "shop"]).await;
     assert_eq!(suspended, json!({"namespace": "shop", "all_queues": false, "queues": [0]}));
     let round = AtomicU32::new(0);
@@ -223,7 +224,7 @@ async fn refuses(cluster: &Cluster, large: &str) {
     let refused: &[(&[&str], &str)] = &[
         (
             &["shop/nonesuch"],
-            "opName is \"nonesuch\", which is no operation for tasks; register it",
+            "opName is \"nonesuch\", which is no operation for tasks: `ringctl document operations` lists them",
         ),
         (
             &["shop/exec", "--param", r#"{"program": "rm"}"#],

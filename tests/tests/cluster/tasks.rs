@@ -116,6 +116,32 @@ async fn is_there(cluster: &Cluster, docid: &str) -> Result<(), String> {
     if exists { Ok(()) } else { Err(format!("{docid}: {read}")) }
 }
 
+/// A task that waits in a suspended queue says why, and what there is not cannot be suspended.
+async fn what_is_suspended_is_told(cluster: &Cluster) {
+    let param = new_document("{c}3");
+    let task = json!({"operation": "document.write", "place": "c", "param": param, "start_at": in_ms(3_600_000)});
+    operate(cluster, "c", "task.create", &task).await.expect("it is taken");
+    let suspended = json!({"namespace": null, "all_queues": false, "queues": [0]});
+    let line = ["task", "suspend", "--queue", "0", "-o", "json"];
+    assert_eq!(cluster.ringctl(&line).await.json(), suspended);
+    let backlog = cluster.ringctl(&["task", "backlog", "-o", "json"]).await.json();
+    assert_eq!(backlog["suspended"], json!([suspended]), "{backlog}");
+    let listed = cluster.ringctl(&["task", "list"]).await.expect_success();
+    let remark = "queue 0 is suspended for all namespaces: ringctl task unsuspend --queue 0\n";
+    assert_eq!(listed.stderr, remark);
+    let no_queue =
+        cluster.ringctl(&["task", "suspend", "--queue", "7", "-o", "json"]).await.error();
+    let told = no_queue["message"].as_str().unwrap();
+    assert!(told.contains("queue is 7; the queues are 0, 1, 2"), "{told}");
+    let no_space = cluster.ringctl(&["task", "suspend", "--namespace", "nosuch"]).await;
+    assert_eq!(no_space.code, 2, "{}", no_space.stderr);
+    let told = "there is no namespace nosuch; there are default";
+    assert!(no_space.stderr.contains(told), "{}", no_space.stderr);
+    cluster.ringctl(&["task", "unsuspend", "--queue", "0"]).await.expect_success();
+    let listed = cluster.ringctl(&["task", "list"]).await.expect_success();
+    assert_eq!(listed.stderr, "");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_task_that_a_write_registers_runs_and_is_gone_and_one_that_no_flag_allows_is_refused() {
     let folder = TestFolder::new();
@@ -135,6 +161,7 @@ async fn a_task_that_a_write_registers_runs_and_is_gone_and_one_that_no_flag_all
         let refused = operate(&cluster, "c", "task.create", &task).await.unwrap_err();
         assert!(refused.contains(why), "{refused}");
     }
+    what_is_suspended_is_told(&cluster).await;
     cluster.end().await;
 }
 

@@ -195,6 +195,15 @@ impl TaskKeeper for Keeper {
         Ok(docid)
     }
 
+    fn check_queue(&self, queue: u8) -> Result<(), FieldError> {
+        if self.config.queues.contains_key(&queue) {
+            return Ok(());
+        }
+        let queues: Vec<String> = self.config.queues.keys().map(u8::to_string).collect();
+        let problem = format!("is {queue}; the queues are {}", queues.join(", "));
+        Err(FieldError::new("queue", problem))
+    }
+
     fn copy(&self, transaction: &mut Transaction<'_>, of: &DocName) -> Result<(), Exception> {
         let place = together(of.docid()).to_owned();
         let taskid = format!("copy-{:016x}", xxh3_64(of.as_text().as_bytes()));

@@ -60,8 +60,13 @@ fn change(transaction: &mut Transaction<'_>, which: &Which, starts: bool) -> Res
         return Err(Exception::of_field(codes::NAMESPACE, FieldError::new("namespace", problem)));
     }
     let found = edited.one::<Description>()?.unwrap_or_default();
+    // One that is suspended may have gone since, and goes on.
+    if let Some(queue) = which.queue.filter(|queue| !found.suspended.queues.contains(queue)) {
+        transaction.check_queue(queue)?;
+    }
     let suspended = changed(found.suspended.clone(), which.queue, starts)?;
     if suspended != found.suspended {
+        let edited = transaction.current(&document)?;
         edited.ensure();
         edited.put_one(&Description { suspended: suspended.clone(), ..found })?;
     }
