@@ -8,7 +8,7 @@ use crate::special::Special;
 use crate::value::{Condition, Test, Value};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use rota_docstore::{DocName, JsonText};
+use rota_docstore::DocName;
 use rota_model::{FieldError, Namespace};
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
@@ -142,14 +142,7 @@ impl Search {
             filter.to_string(),
             self.by,
             self.is_reversed,
-            special
-                .as_ref()
-                .map(|it| format!(
-                    " {:?} {:?}",
-                    it.name,
-                    it.parameters.as_ref().map(JsonText::as_str)
-                ))
-                .unwrap_or_default(),
+            special.as_ref().map(Special::text).unwrap_or_default(),
         );
         xxh3_64(text.as_bytes())
     }

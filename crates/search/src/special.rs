@@ -29,6 +29,11 @@ pub struct Special {
 }
 
 impl Special {
+    /// Quoted, so that no two have one text.
+    pub(crate) fn text(&self) -> String {
+        format!(" {:?} {:?}", self.name, self.parameters.as_ref().map(JsonText::as_str))
+    }
+
     /// Checks its parameters. Fields: `parameters`, or `special` if there are parameters and no name.
     pub fn parse(name: &str, parameters: &str) -> Result<Option<Self>, FieldError> {
         if name.len() > NAME_BYTES_MAX {

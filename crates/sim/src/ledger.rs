@@ -322,13 +322,7 @@ impl Ledger {
                 let last = self.last_on.entry((manager, *part)).or_default();
                 *last = (*last).max(meta.last);
             }
-            let newest = self.views.last_key_value().map(|(_, view)| view);
-            let isr = |slot| {
-                let part = newest.map(|view| view.part_of(slot).1);
-                let members = part.into_iter().flat_map(|it| &it.isr);
-                members.map(|member| member.number).collect()
-            };
-            self.gone_events.on_durable(manager, write, isr);
+            self.gone_events.on_durable(manager, write);
             if let Some(record) = session_of(write) {
                 let key = || record.key.clone();
                 if let Some(token) = record.token() {

@@ -299,10 +299,8 @@ fn retried_in_vain(life: &v1::Life, retry: &[v1::LifeEvent]) -> Vec<String> {
         current.or_else(|| life.history.iter().rfind(is_it)).is_some_and(|it| it.fired_at > 0)
     };
     let fired = retry.iter().filter(has_fired);
-    let text = |it: &v1::LifeEvent| {
-        format!("not retried: {} {} has fired already", it.life_cycle, it.word)
-    };
-    fired.map(text).collect()
+    let name = |it: &v1::LifeEvent| format!("{} {}", it.life_cycle, it.word);
+    fired.map(|it| format!("not retried: {} has fired already", name(it))).collect()
 }
 
 /// Shows the life cycles of a session, after the events that are named were retried or skipped.
