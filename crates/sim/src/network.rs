@@ -22,6 +22,11 @@ pub enum Place {
     Client(usize),
 }
 
+impl Place {
+    /// The observer and its watchers: a client that no manager distinguishes.
+    pub const OBSERVER: Self = Self::Client(usize::MAX);
+}
+
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -319,3 +319,11 @@ pub struct SeenDocument {
     /// What it held.
     pub log: Log,
 }
+
+impl SeenDocument {
+    /// What an answer showed that was asked for and came at these moments.
+    pub fn new(name: &DocName, (sent_us, came_us): (u64, u64), shown: Option<&Document>) -> Self {
+        let (name, version, log) = (name.clone(), shown.map(Document::version), Log::of(shown));
+        Self { name, sent_us, came_us, version, log }
+    }
+}

@@ -14,9 +14,6 @@ use rota_protocol::{Answer, DocumentAnswer, DocumentCursor, DocumentOp, Op, OpRe
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Place of the watcher: a client that no manager distinguishes.
-const WATCHER: Place = Place::Client(usize::MAX);
-
 /// What it knows of each partition, and where it goes on.
 #[derive(Clone, Debug, Default)]
 pub struct DocumentWatcher {
@@ -78,7 +75,7 @@ impl DocumentWatcher {
             wait_ms: 300,
         };
         let op = Op::Documents(DocumentOp::Watch(op));
-        ground.call(through, CallFor::Documents(part), WATCHER, 1_000, op);
+        ground.call(through, CallFor::Documents(part), Place::OBSERVER, 1_000, op);
     }
 
     /// A poll was answered, or was not in time.

@@ -7,9 +7,6 @@ use rota_model::{Filter, ListCursor, ListOp, ManagerNumber, SessionKey, SlotId, 
 use rota_protocol::{Answer, Op, OpResult};
 use std::collections::BTreeMap;
 
-/// Place of the observer: a client that no manager distinguishes.
-const OBSERVER: Place = Place::Client(usize::MAX);
-
 /// The last lists.
 #[derive(Clone, Debug, Default)]
 pub struct LastLists {
@@ -44,7 +41,7 @@ impl LastLists {
         let Some(from) = list.next.clone().filter(|_| list.tries < 400) else { return };
         let filter = Filter::default();
         let op = Op::List(ListOp { from, limit: 3, filter, stale_ok: false });
-        ground.call(through, CallFor::LastPage(through, now_us), OBSERVER, 500, op);
+        ground.call(through, CallFor::LastPage(through, now_us), Place::OBSERVER, 500, op);
     }
 
     /// A page of the observer's list came.

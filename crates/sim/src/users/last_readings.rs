@@ -6,7 +6,7 @@ use crate::ground::Ground;
 use crate::invariant::Violation;
 use crate::ledger::{Asked, Attempt, Wish};
 use crate::network::Place;
-use crate::writing::{GROUPS, Log, SPACE, SeenDocument, name, names};
+use crate::writing::{GROUPS, SPACE, SeenDocument, name, names};
 use rota_docstore::{SyncRequest, apply};
 use rota_model::{GetOp, ManagerNumber, Namespace, RequestId, SessionKey};
 use rota_protocol::api::{Reader, SyncOp};
@@ -61,15 +61,8 @@ pub fn on_documents(ground: &mut Ground, sent_us: u64, result: Option<&OpResult>
     for (name, update) in updates {
         match apply(name, None, update) {
             Ok(document) => {
-                let version = document.as_ref().map(|it| it.version());
-                let (name, log) = (name.clone(), Log::of(document.as_deref()));
-                ground.checker.ledger.seen.push(SeenDocument {
-                    name,
-                    sent_us,
-                    came_us,
-                    version,
-                    log,
-                });
+                let seen = SeenDocument::new(name, (sent_us, came_us), document.as_deref());
+                ground.checker.ledger.seen.push(seen);
             }
             Err(error) => {
                 let text = format!("the last reading of {name}: {error}");

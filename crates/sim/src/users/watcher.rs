@@ -11,9 +11,6 @@ use rota_model::{Filter, ListCursor, LogPos, ManagerNumber, PullOp, SlotId};
 use rota_protocol::{Answer, Op, OpResult};
 use std::collections::BTreeMap;
 
-/// Place of the watcher: a client that no manager distinguishes.
-const WATCHER: Place = Place::Client(usize::MAX);
-
 /// What the watcher knows of each partition, and where it goes on.
 #[derive(Clone, Debug, Default)]
 pub struct Watcher {
@@ -65,7 +62,7 @@ impl Watcher {
             wait_ms: 300,
             filter: filter_of(part),
         });
-        ground.call(through, CallFor::Pull(part), WATCHER, 1_000, op);
+        ground.call(through, CallFor::Pull(part), Place::OBSERVER, 1_000, op);
     }
 
     /// A pull was answered, or was not in time.

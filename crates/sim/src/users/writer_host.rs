@@ -12,8 +12,7 @@ use crate::network::Place;
 use crate::rng::SeededRng;
 use crate::setup::CLIENT_DEADLINE_MS_MAX;
 use crate::writing::{
-    Added, Adding, Deferred, Deferring, EXEC, GROUPS, Log, SPACE, SWITCHED, SeenDocument, Told,
-    Written,
+    Added, Adding, Deferred, Deferring, EXEC, GROUPS, SPACE, SWITCHED, SeenDocument, Told, Written,
 };
 use crate::writing::{attachment_of, names};
 use rota_docstore::{
@@ -401,16 +400,8 @@ impl WriterHost {
                 None => self.copies.remove(name),
             };
             if !stale_ok {
-                let (version, log) =
-                    (applied.as_ref().map(|it| it.version()), Log::of(applied.as_deref()));
-                let name = name.clone();
-                ground.checker.ledger.seen.push(SeenDocument {
-                    name,
-                    sent_us,
-                    came_us,
-                    version,
-                    log,
-                });
+                let seen = SeenDocument::new(name, (sent_us, came_us), applied.as_deref());
+                ground.checker.ledger.seen.push(seen);
             }
         }
     }
