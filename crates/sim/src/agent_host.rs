@@ -4,9 +4,8 @@ use crate::counters::Fault;
 use crate::event::Event;
 use crate::mutants::Bug;
 use crate::mutants::agents::{spoil_journal, spoil_leases};
-use crate::network::Place;
-use crate::node_host::NodeHost;
-use crate::world::World;
+use crate::node_host::{AgentWaits, Leaving, NodeHost};
+use crate::site::AtNode;
 use rota_model::{SessionKey, Token};
 use rota_node::{Node, NodeConfig, NodeEffect, NodeInput, ReportId};
 
@@ -29,14 +28,14 @@ impl NodeHost {
     }
 }
 
-impl World {
+impl AtNode<'_> {
     /// Writes down what an agent decided. True when the agent dies with what is left of the effects done: nothing
     /// of what follows.
-    pub fn write_journal(&mut self, index: usize, effects: &mut Vec<NodeEffect>) -> bool {
+    pub fn write_journal(&mut self, effects: &mut Vec<NodeEffect>) -> bool {
         let late = self.bug() == Some(Bug::JournalLate);
         let Some(NodeEffect::Journal { entries }) = effects.first() else { return false };
         let entries = entries.clone();
-        let Some(host) = self.nodes.get_mut(index) else { return false };
+        let host = &mut *self.host;
         let dies = std::mem::take(&mut host.dies_next);
         if dies && late {
             self.ground.counters.fault(Fault::AgentTorn);
@@ -55,109 +54,87 @@ impl World {
         dies
     }
 
-    /// An agent dies now, or with the next thing that it writes down; another one comes.
-    pub fn restart_agent(&mut self, fault: Fault) {
-        let index = self.ground.rng.index(self.nodes.len());
-        let torn = self.ground.rng.permille(500);
-        let host = self.nodes.get_mut(index);
-        let Some(host) = host.filter(|it| it.agent.as_ref().is_some_and(Node::is_registered))
-        else {
-            return;
-        };
-        host.dies_next = torn;
-        self.ground.took_effect(fault);
-        if !torn {
-            self.kill_agent(index);
-        }
-    }
-
     /// An agent dies alone. The next one comes, mostly while the lease lasts.
-    pub fn kill_agent(&mut self, index: usize) {
+    pub fn kill_agent(&mut self) {
         let now_us = self.ground.now_us();
         let lost_us = self.ground.setup.timing.node_lost_ms * 1000;
         let away_us = match self.ground.rng.permille(800) {
             true => self.ground.rng.skewed(1_000, lost_us / 3),
             false => self.ground.rng.within(1_000, lost_us * 2),
         };
-        let Some(host) = self.nodes.get_mut(index) else { return };
-        if host.agent.take().is_none() {
+        let (index, me) = (self.index, self.place());
+        if self.host.agent.take().is_none() {
             return;
         }
-        self.ground.on_end(Place::Node(index));
-        host.tick_at_us = None;
-        host.paused_until_us = 0;
-        host.streams.clear();
-        let run = host.run;
-        self.end_actions_on(index);
+        self.ground.machines.on_end(me);
+        self.host.waiting = AgentWaits::default();
+        self.host.paused_until_us = 0;
+        self.ground.checker.ledger.end_actions_on(now_us, index);
         self.ground.trace.mark((now_us, "agent dies", index));
-        self.ground.trace.line(now_us, Place::Node(index), || "its agent dies alone".into());
-        self.ground.queue.after(away_us, Event::ResumeAgent(index, run));
+        self.ground.trace.line(now_us, me, || "its agent dies alone".into());
+        self.ground.queue.after(away_us, Event::ResumeAgent(index, self.host.run));
     }
 
     /// The next agent of a boot goes on from the journal; if it cannot, it ends everything and boots anew.
-    pub fn resume_agent(&mut self, index: usize, run: u64) {
+    pub fn resume_agent(&mut self) {
         let now_us = self.ground.now_us();
-        let Some(host) = self.nodes.get_mut(index) else { return };
-        if host.run != run || host.agent.is_some() || host.journal.is_empty() {
+        let host = &mut *self.host;
+        if host.agent.is_some() || host.journal.is_empty() {
             return;
         }
         let ended = host.journal[0].boot().map(|it| it.1.to_vec()).unwrap_or_default();
         let (id, boot) = (host.id.clone(), host.boot);
         let config = NodeConfig { ended_boots: ended, ..self.ground.setup.node_config(&id, boot) };
         if self.bug() == Some(Bug::AdoptedAnew) {
-            let programs = std::mem::take(&mut self.nodes[index].programs);
-            self.boot_node(index);
-            self.nodes[index].programs = programs;
+            let programs = std::mem::take(&mut self.host.programs);
+            self.boot();
+            self.host.programs = programs;
             return;
         }
-        let timing = &self.ground.setup.timing;
+        let (bug, timing) = (self.bug(), &self.ground.setup.timing);
         let times = (timing.lease_term_ms, timing.lease_kill_ms);
-        let host = &self.nodes[index];
-        let journal =
-            spoil_journal(self.bug(), (&config, self.ground.setup.m), host.journal.clone());
-        let lease = spoil_leases(self.bug(), (host.mono_ms(now_us), times), host.lease.clone());
-        let host = &mut self.nodes[index];
-        let left = host.leaving != crate::node_host::Leaving::No;
+        let host = &mut *self.host;
+        let journal = spoil_journal(bug, (&config, self.ground.setup.m), host.journal.clone());
+        let lease = spoil_leases(bug, (host.mono_ms(now_us), times), host.lease.clone());
+        let left = host.leaving != Leaving::No;
         match Node::resumed(config, journal, &lease) {
             Ok(agent) if !left => {
                 host.agents_before += 1;
                 host.agent = Some(agent);
-                self.ground.on_start(Place::Node(index));
+                let (index, run, me) = (self.index, host.run, self.place());
+                self.ground.machines.on_start(me, run);
                 self.ground.trace.mark((now_us, "resume", index));
-                self.ground
-                    .trace
-                    .line(now_us, Place::Node(index), || "its next agent goes on".into());
+                self.ground.trace.line(now_us, me, || "its next agent goes on".into());
                 self.ground.queue.after(1_000, Event::RegisterNode(index, run));
-                self.connect_node(index);
-                self.flush_node(index, None);
+                self.ground.connect_node(index);
+                self.flush(None);
             }
             // One that was leaving has lost what it was told of that.
             Ok(_) | Err(_) => {
-                self.kill_node(index);
-                self.boot_node(index);
+                self.kill();
+                self.boot();
             }
         }
     }
 
     /// A keeper tells the agent; without one it notes an end, for the next one.
-    pub fn tell_agent(&mut self, index: usize, run: u64, input: NodeInput) {
-        let host = self.nodes.get_mut(index);
-        let Some(host) = host.filter(|it| it.run == run && it.agent.is_none()) else {
-            return self.tell_node(index, run, input);
-        };
+    pub fn tell_agent(&mut self, input: NodeInput) {
+        if self.host.agent.is_some() {
+            return self.tell(input);
+        }
         if let NodeInput::StartFailed { key, token, .. }
         | NodeInput::Ended { key, token, .. }
         | NodeInput::Stopped { key, token, .. } = &input
         {
-            host.untold.insert((key.clone(), *token), input);
+            self.host.untold.insert((key.clone(), *token), input);
             self.ground.counters.fault(Fault::EndUntold);
         }
     }
 
     /// What became of a program while there was no agent, or what it is doing.
-    pub fn adopt_program(&mut self, index: usize, run: u64, key: SessionKey, token: Token) {
+    pub fn adopt_program(&mut self, key: SessionKey, token: Token) {
         let name = (key.clone(), token);
-        let Some(host) = self.nodes.get_mut(index).filter(|it| it.run == run) else { return };
+        let host = &mut *self.host;
         let address = format!("{}/{token}", host.id);
         let known = host.programs.get(&name).map(|it| (it.instance.is_some(), it.ready));
         let input = match (host.untold.remove(&name), known) {
@@ -173,11 +150,10 @@ impl World {
                 NodeInput::StartFailed { key, token, detail }
             }
         };
-        self.ground.queue.after(1_000, Event::TellNode(index, run, Box::new(input)));
+        self.hears(1_000, input);
         if known == Some((true, true)) {
             let (key, token) = name;
-            let input = NodeInput::Ready { key, token, address };
-            self.ground.queue.after(1_500, Event::TellNode(index, run, Box::new(input)));
+            self.hears(1_500, NodeInput::Ready { key, token, address });
         }
     }
 }

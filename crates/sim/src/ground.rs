@@ -7,17 +7,18 @@ use crate::calls::CallFor;
 use crate::checker::Checker;
 use crate::counters::{Counters, Fault};
 use crate::event::{Event, Phase};
+use crate::machines::Machines;
 use crate::network::{Network, Place, STRAGGLER_US_MAX};
 use crate::packet::Packet;
 use crate::queue::Queue;
 use crate::rng::SeededRng;
-use crate::setup::Setup;
+use crate::setup::{Setup, node_address};
 use crate::trace::Trace;
 use rota_docstore::{Attachment, Digest};
 use rota_model::{ManagerNumber, NodeId};
-use rota_protocol::Op;
+use rota_protocol::{Input, Op};
 use rota_ring::ConfigState;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// What every machine stands on.
 pub struct Ground {
@@ -39,12 +40,12 @@ pub struct Ground {
     pub phase: Phase,
     /// Calls of users that are under way.
     pub calls: BTreeMap<u64, CallFor>,
-    /// The node id of each machine that there was, in order of first start. Two machines may have one id.
-    pub node_ids: Vec<NodeId>,
+    /// Which machines there are.
+    pub machines: Machines,
     /// Disturbances of the chaos phase that took effect.
     pub disturbed: u64,
-    /// Managers whose process runs, and nodes whose agent runs.
-    running: BTreeSet<Place>,
+    /// Randomness of the links between managers and nodes.
+    pub link_chance: SeededRng,
     /// Bodies that users have put, and the managers that get them.
     bodies: Vec<(ManagerNumber, Digest)>,
     names: u64,
@@ -53,7 +54,12 @@ pub struct Ground {
 
 impl Ground {
     /// The ground of a seed's cluster. The random numbers go on after those that decided the setup.
-    pub fn new(setup: Setup, rng: SeededRng, keep_trace: bool, state: &ConfigState) -> Self {
+    pub fn new(
+        setup: Setup,
+        (seed, rng): (u64, SeededRng),
+        keep_trace: bool,
+        state: &ConfigState,
+    ) -> Self {
         let mut network = Network::default();
         network.base = setup.network_profile;
         network.stragglers = true;
@@ -70,9 +76,9 @@ impl Ground {
             trace: Trace::new(keep_trace),
             phase: Phase::Chaos,
             calls: BTreeMap::new(),
-            node_ids: Vec::new(),
+            machines: Machines::default(),
             disturbed: 0,
-            running: BTreeSet::new(),
+            link_chance: SeededRng::of_links(seed),
             bodies: Vec::new(),
             names: 0,
             sent: 0,
@@ -90,26 +96,36 @@ impl Ground {
         self.queue.now_us()
     }
 
-    /// The process of a manager, or the agent of a node, runs from now on.
-    pub fn on_start(&mut self, place: Place) {
-        self.running.insert(place);
-    }
-
-    /// The process of a manager, or the agent of a node, has ended.
-    pub fn on_end(&mut self, place: Place) {
-        self.running.remove(&place);
-    }
-
-    /// Managers and nodes that run.
-    pub fn running(&self) -> impl Iterator<Item = Place> + '_ {
-        self.running.iter().copied()
-    }
-
     /// Whether anybody would get what is sent there now.
     pub fn is_there(&self, place: Place) -> bool {
-        match place {
-            Place::Manager(_) | Place::Node(_) => self.running.contains(&place),
-            Place::Store | Place::Client(_) => true,
+        self.machines.is_on(place)
+    }
+
+    /// A manager of the ring, or one that is to come into it.
+    pub fn some_manager(&mut self) -> ManagerNumber {
+        let index = self.rng.index(self.setup.numbers.len());
+        self.setup.numbers[index].0
+    }
+
+    /// Adds a node's machine that was never started.
+    pub fn add_node(&mut self, id: &NodeId) {
+        self.machines.add_node(id.clone(), node_address(id));
+    }
+
+    /// Tells a manager, if it runs, something that comes from outside the network.
+    pub fn tell_later(&mut self, number: ManagerNumber, delay_us: u64, input: Input) {
+        let run = self.machines.run_of(number).filter(|_| self.is_there(Place::Manager(number)));
+        if let Some(run) = run {
+            self.queue.after(delay_us, Event::Tell(number, run, Box::new(input)));
+        }
+    }
+
+    /// Tells the managers that a connection to a node was opened anew.
+    pub fn connect_node(&mut self, index: usize) {
+        let Some(node) = self.machines.nodes().get(index).map(|it| it.id.clone()) else { return };
+        for number in self.machines.managers() {
+            let delay_us = self.rng.within(500, 80_000);
+            self.tell_later(number, delay_us, Input::NodeConnected { node: node.clone() });
         }
     }
 
@@ -130,10 +146,10 @@ impl Ground {
 
     /// Somebody puts a body: most managers that run get it before it is named, as a rule.
     pub fn put_body(&mut self, attachment: &Attachment) {
-        for place in &self.running {
+        for place in self.machines.running() {
             match place {
                 Place::Manager(number) if self.rng.permille(800) => {
-                    self.bodies.push((*number, attachment.sha256()));
+                    self.bodies.push((number, attachment.sha256()));
                 }
                 Place::Manager(_) | Place::Node(_) | Place::Store | Place::Client(_) => {}
             }

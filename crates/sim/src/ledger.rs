@@ -225,6 +225,23 @@ pub struct Ledger {
 }
 
 impl Ledger {
+    /// The agent of a machine is gone, and what it ran of actions.
+    pub fn end_actions_on(&mut self, now_us: u64, index: usize) {
+        self.end_actions(now_us, |it| it.index == index);
+    }
+
+    /// An attempt of a session has ended, and its action with it. Two machines may have one id.
+    pub fn end_actions_of(&mut self, now_us: u64, boot: BootId, token: Token) {
+        self.end_actions(now_us, |it| (it.boot, it.token) == (boot, token));
+    }
+
+    fn end_actions(&mut self, now_us: u64, is_meant: impl Fn(&Ran) -> bool) {
+        let of = |it: &&mut Ran| it.to_us.is_none() && is_meant(it);
+        for ran in self.actions.iter_mut().filter(of) {
+            (ran.to_us, ran.is_done) = (Some(now_us), false);
+        }
+    }
+
     /// The config store changed.
     pub fn on_config(&mut self, now_us: u64, state: &ConfigState) {
         if let Some(view) = &state.view {

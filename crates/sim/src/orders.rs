@@ -1,12 +1,12 @@
 //! What operators order: that a number leaves, that a transition is taken back, that a number which has
 //! left returns. And what becomes of a process whose number has left.
 
-use crate::blob_store::BlobStore;
 use crate::counters::Fault;
-use crate::disk::SimDisk;
 use crate::event::Event;
+use crate::ground::Ground;
 use crate::manager_host::ManagerHost;
-use crate::network::{Place, STRAGGLER_US_MAX};
+use crate::network::STRAGGLER_US_MAX;
+use crate::site::AtManager;
 use crate::world::World;
 use rota_model::{ManagerNumber, ManagerStatus, Refusal};
 use rota_protocol::{Input, Order, Ordered};
@@ -16,86 +16,103 @@ use std::fmt::Debug;
 /// How long an order may take at a manager: as long as it waits there, and a compare-and-set.
 const ORDER_US: u64 = 7_000_000;
 
-impl World {
-    /// Somebody orders that some number leaves, mostly one that is up.
-    pub fn order_leave(&mut self, fault: Fault) {
-        let number = self.some_manager();
-        self.give_order(fault, Order::Leave(number));
-    }
+/// Somebody orders that some number leaves, mostly one that is up.
+pub(crate) fn order_leave(world: &mut World, fault: Fault) {
+    let number = world.ground.some_manager();
+    give_order(world, fault, Order::Leave(number));
+}
 
-    /// Somebody takes back whatever is under way.
-    pub fn order_cancel(&mut self, fault: Fault) {
-        if self.store.state().view.as_ref().is_some_and(|view| view.transition.is_some()) {
-            let until_us = self.ground.now_us() + ORDER_US + STRAGGLER_US_MAX;
-            self.ground.checker.on_cancel_ordered(until_us);
-            self.give_order(fault, Order::Cancel(None));
+/// Somebody takes back whatever is under way.
+pub(crate) fn order_cancel(world: &mut World, fault: Fault) {
+    if world.store.state().view.as_ref().is_some_and(|view| view.transition.is_some()) {
+        let until_us = world.ground.now_us() + ORDER_US + STRAGGLER_US_MAX;
+        world.ground.checker.on_cancel_ordered(until_us);
+        give_order(world, fault, Order::Cancel(None));
+    }
+}
+
+fn give_order(world: &mut World, fault: Fault, order: Order) {
+    let what = format!("{order:?}");
+    ask_some_manager(world, fault, &what, |call| Input::Order { call, order });
+}
+
+/// Somebody asks some manager for something, if that one runs.
+pub(crate) fn ask_some_manager(
+    world: &mut World,
+    fault: Fault,
+    what: &str,
+    input: impl FnOnce(u64) -> Input,
+) {
+    let (through, call) = (world.ground.some_manager(), world.ground.name());
+    if let Some(mut at) = world.manager(through) {
+        at.is_ordered(fault, call, what, input(call));
+    }
+}
+
+/// A number that has left is told to come into the ring again, some with an empty disk.
+pub(crate) fn return_manager(world: &mut World, fault: Fault) {
+    let is_away = |host: &ManagerHost| host.process.is_none();
+    let gone = &world.ground.machines.gone;
+    let index = gone.iter().position(|it| world.managers.get(&it.0).is_some_and(is_away));
+    let Some(index) = index else { return };
+    let (number, id) = world.ground.machines.gone.remove(index);
+    let is_empty = world.ground.rng.permille(500);
+    let Some(mut at) = world.manager(number) else { return };
+    (at.host.joins, at.host.told) = (true, true);
+    if is_empty {
+        at.host.empty();
+    }
+    at.ground.setup.numbers.push((number, id));
+    at.start();
+    world.ground.took_effect(fault);
+}
+
+impl Ground {
+    /// That number is no more one of the ring's.
+    fn note_left(&mut self, number: ManagerNumber) {
+        if let Some(index) = self.setup.numbers.iter().position(|it| it.0 == number) {
+            let gone = self.setup.numbers.remove(index);
+            self.machines.gone.push(gone);
         }
     }
+}
 
-    fn give_order(&mut self, fault: Fault, order: Order) {
-        let what = format!("{order:?}");
-        self.order(fault, &what, |call| Input::Order { call, order });
-    }
-
-    /// Somebody asks some manager for something, if that one runs.
-    pub(crate) fn order(&mut self, fault: Fault, what: &str, input: impl FnOnce(u64) -> Input) {
-        let through = self.some_manager();
-        let call = self.ground.name();
-        let Some(host) = self.managers.get(&through).filter(|it| it.process.is_some()) else {
+impl AtManager<'_> {
+    fn is_ordered(&mut self, fault: Fault, call: u64, what: &str, input: Input) {
+        if self.host.process.is_none() {
             return;
-        };
-        let run = host.run;
+        }
         self.ground.took_effect(fault);
         let until_us = self.ground.now_us() + ORDER_US;
-        self.ground.checker.deadlines.on_asked(through, run, call, until_us);
-        self.orders.insert((through, run, call));
+        self.ground.checker.deadlines.on_asked(self.number, self.host.run, call, until_us);
+        self.host.waiting.orders.insert(call);
         let line = || format!("is ordered {what} (call {call})");
-        self.ground.trace.line(self.ground.queue.now_us(), Place::Manager(through), line);
-        self.tell_later(through, 0, input(call));
+        self.ground.trace.line(self.ground.queue.now_us(), self.place(), line);
+        self.hears(0, input);
     }
 
     /// An order about the ring was answered.
-    pub fn on_ordered(
-        &mut self,
-        at: (ManagerNumber, u64),
-        call: u64,
-        result: &Result<Ordered, Refusal>,
-    ) {
+    pub fn on_ordered(&mut self, call: u64, result: &Result<Ordered, Refusal>) {
         if result.as_ref().is_err_and(|it| it.message.contains("one goes at a time")) {
             self.ground.counters.fault(Fault::OrderRefused);
         }
-        self.on_order_answered(at, call, result);
+        self.on_order_answered(call, result);
     }
 
     /// An order was answered.
-    pub fn on_order_answered(
-        &mut self,
-        (number, run): (ManagerNumber, u64),
-        call: u64,
-        result: &impl Debug,
-    ) {
-        self.orders.remove(&(number, run, call));
+    pub fn on_order_answered(&mut self, call: u64, result: &impl Debug) {
+        self.host.waiting.orders.remove(&call);
         let line = || format!("answers order {call}: {result:?}");
-        self.ground.trace.line(self.ground.queue.now_us(), Place::Manager(number), line);
-    }
-
-    /// Whether an order waits at a process that runs.
-    pub fn has_orders(&self) -> bool {
-        let runs = |number, run| {
-            let host = self.managers.get(&number).filter(|it| it.process.is_some());
-            host.is_some_and(|it| it.run == run)
-        };
-        self.orders.iter().any(|(number, run, _)| runs(*number, *run))
+        self.ground.trace.line(self.ground.queue.now_us(), self.place(), line);
     }
 
     /// Whether a manager's number has left and nobody has told it to return: its process does not
     /// start. One that may join is outside then, the others are refused.
-    pub fn stays_away(&mut self, number: ManagerNumber) -> bool {
-        let view = self.store.state().view.clone();
-        let status = view.and_then(|view| view.managers.get(&number).map(|it| it.status));
-        let is_told = self.managers.get(&number).is_some_and(|it| it.told);
-        if status == Some(ManagerStatus::Left) && !is_told {
-            self.note_left(number);
+    pub fn stays_away(&mut self) -> bool {
+        let view = self.store.state().view.as_ref();
+        let status = view.and_then(|view| view.managers.get(&self.number).map(|it| it.status));
+        if status == Some(ManagerStatus::Left) && !self.host.told {
+            self.ground.note_left(self.number);
             return true;
         }
         false
@@ -103,77 +120,62 @@ impl World {
 
     /// Whether a process may come into the ring: nobody reserved its number, or that has left, and it
     /// was told to take it.
-    pub fn may_join(&self, number: ManagerNumber) -> bool {
+    pub fn may_join(&self) -> bool {
         let view = self.store.state().view.as_ref();
-        let entry = view.and_then(|view| view.managers.get(&number));
-        let host = self.managers.get(&number);
-        host.is_some_and(|it| it.joins && (it.told || entry.is_none()))
+        let entry = view.and_then(|view| view.managers.get(&self.number));
+        self.host.joins && (self.host.told || entry.is_none())
     }
 
     /// The View has changed: in the ring, nobody is told to return.
     pub fn forget_told(&mut self) {
-        let Some(view) = self.store.state().view.clone() else { return };
-        for (number, host) in &mut self.managers {
-            let entry = view.managers.get(number);
-            host.told &= entry.is_none_or(|it| it.status == ManagerStatus::Left);
-        }
-    }
-
-    /// That number is no more one of the ring's.
-    fn note_left(&mut self, number: ManagerNumber) {
-        if let Some(index) = self.ground.setup.numbers.iter().position(|it| it.0 == number) {
-            let gone = self.ground.setup.numbers.remove(index);
-            self.gone.push(gone);
-        }
+        let Some(view) = &self.store.state().view else { return };
+        let entry = view.managers.get(&self.number);
+        self.host.told &= entry.is_none_or(|it| it.status == ManagerStatus::Left);
     }
 
     /// A process that learns that its number has left ends, when its last callers had some time.
-    pub fn see_whether_left(&mut self, number: ManagerNumber) {
-        let Some(host) = self.managers.get_mut(&number) else { return };
-        let Some(process) = &host.process else { return };
+    pub fn see_whether_left(&mut self) {
+        let Some(process) = &self.host.process else { return };
         let is_refused = matches!(process.refused(), Some(ClaimRefused::HasLeft(_)));
-        if (process.has_left() || is_refused) && !host.ends {
-            host.ends = true;
-            let run = host.run;
-            self.note_left(number);
+        if (process.has_left() || is_refused) && !self.host.ends {
+            self.host.ends = true;
+            self.ground.note_left(self.number);
             let delay_us = self.ground.rng.within(1_000, 400_000);
-            self.ground.queue.after(delay_us, Event::EndManager(number, run));
+            let event = Event::EndManager(self.number, self.host.run);
+            self.ground.queue.after(delay_us, event);
         }
     }
 
     /// A process whose number has left ends.
-    pub fn on_end_manager(&mut self, number: ManagerNumber, run: u64) {
-        let Some(host) = self.managers.get_mut(&number).filter(|it| it.run == run) else { return };
-        if host.process.is_some() {
-            self.end_process(number);
+    pub fn on_end(&mut self) {
+        if self.host.process.is_some() {
+            self.end_process();
         }
     }
 
-    /// A number that has left is told to come into the ring again, some with an empty disk.
-    pub fn return_manager(&mut self, fault: Fault) {
-        let away = |host: &ManagerHost| host.process.is_none();
-        let is_away = |it: &(ManagerNumber, _)| self.managers.get(&it.0).is_some_and(away);
-        let Some(index) = self.gone.iter().position(is_away) else { return };
-        let (number, id) = self.gone.remove(index);
-        let is_empty = self.ground.rng.permille(500);
-        let Some(host) = self.managers.get_mut(&number) else { return };
-        (host.joins, host.told) = (true, true);
-        if is_empty {
-            host.disk = SimDisk::default();
-            host.blob_store = BlobStore::default();
+    /// Who was refused because another one joins, tries again.
+    pub fn try_join_again(&mut self) {
+        if let Some(ClaimRefused::InTransition { .. }) = self.host.refused() {
+            self.ground.counters.fault(Fault::JoinRefused);
+            self.restart_after(200_000);
         }
-        self.ground.setup.numbers.push((number, id));
-        self.start_manager(number);
-        self.ground.took_effect(fault);
     }
 
-    /// The first manager of the ring that has not taken its number.
-    pub fn unclaimed(&self) -> Option<ManagerNumber> {
-        let numbers = self.ground.setup.numbers.iter().map(|it| it.0);
-        let is_in = |number: &ManagerNumber| {
-            let process = self.managers.get(number).and_then(|it| it.process.as_ref());
-            process.is_some_and(rota_protocol::Manager::is_claimed)
+    /// An empty machine was refused since the others do not know yet that the one before is gone: it
+    /// tries again. A backup was refused since it is of an earlier run: an empty machine takes its place.
+    pub fn try_empty_machine_again(&mut self) {
+        let Some(ClaimRefused::NotThisDisk { incarnation, .. }) = self.host.refused() else {
+            return;
         };
-        numbers.into_iter().find(|it| !is_in(it))
+        let intended = self.host.disk.durable().identity.intended;
+        let is_next = intended.is_some_and(|it| it.0 > *incarnation);
+        if !self.ground.checker.ledger.disks_lost.contains_key(&self.number) {
+            return;
+        }
+        self.crash();
+        if !is_next {
+            self.host.empty();
+        }
+        self.ground.queue.after(200_000, Event::StartManager(self.number));
     }
 }

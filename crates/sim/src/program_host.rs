@@ -3,9 +3,10 @@
 use crate::counters::Fault;
 use crate::event::{Event, Phase, ProgramStep};
 use crate::ledger::{EndCause, Instance};
+use crate::mutants::bug::Bug;
 use crate::network::Place;
 use crate::node_host::{Leaving, Program};
-use crate::world::World;
+use crate::site::AtNode;
 use rota_model::{Exit, Reason, SessionKey, Token};
 use rota_node::{NodeInput, StopHow};
 use std::collections::BTreeSet;
@@ -13,16 +14,9 @@ use std::collections::BTreeSet;
 /// A start that takes longer than any run.
 const HANGS_US: u64 = 100_000_000_000;
 
-impl World {
+impl AtNode<'_> {
     /// The runtime starts a program, which may be slow or fail.
-    pub fn start_program(
-        &mut self,
-        index: usize,
-        run: u64,
-        key: SessionKey,
-        token: Token,
-        not_after_mono_ms: u64,
-    ) {
+    pub fn start_program(&mut self, key: SessionKey, token: Token, not_after_mono_ms: u64) {
         let chaos = self.ground.phase == Phase::Chaos;
         let fails = chaos && self.ground.rng.permille(self.ground.setup.start_fails_permille);
         let slow = chaos && self.ground.rng.permille(40);
@@ -34,29 +28,26 @@ impl World {
         } else {
             self.ground.rng.skewed(200, 40_000)
         };
-        let delay_us = if slow && self.plant_hangs() { HANGS_US } else { delay_us };
+        let delay_us =
+            if slow && self.bug() == Some(Bug::DeadlineIgnored) { HANGS_US } else { delay_us };
         let program =
             Program { instance: None, stopping: None, ready: false, fails, not_after_mono_ms };
-        if let Some(host) = self.nodes.get_mut(index) {
-            host.programs.insert((key.clone(), token), program);
-        }
-        self.ground.queue.after(delay_us, Event::Program(index, run, key, token, ProgramStep::Run));
+        self.host.programs.insert((key.clone(), token), program);
+        self.steps(delay_us, key, token, ProgramStep::Run);
+    }
+
+    /// A program of this boot takes its next step later.
+    fn steps(&mut self, delay_us: u64, key: SessionKey, token: Token, step: ProgramStep) {
+        let event = Event::Program(self.index, self.host.run, key, token, step);
+        self.ground.queue.after(delay_us, event);
     }
 
     /// The runtime stops a program.
-    pub fn stop_program(
-        &mut self,
-        index: usize,
-        run: u64,
-        key: SessionKey,
-        token: Token,
-        how: StopHow,
-    ) {
-        if is_of_lease(how) && self.plant_ignores_lease() {
+    pub fn stop_program(&mut self, key: SessionKey, token: Token, how: StopHow) {
+        if is_of_lease(how) && self.ignores_lease() {
             return;
         }
-        let Some(host) = self.nodes.get_mut(index) else { return };
-        let Some(program) = host.programs.get_mut(&(key.clone(), token)) else { return };
+        let Some(program) = self.host.programs.get_mut(&(key.clone(), token)) else { return };
         let before = program.stopping.filter(|before| !how.may_hasten(*before));
         program.stopping = Some(before.unwrap_or(how));
         let delay_us = match how {
@@ -64,30 +55,21 @@ impl World {
             StopHow::Term => self.ground.rng.skewed(200, 900_000),
             StopHow::Kill => self.ground.rng.within(100, 3_000),
         };
-        self.ground
-            .queue
-            .after(delay_us, Event::Program(index, run, key, token, ProgramStep::Stopped));
+        self.steps(delay_us, key, token, ProgramStep::Stopped);
     }
 
     /// A program takes its next step, and the agent is told.
-    pub fn on_program(
-        &mut self,
-        index: usize,
-        run: u64,
-        key: SessionKey,
-        token: Token,
-        step: ProgramStep,
-    ) {
+    pub fn on_program(&mut self, key: SessionKey, token: Token, step: ProgramStep) {
         let now_us = self.ground.now_us();
         let name = (key.clone(), token);
         if step == ProgramStep::End && self.ground.phase != Phase::Chaos {
             return;
         }
-        let Some(host) = self.nodes.get_mut(index).filter(|it| it.run == run) else { return };
         // A machine makes its steps in its agent.
-        if matches!(step, ProgramStep::Change(_)) && host.agent.is_none() {
-            return self.ground.queue.after(50_000, Event::Program(index, run, key, token, step));
+        if matches!(step, ProgramStep::Change(_)) && self.host.agent.is_none() {
+            return self.steps(50_000, key, token, step);
         }
+        let host = &mut *self.host;
         let mono_ms = host.mono_ms(now_us);
         let Some(program) = host.programs.get_mut(&name) else { return };
         let input = match step {
@@ -102,10 +84,10 @@ impl World {
                     }
                     host.programs.remove(&name);
                     let detail = "the simulator lets it fail".into();
-                    self.tell_agent(index, run, NodeInput::StartFailed { key, token, detail });
+                    self.tell_agent(NodeInput::StartFailed { key, token, detail });
                     return;
                 }
-                self.run_program(index, run, key, token)
+                self.run_program(key, token)
             }
             ProgramStep::Ready if program.stopping.is_none() => {
                 program.ready = true;
@@ -114,7 +96,7 @@ impl World {
             }
             ProgramStep::Change(change) if program.instance.is_some() => {
                 self.ground.checker.ledger.on_change(program.instance, change);
-                self.schedule_change(index, run, &key, token, change + 1);
+                self.schedule_change(&key, token, change + 1);
                 let state = format!("state-{change}");
                 NodeInput::MachineState { key, token, state, change, told: true }
             }
@@ -135,7 +117,7 @@ impl World {
                 let Some(how) = program.stopping else { return };
                 let instance = program.instance;
                 host.programs.remove(&name);
-                let cause = self.stop_cause(index, &key, how);
+                let cause = self.stop_cause(&key, how);
                 self.end_instance(instance, cause);
                 if instance.is_some() { stopped(key, token, 15) } else { never_ran(key, token) }
             }
@@ -144,37 +126,28 @@ impl World {
             | ProgramStep::End
             | ProgramStep::StartTimeout => return,
         };
-        self.tell_agent(index, run, input);
+        self.tell_agent(input);
     }
 
     /// A machine that changed mostly changes again.
-    fn schedule_change(
-        &mut self,
-        index: usize,
-        run: u64,
-        key: &SessionKey,
-        token: Token,
-        change: u64,
-    ) {
+    fn schedule_change(&mut self, key: &SessionKey, token: Token, change: u64) {
         if self.ground.phase == Phase::Chaos && self.ground.rng.permille(700) {
             let delay_us = self.ground.rng.within(1_000, 800_000);
-            let step = ProgramStep::Change(change);
-            self.ground.queue.after(delay_us, Event::Program(index, run, key.clone(), token, step));
+            self.steps(delay_us, key.clone(), token, ProgramStep::Change(change));
         }
     }
 
-    fn stop_cause(&self, index: usize, key: &SessionKey, how: StopHow) -> EndCause {
-        let host = self.nodes.get(index);
-        if host.is_some_and(|it| it.leaving != Leaving::No) {
+    fn stop_cause(&self, key: &SessionKey, how: StopHow) -> EndCause {
+        if self.host.leaving != Leaving::No {
             return EndCause::Drained;
         }
         let slot = rota_ring::slot_of_session(key, self.ground.setup.m);
-        let lease = host.and_then(|it| it.agent.as_ref()).map(|it| it.lease_of(slot));
+        let lease = self.host.agent.as_ref().map(|it| it.lease_of(slot));
         let over = lease.is_some_and(|it| it != rota_node::LeaseState::Valid);
         if is_of_lease(how) || over { EndCause::Lease } else { EndCause::Destroyed }
     }
 
-    fn run_program(&mut self, index: usize, run: u64, key: SessionKey, token: Token) -> NodeInput {
+    fn run_program(&mut self, key: SessionKey, token: Token) -> NodeInput {
         let now_us = self.ground.now_us();
         let chaos = self.ground.phase == Phase::Chaos;
         let (ready_at_once, never_ready) =
@@ -182,7 +155,7 @@ impl World {
         let never_ready = chaos && never_ready;
         let ends = chaos && self.ground.rng.permille(self.ground.setup.ends_permille);
         let changes = chaos && self.ground.rng.permille(150);
-        let (node, boot) = self.nodes[index].name();
+        let (node, boot) = self.host.name();
         let address = format!("{node}/{token}");
         let instance = self.ground.checker.ledger.instances.len();
         self.ground.checker.ledger.instances.push(Instance {
@@ -195,9 +168,10 @@ impl World {
             change: 0,
             to: None,
         });
+        let (me, index, run) = (self.place(), self.index, self.host.run);
         self.ground.trace.mark((now_us, "run", index, token));
-        self.ground.trace.line(now_us, Place::Node(index), || format!("RUNS {key} token {token}"));
-        if let Some(program) = self.nodes[index].programs.get_mut(&(key.clone(), token)) {
+        self.ground.trace.line(now_us, me, || format!("RUNS {key} token {token}"));
+        if let Some(program) = self.host.programs.get_mut(&(key.clone(), token)) {
             program.instance = Some(instance);
             program.ready = ready_at_once && !never_ready;
         }
@@ -230,18 +204,23 @@ impl World {
         };
         instance.to = Some((now_us, cause));
         let (key, token, boot) = (&instance.key, instance.token, instance.boot);
-        let index = self.nodes.iter().position(|it| it.id == instance.node).unwrap_or_default();
+        let index = self.ground.machines.of_node(&instance.node).unwrap_or_default();
         self.ground.trace.mark((now_us, "end", index, token));
         let line = || format!("ENDS {key} token {token}: {cause:?}");
         self.ground.trace.line(now_us, Place::Node(index), line);
-        self.end_actions_of(boot, token);
+        self.ground.checker.ledger.end_actions_of(now_us, boot, token);
+    }
+
+    /// Whether programs outlive their lease.
+    fn ignores_lease(&self) -> bool {
+        self.bug() == Some(Bug::LeaseIgnored)
     }
 
     /// The keepers look at the lease: when it has passed, they end every program by themselves,
     /// whatever the agent does.
-    pub fn on_keeper(&mut self, index: usize, run: u64) {
+    pub fn on_keeper(&mut self) {
         let now_us = self.ground.now_us();
-        let Some(host) = self.nodes.get_mut(index).filter(|it| it.run == run) else { return };
+        let host = &mut *self.host;
         let (m, now_ms) = (self.ground.setup.m, host.mono_ms(now_us));
         let is_over = |key: &SessionKey| {
             let kill_at_ms = host.kill_at_ms(rota_ring::slot_of_session(key, m));
@@ -249,12 +228,11 @@ impl World {
         };
         let over = host.programs.keys().filter(|(key, _)| is_over(key));
         let over: BTreeSet<_> = over.cloned().collect();
-        if self.plant_ignores_lease() {
+        if self.ignores_lease() {
             return;
         }
-        let Some(host) = self.nodes.get_mut(index) else { return };
         let programs: Vec<_> =
-            host.programs.extract_if(.., |name, _| over.contains(name)).collect();
+            self.host.programs.extract_if(.., |name, _| over.contains(name)).collect();
         if !programs.is_empty() {
             self.ground.counters.fault(Fault::LeaseKill);
         }
@@ -269,7 +247,7 @@ impl World {
                 let (reason, exit) = (Reason::LeaseNotRenewed, Some(Exit::Signal(9)));
                 NodeInput::Ended { key, token, reason, exit, detail: String::new() }
             };
-            self.tell_agent(index, run, input);
+            self.tell_agent(input);
         }
     }
 }

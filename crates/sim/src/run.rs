@@ -2,6 +2,7 @@
 
 use crate::counters::{Counters, Fault};
 use crate::event::Phase;
+use crate::fault::heal;
 use crate::invariant::converged::Moment;
 use crate::invariant::{
     Verdict, Violation, actions_alone, closed_stays, converged, copies_arrive, ends_told, linear,
@@ -9,6 +10,7 @@ use crate::invariant::{
 };
 use crate::mutants::{Bug, Plant};
 use crate::network::STRAGGLER_US_MAX;
+use crate::node_orders::order_uncordon;
 use crate::world::World;
 use rota_model::RefusalKind;
 use rota_protocol::OpResult;
@@ -66,63 +68,71 @@ fn is_final(result: &OpResult) -> bool {
     )
 }
 
+/// The run of a seed: it drives a cluster from phase to phase, and looks at it from outside.
+pub(crate) struct Trial {
+    pub world: World,
+}
+
 /// Runs one seed.
 pub fn run(seed: u64, keep_trace: bool, bug: Option<Bug>) -> Outcome {
     let mut world = World::new(seed, keep_trace, bug.map(Plant::new));
     world.store.careless = bug == Some(Bug::CarelessStore);
     world.store.drops_unsaid = bug == Some(Bug::DropsUnsaid);
+    let mut trial = Trial { world };
     let phases = [
-        World::chaos as fn(&mut World) -> Verdict,
-        World::converge,
-        World::serve,
-        World::converge,
-        World::restart_without_one,
-        World::converge,
-        World::scan,
-        World::look_back,
+        Trial::chaos as fn(&mut Trial) -> Verdict,
+        Trial::converge,
+        Trial::serve,
+        Trial::converge,
+        Trial::restart_without_one,
+        Trial::converge,
+        Trial::scan,
+        Trial::look_back,
     ];
     for phase in phases {
-        let verdict = guarded(&mut world, phase);
-        let now_us = world.ground.now_us();
-        world.ground.checker.judge(now_us, verdict);
-        if !world.ground.checker.violations.is_empty() {
+        let verdict = guarded(&mut trial, phase);
+        let ground = &mut trial.world.ground;
+        ground.checker.judge(ground.queue.now_us(), verdict);
+        if !ground.checker.violations.is_empty() {
             break;
         }
     }
+    let ground = trial.world.ground;
     Outcome {
         seed,
-        requests: world.ground.checker.ledger.asked.len(),
-        disturbances: world.ground.disturbed,
-        violations: world.ground.checker.violations,
-        counters: world.ground.counters,
-        trace_hash: world.ground.trace.hash(),
-        trace: world.ground.trace.into_lines(),
+        requests: ground.checker.ledger.asked.len(),
+        disturbances: ground.disturbed,
+        violations: ground.checker.violations,
+        counters: ground.counters,
+        trace_hash: ground.trace.hash(),
+        trace: ground.trace.into_lines(),
     }
 }
 
 /// A phase. A panic in it is a broken rule like any other, so that it is told with its seed. Nothing
 /// runs on after it: of the world only what it wrote down is looked at.
-fn guarded(world: &mut World, phase: fn(&mut World) -> Verdict) -> Verdict {
-    catch_unwind(AssertUnwindSafe(|| phase(world))).unwrap_or_else(|panic| {
+fn guarded(trial: &mut Trial, phase: fn(&mut Trial) -> Verdict) -> Verdict {
+    catch_unwind(AssertUnwindSafe(|| phase(trial))).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
         Err(Violation::new("panic", text.unwrap_or("it says nothing")))
     })
 }
 
-impl World {
+impl Trial {
     /// Clients work while things go wrong.
     fn chaos(&mut self) -> Verdict {
-        while self.ground.checker.violations.is_empty() {
-            let enough = self.ground.checker.ledger.asked.len() >= REQUESTS_MIN
-                && self.ground.disturbed >= FAULTS_MIN;
-            if enough || self.ground.now_us() > CHAOS_MAX_US {
+        while self.world.ground.checker.violations.is_empty() {
+            let enough = self.world.ground.checker.ledger.asked.len() >= REQUESTS_MIN
+                && self.world.ground.disturbed >= FAULTS_MIN;
+            if enough || self.world.ground.now_us() > CHAOS_MAX_US {
                 break;
             }
-            self.run_until(self.ground.now_us() + 200_000);
+            self.world.run_until(self.world.ground.now_us() + 200_000);
         }
-        let (asked, faults) = (self.ground.checker.ledger.asked.len(), self.ground.disturbed);
-        if self.ground.checker.violations.is_empty()
+        let (asked, faults) =
+            (self.world.ground.checker.ledger.asked.len(), self.world.ground.disturbed);
+        if self.world.ground.checker.violations.is_empty()
             && (asked < REQUESTS_MIN || faults < FAULTS_MIN)
         {
             let text = format!(
@@ -136,7 +146,7 @@ impl World {
 
     /// The longest that a healed cluster may take to settle.
     pub fn patience_us(&self) -> u64 {
-        let timing = &self.ground.setup.timing;
+        let timing = &self.world.ground.setup.timing;
         let joins_ms = timing.join_ms * 2 + timing.abandon_ms * 3;
         (timing.node_lost_ms * 2
             + timing.copy_deadline_ms * 2
@@ -149,7 +159,7 @@ impl World {
     /// The longest that a copy of the largest partition takes, where the limits are such that each document
     /// is a message of its own.
     fn copies_us(&self) -> u64 {
-        let processes = self.managers.values().filter_map(|it| it.process.as_ref());
+        let processes = self.world.managers.values().filter_map(|it| it.process.as_ref());
         let documents = processes.flat_map(|it| it.stats().parts).map(|it| it.documents);
         documents.max().unwrap_or(0) * DOCUMENT_COPIED_US
     }
@@ -159,29 +169,30 @@ impl World {
     /// # Errors
     /// It does not settle in time.
     pub(crate) fn converge(&mut self) -> Verdict {
-        self.ground.phase = Phase::Quiet;
+        self.world.ground.phase = Phase::Quiet;
         // What is still under way may begin something: let it arrive first.
-        let under_way_us = if self.ground.network.stragglers { STRAGGLER_US_MAX } else { 500_000 };
-        self.heal();
-        let until_us = self.ground.now_us() + self.patience_us() + self.copies_us();
-        self.run_until(self.ground.now_us() + under_way_us);
+        let under_way_us =
+            if self.world.ground.network.stragglers { STRAGGLER_US_MAX } else { 500_000 };
+        heal(&mut self.world);
+        let until_us = self.world.ground.now_us() + self.patience_us() + self.copies_us();
+        self.world.run_until(self.world.ground.now_us() + under_way_us);
         loop {
-            self.run_until(self.ground.now_us() + 100_000);
-            if !self.ground.checker.violations.is_empty() {
+            self.world.run_until(self.world.ground.now_us() + 100_000);
+            if !self.world.ground.checker.violations.is_empty() {
                 return Ok(());
             }
-            let busy = self.users.are_busy();
+            let busy = self.world.users.are_busy();
             let verdict = self.settled();
             match verdict {
                 Ok(()) if !busy => return Ok(()),
-                Err(violation) if self.ground.now_us() > until_us => return Err(violation),
+                Err(violation) if self.world.ground.now_us() > until_us => return Err(violation),
                 Ok(()) | Err(_) => {}
             }
         }
     }
 
     fn settled(&self) -> Verdict {
-        let Some(view) = &self.store.state().view else {
+        let Some(view) = &self.world.store.state().view else {
             return Err(Violation::new("converged", "there is no View"));
         };
         if let Some(text) = self.outside() {
@@ -190,7 +201,7 @@ impl World {
         if let Some(number) = self.unclaimed() {
             return Err(Violation::new("converged", format!("M{number} is not in the ring")));
         }
-        if !self.users.admin.is_done {
+        if !self.world.users.admin.is_done {
             return Err(Violation::new("converged", "the pool is not described at last"));
         }
         if self.has_orders() {
@@ -206,53 +217,56 @@ impl World {
             return Err(Violation::new("converged", text));
         }
         // Who has left keeps what it likes.
-        let is_in = |number| self.ground.setup.numbers.iter().any(|it| it.0 == number);
-        let managers = self.managers.iter().filter(|it| is_in(*it.0));
+        let is_in = |number| self.world.ground.setup.numbers.iter().any(|it| it.0 == number);
+        let managers = self.world.managers.iter().filter(|it| is_in(*it.0));
         let managers = managers.filter_map(|(n, it)| Some((*n, it.process.as_ref()?.stats())));
-        let disks = self.managers.iter().filter(|it| is_in(*it.0));
+        let disks = self.world.managers.iter().filter(|it| is_in(*it.0));
         let disks = disks.map(|(n, it)| (*n, it.disk.durable()));
         let mut managers: BTreeMap<_, _> = managers.collect();
         // The watchers' long polls wait on purpose.
         for stats in managers.values_mut() {
-            stats.requests_waiting = stats.requests_waiting.saturating_sub(self.users.polls());
+            stats.requests_waiting =
+                stats.requests_waiting.saturating_sub(self.world.users.polls());
         }
         converged::check(&Moment {
             view,
             managers,
             disks: disks.collect(),
-            instances: &self.ground.checker.ledger.instances,
+            instances: &self.world.ground.checker.ledger.instances,
             drained: self.drained(),
         })
     }
 
     /// Clients work on a healed cluster: every request gets a final answer.
     fn serve(&mut self) -> Verdict {
-        self.ground.phase = Phase::Serve;
-        self.order_uncordon(Fault::NodeUncordoned);
-        let before = self.ground.checker.ledger.asked.len();
-        self.users.go_on(&mut self.ground);
-        let until_us = self.ground.now_us() + 60_000_000;
-        while self.ground.checker.violations.is_empty() && self.ground.now_us() < until_us {
-            if self.ground.checker.ledger.asked.len() >= before + SERVED {
+        self.world.ground.phase = Phase::Serve;
+        order_uncordon(&mut self.world, Fault::NodeUncordoned);
+        let before = self.world.ground.checker.ledger.asked.len();
+        self.world.users.go_on(&mut self.world.ground);
+        let until_us = self.world.ground.now_us() + 60_000_000;
+        while self.world.ground.checker.violations.is_empty()
+            && self.world.ground.now_us() < until_us
+        {
+            if self.world.ground.checker.ledger.asked.len() >= before + SERVED {
                 break;
             }
-            self.run_until(self.ground.now_us() + 50_000);
+            self.world.run_until(self.world.ground.now_us() + 50_000);
         }
-        self.ground.phase = Phase::Quiet;
-        while self.ground.checker.violations.is_empty()
-            && self.ground.now_us() < until_us
-            && self.users.clients_are_busy()
+        self.world.ground.phase = Phase::Quiet;
+        while self.world.ground.checker.violations.is_empty()
+            && self.world.ground.now_us() < until_us
+            && self.world.users.clients_are_busy()
         {
-            self.run_until(self.ground.now_us() + 50_000);
+            self.world.run_until(self.world.ground.now_us() + 50_000);
         }
-        if !self.ground.checker.violations.is_empty() {
+        if !self.world.ground.checker.violations.is_empty() {
             return Ok(());
         }
         self.all_were_served(before)
     }
 
     fn all_were_served(&self, before: usize) -> Verdict {
-        for asked in self.ground.checker.ledger.asked.iter().skip(before) {
+        for asked in self.world.ground.checker.ledger.asked.iter().skip(before) {
             let answers = asked.attempts.iter().filter_map(|it| it.answer.as_ref());
             let served = answers.clone().any(|(_, result)| is_final(result));
             if !served {
@@ -269,8 +283,8 @@ impl World {
 
     /// Requests that the disks of the settled cluster remember.
     fn remembered(&self) -> unchanged::Remembered {
-        let is_in = |number| self.ground.setup.numbers.iter().any(|it| it.0 == number);
-        let hosts = self.managers.iter().filter(|it| is_in(*it.0)).map(|it| it.1);
+        let is_in = |number| self.world.ground.setup.numbers.iter().any(|it| it.0 == number);
+        let hosts = self.world.managers.iter().filter(|it| is_in(*it.0)).map(|it| it.1);
         let docs = hosts.flat_map(|it| it.disk.durable().docs.values());
         let requests = docs.flat_map(|doc| {
             let inside = doc.session().map_or(&[][..], |record| &record.requests);
@@ -284,19 +298,20 @@ impl World {
     /// Rules over the whole history.
     fn look_back(&mut self) -> Verdict {
         self.note_fired();
-        let all = &self.ground.checker.ledger;
-        let kept = (!all.lost.is_empty()).then(|| all.kept(self.ground.setup.m));
+        let all = &self.world.ground.checker.ledger;
+        let kept = (!all.lost.is_empty()).then(|| all.kept(self.world.ground.setup.m));
         let ledger = kept.as_ref().unwrap_or(all);
-        let tombstone_us = self.ground.setup.timing.tombstone_ms * 1000;
+        let tombstone_us = self.world.ground.setup.timing.tombstone_ms * 1000;
         let memory_us = tombstone_us.saturating_sub(2_000_000);
         let repeats = same_answer::check(ledger, memory_us);
         if let Ok(forgotten) = repeats {
-            *self.ground.counters.answers.entry("(forgotten_created)").or_default() += forgotten;
+            *self.world.ground.counters.answers.entry("(forgotten_created)").or_default() +=
+                forgotten;
         }
         let verdicts = [
             one_instance::check(&all.instances),
             // With the highest stamp that was given out, a clock that stepped back may give it again.
-            closed_stays::ran_on(if self.ground.setup.clocks_step { ledger } else { all }),
+            closed_stays::ran_on(if self.world.ground.setup.clocks_step { ledger } else { all }),
             closed_stays::check(ledger),
             shown_forward::check(ledger),
             ends_told::check(all),
@@ -304,13 +319,13 @@ impl World {
             linear::check(ledger, tombstone_us),
             written_once::check(&ledger.written, &ledger.seen),
             tasks_ran::check(ledger),
-            copies_arrive::check(ledger, self.ground.setup.m),
+            copies_arrive::check(ledger, self.world.ground.setup.m),
             actions_alone::check(ledger),
             repeats.map(|_| ()),
         ];
-        let now_us = self.ground.now_us();
+        let now_us = self.world.ground.now_us();
         for verdict in verdicts {
-            self.ground.checker.judge(now_us, verdict);
+            self.world.ground.checker.judge(now_us, verdict);
         }
         Ok(())
     }
@@ -322,10 +337,10 @@ mod tests {
 
     #[test]
     fn a_panic_is_a_broken_rule_of_its_seed() {
-        let mut world = World::new(1, true, None);
-        let violation = guarded(&mut world, |world| panic!("after {} us", world.ground.now_us()));
+        let mut trial = Trial { world: World::new(1, true, None) };
+        let violation = guarded(&mut trial, |it| panic!("after {} us", it.world.ground.now_us()));
         assert_eq!(violation, Err(Violation::new("panic", "after 0 us")));
-        let violation = guarded(&mut world, |_| panic!("at once"));
+        let violation = guarded(&mut trial, |_| panic!("at once"));
         assert_eq!(violation, Err(Violation::new("panic", "at once")));
     }
 }

@@ -2,8 +2,13 @@
 
 use crate::counters::Fault;
 use crate::event::{Event, Phase};
+use crate::ground::Ground;
+use crate::manager_host::ManagerHost;
+use crate::mutants::stores::lateness;
 use crate::network::{Place, STRAGGLER_US_MAX};
 use crate::packet::Packet;
+use crate::site::AtManager;
+use crate::store::Store;
 use crate::world::World;
 use rota_model::{ClusterName, Epoch, ManagerNumber};
 use rota_protocol::CasOutcome;
@@ -31,9 +36,10 @@ impl World {
     /// A packet reaches the config store.
     pub fn store_gets(&mut self, from: Place, packet: Packet) {
         let Place::Manager(number) = from else { return };
-        let run = self.managers.get(&number).map(|it| it.run);
+        let run = self.ground.machines.run_of(number);
         if let Packet::Read { read } = packet {
-            let state = self.shown_config(from);
+            let known = self.managers.get(&number).and_then(ManagerHost::known_epoch);
+            let state = self.store.shown_to(&mut self.ground, from, known);
             self.ground.send(Place::Store, from, run, Packet::ReadDone { read, state });
         } else if let Packet::Cas { cas, generation, change } = packet {
             let written = self.write_config((number, generation), &change);
@@ -49,45 +55,6 @@ impl World {
             let packet = Packet::CasDone { cas, outcome };
             self.ground.send(Place::Store, from, Some(generation), packet);
         }
-    }
-
-    /// What the config store shows to a manager: during chaos, seldom, a View of another ring and its nodes,
-    /// of which there are none; or, to one that knows a later View, an old backup that was written since.
-    pub fn shown_config(&mut self, to: Place) -> ConfigState {
-        let state = self.store.state();
-        let chaos =
-            self.ground.phase == Phase::Chaos && self.ground.rng.permille(OTHER_RING_PERMILLE);
-        let Some(view) = state.view.as_deref().filter(|_| chaos) else { return state.clone() };
-        let epoch = Epoch(view.epoch.0 + self.ground.rng.within(0, 3));
-        let view = match self.ground.rng.permille(500) {
-            true => View { epoch, r: view.r + 1, ..view.clone() },
-            false => View { epoch, cluster: other_ring(), ..view.clone() },
-        };
-        let index = state.index + self.ground.rng.within(0, 3);
-        if let Some(backup) = self.old_backup(to) {
-            let shown = ConfigState { index: index + 1, ..backup.clone() };
-            if self.ground.is_there(to) {
-                self.ground.counters.fault(Fault::OldStoreShown);
-            }
-            return shown;
-        }
-        if self.ground.is_there(to) {
-            self.ground.counters.fault(Fault::OtherRingShown);
-        }
-        ConfigState {
-            index,
-            view: Some(Arc::new(view)),
-            nodes: BTreeMap::new(),
-            dropped: Dropped::default(),
-        }
-    }
-
-    /// Now and then, a backup that is older than what that manager knows.
-    fn old_backup(&self, to: Place) -> Option<&ConfigState> {
-        let Place::Manager(number) = to else { return None };
-        let known = self.managers.get(&number)?.process.as_ref()?.view()?.epoch;
-        let backup = self.store.backup().filter(|it| it.epoch() < known)?;
-        self.store.state().index.is_multiple_of(3).then_some(backup)
     }
 
     /// Compares and sets; tells the watches.
@@ -108,36 +75,110 @@ impl World {
         if written {
             let disks = self.managers.iter().map(|(n, host)| (*n, host.disk_as_acked())).collect();
             self.ground.checker.on_config(now_us, author, (&before, self.store.state()), &disks);
-            self.forget_told();
+            for number in self.ground.machines.managers() {
+                self.at_manager(number, |at| at.forget_told());
+            }
             for part in new_parts(&before, self.store.state()) {
                 self.ground.queue.after(400_000, Event::Pull(part));
                 self.ground.queue.after(400_000, Event::Documents(part));
             }
-            for number in self.managers.keys().copied().collect::<Vec<_>>() {
+            for number in self.ground.machines.managers() {
                 let late = self.ground.phase == Phase::Chaos && self.ground.rng.permille(40);
                 let delay_us = self.ground.rng.within(100, if late { 900_000 } else { 5_000 });
                 if late && self.ground.is_there(Place::Manager(number)) {
                     self.ground.counters.fault(Fault::LateWatch);
                 }
-                let run = self.managers.get(&number).map_or(0, |it| it.run);
+                let run = self.ground.machines.run_of(number).unwrap_or_default();
                 self.ground.queue.after(delay_us, Event::Watch(number, run, false));
             }
         }
         written
     }
+}
+
+impl Store {
+    /// What the config store shows to a manager: during chaos, seldom, a View of another ring and its nodes,
+    /// of which there are none; or, to one that knows a later View, an old backup that was written since.
+    pub fn shown_to(&self, ground: &mut Ground, to: Place, known: Option<Epoch>) -> ConfigState {
+        let state = self.state();
+        let chaos = ground.phase == Phase::Chaos && ground.rng.permille(OTHER_RING_PERMILLE);
+        let Some(view) = state.view.as_deref().filter(|_| chaos) else { return state.clone() };
+        let epoch = Epoch(view.epoch.0 + ground.rng.within(0, 3));
+        let view = match ground.rng.permille(500) {
+            true => View { epoch, r: view.r + 1, ..view.clone() },
+            false => View { epoch, cluster: other_ring(), ..view.clone() },
+        };
+        let index = state.index + ground.rng.within(0, 3);
+        if let Some(backup) = self.old_backup(known) {
+            let shown = ConfigState { index: index + 1, ..backup.clone() };
+            if ground.is_there(to) {
+                ground.counters.fault(Fault::OldStoreShown);
+            }
+            return shown;
+        }
+        if ground.is_there(to) {
+            ground.counters.fault(Fault::OtherRingShown);
+        }
+        ConfigState {
+            index,
+            view: Some(Arc::new(view)),
+            nodes: BTreeMap::new(),
+            dropped: Dropped::default(),
+        }
+    }
+
+    /// Now and then, a backup that is older than what that manager knows.
+    fn old_backup(&self, known: Option<Epoch>) -> Option<&ConfigState> {
+        let backup = self.backup().filter(|it| known.is_some_and(|known| it.epoch() < known))?;
+        self.state().index.is_multiple_of(3).then_some(backup)
+    }
+}
+
+impl AtManager<'_> {
+    /// A manager's watch of the config store: it shows the state if that is newer than shown last.
+    pub fn on_watch(&mut self, run: u64, again: bool) {
+        let again_us = self.ground.rng.within(500_000, 1_500_000);
+        if self.host.run != run || self.host.process.is_none() {
+            return;
+        }
+        let me = self.place();
+        if self.host.waiting.watched.is_none_or(|it| it < self.store.state().index) {
+            let cut = self.ground.network.is_cut(Place::Store, me)
+                || self.ground.network.is_cut(me, Place::Store);
+            if cut {
+                self.ground.feel(Place::Store, me);
+            } else {
+                let state = self.store.shown_to(self.ground, me, self.host.known_epoch());
+                self.ground.send(Place::Store, me, Some(run), Packet::Watch(state));
+            }
+        }
+        if again {
+            self.ground.queue.after(again_us, Event::Watch(self.number, run, true));
+        }
+    }
 
     /// Sends a compare-and-set; sometimes it arrives long after.
-    pub fn send_cas(&mut self, number: ManagerNumber, packet: Packet) {
+    pub(crate) fn send_cas(&mut self, packet: Packet) {
         if let Packet::Cas { change, .. } = &packet
-            && let Some(delay_us) = self.plant_lateness(number, change)
+            && let Some(delay_us) = lateness(self, change)
         {
-            self.send_later(number, delay_us, packet);
+            self.send_later(delay_us, packet);
         } else if self.ground.phase == Phase::Chaos && self.ground.rng.permille(60) {
             self.ground.counters.fault(Fault::LateCas);
             let delay_us = self.ground.rng.within(200_000, STRAGGLER_US_MAX);
-            self.send_later(number, delay_us, packet);
+            self.send_later(delay_us, packet);
         } else {
-            self.ground.send(Place::Manager(number), Place::Store, None, packet);
+            self.ground.send(self.place(), Place::Store, None, packet);
         }
+    }
+
+    /// A compare-and-set leaves later.
+    pub(crate) fn send_later(&mut self, delay_us: u64, packet: Packet) {
+        let from = self.place();
+        let line = || format!("sends late by {delay_us} us: {}", packet.line());
+        self.ground.trace.line(self.ground.queue.now_us(), from, line);
+        let (run, serial, packet) = (None, 0, Box::new(packet));
+        let event = Event::Arrive { from, to: Place::Store, run, serial, packet };
+        self.ground.queue.after(delay_us, event);
     }
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const FOLDER: &str = "crates/sim/src/";
 
 /// What stands on the ground beside users, and what is done to it.
-const MACHINES: &[&str] = &["world", "manager_host", "node_host", "store", "mutants"];
+const MACHINES: &[&str] = &["world", "site", "manager_host", "node_host", "store", "mutants"];
 
 /// The modules of the simulator that a text names, tests and comments left out.
 fn named(text: &str) -> BTreeSet<String> {

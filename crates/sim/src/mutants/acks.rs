@@ -1,35 +1,25 @@
 //! Planted bugs of acknowledgements across epochs: an owner that counts those of an earlier one, a copy that
 //! acknowledges under one that it knows to be over.
 
-use crate::mutants::Bug;
+use crate::mutants::bug::Bug;
 use crate::network::Place;
 use crate::packet::Packet;
-use crate::world::World;
-use rota_model::ManagerNumber;
+use crate::site::AtManager;
 use rota_protocol::{Envelope, Manager, Message};
 
-impl World {
-    /// A message reaches a manager that may do with it what its epoch forbids.
-    pub(crate) fn plant_on_epochs(
-        &mut self,
-        bug: Bug,
-        number: ManagerNumber,
-        envelope: &mut Envelope,
-    ) {
-        let process = self.managers.get(&number).and_then(|it| it.process.as_ref());
-        let Some(process) = process else { return };
-        if bug == Bug::LateAckCounted {
-            count_late(process, &mut envelope.message);
-        }
-        let ack = ack_below(process, envelope).filter(|_| bug == Bug::OldEpochAcked);
-        if let Some(ack) = ack {
-            envelope.message = Message::Heartbeat { committed: Vec::new() };
-            let (from, to) = (Place::Manager(number), Place::Manager(ack.to.number));
-            self.ground.send(from, to, None, Packet::Peer(ack));
-        }
+/// A message reaches a manager that may do with it what its epoch forbids.
+pub(crate) fn on_epochs(at: &mut AtManager<'_>, bug: Bug, envelope: &mut Envelope) {
+    let Some(process) = &at.host.process else { return };
+    if bug == Bug::LateAckCounted {
+        count_late(process, &mut envelope.message);
+    }
+    let ack = ack_below(process, envelope).filter(|_| bug == Bug::OldEpochAcked);
+    if let Some(ack) = ack {
+        envelope.message = Message::Heartbeat { committed: Vec::new() };
+        let (from, to) = (at.place(), Place::Manager(ack.to.number));
+        at.ground.send(from, to, None, Packet::Peer(ack));
     }
 }
-
 /// An acknowledgement that reaches the owner of a partition is one of the epoch that it knows.
 pub(crate) fn count_late(process: &Manager, message: &mut Message) {
     let Message::Ack { part, pe, .. } = message else { return };

@@ -1,33 +1,31 @@
 //! Planted bugs of copies: what is done to the entries and contents that they get.
 
-use crate::world::World;
+use crate::blob_store::BlobStore;
+use crate::mutants::bug::Bug;
+use crate::site::AtManager;
+use crate::writing::BODY_BYTES;
+use rota_docstore::Digest;
 use rota_model::{ManagerNumber, Reason, SessionRecord, SessionState, Stamp};
 use rota_protocol::life_documents::managed_in;
-use rota_protocol::{Chunk, Disk, Doc, DocKey, Entry, Message, Write};
+use rota_protocol::{Bodies, Chunk, Disk, Doc, DocKey, Entry, Message, Write};
 use rota_ring::View;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-impl World {
-    /// A learner whose copy is older than the loss after which the partition began anew: what the owner does
-    /// not have stays there.
-    pub(crate) fn only_what_changed(&mut self, number: ManagerNumber, message: &mut Message) {
-        let Message::SnapshotChunk { part, chunk } = message else { return };
-        let (Some(view), Some(host)) = (&self.store.state().view, self.managers.get(&number))
-        else {
-            return;
-        };
-        let Some(plant) = &mut self.plant else { return };
-        let (name, disk) = ((number, *part, chunk.learn), host.disk.durable());
-        if chunk.number == 0 && is_from_before(view, disk, *part) {
-            plant.deltas.insert(name);
-        }
-        if plant.deltas.contains(&name) {
-            keep_lost(view, disk, *part, chunk);
-        }
+/// A learner whose copy is older than the loss after which the partition began anew: what the owner does
+/// not have stays there.
+pub(crate) fn only_what_changed(at: &mut AtManager<'_>, message: &mut Message) {
+    let Message::SnapshotChunk { part, chunk } = message else { return };
+    let Some(view) = &at.store.state().view else { return };
+    let Some(plant) = at.plant else { return };
+    let (name, disk) = ((at.number, *part, chunk.learn), at.host.disk.durable());
+    if chunk.number == 0 && is_from_before(view, disk, *part) {
+        plant.deltas.insert(name);
+    }
+    if plant.deltas.contains(&name) {
+        keep_lost(view, disk, *part, chunk);
     }
 }
-
 /// Whether what a disk holds of a partition ends before the loss after which that began anew.
 pub(crate) fn is_from_before(view: &View, disk: &Disk, part: ManagerNumber) -> bool {
     let ends = disk.parts.get(&part).map(|it| it.last.pe);
@@ -124,4 +122,19 @@ pub(crate) fn alter_documents(message: &mut Message, alter: impl Fn(&Doc) -> Opt
 /// A document, unless it is what remembers an operation.
 pub(crate) fn unless_memory(doc: &Doc) -> Option<Doc> {
     (!doc.name().is_memory()).then(|| doc.clone())
+}
+
+/// For a planted bug: every body is said to be there.
+#[derive(Clone, Copy, Debug)]
+struct Boast;
+
+impl Bodies for Boast {
+    fn hold(&self, _: &Digest) -> Option<u64> {
+        Some(BODY_BYTES)
+    }
+}
+
+/// What a manager's process is told of its bodies.
+pub(crate) fn bodies_of(bug: Option<Bug>, held: &BlobStore) -> Arc<dyn Bodies> {
+    if bug == Some(Bug::BodyBoasted) { Arc::new(Boast) } else { Arc::new(held.clone()) }
 }

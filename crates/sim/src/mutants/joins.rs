@@ -1,48 +1,29 @@
 //! Planted bugs of joins: what is done to splits, to copying to a newcomer, and to former copies.
 
 use crate::invariant::member_added;
-use crate::mutants::Bug;
-use crate::world::World;
-use rota_model::ManagerNumber;
+use crate::mutants::bug::Bug;
+use crate::site::AtManager;
 use rota_protocol::{DiskWrite, Message};
-use rota_ring::{Change, IsrMember, View};
+use rota_ring::{IsrMember, View};
 
-impl World {
-    /// A split that keeps the epoch, or gives the arc to the newcomer at once.
-    pub(crate) fn spoil_split(&self, change: &mut Change) {
-        if let Some((before, view)) = self.store.state().view.as_ref().zip(change.view.as_mut()) {
-            spoil_split(self.bug(), before, view);
-        }
-    }
-
-    /// An addition after which only wanted copies are left.
-    pub(crate) fn shed_early(&self, change: &mut Change) {
-        if let Some((before, view)) = self.store.state().view.as_ref().zip(change.view.as_mut()) {
-            shed_early(before, view);
-        }
-    }
-
-    /// Removals of documents that a manager does not copy do not reach its disk.
-    pub(crate) fn keep_replica(&self, number: ManagerNumber, writes: &mut Vec<DiskWrite>) {
-        let Some(view) = &self.store.state().view else { return };
-        writes.retain(|write| match write {
-            DiskWrite::Doc { key, doc: None } => view.part_of(key.slot).1.has(number),
-            DiskWrite::Doc { .. } | DiskWrite::Part { .. } | DiskWrite::Identity(_) => true,
-        });
-    }
-
-    /// A newcomer's chunks of the arc that was cut out for it are empty.
-    pub(crate) fn empty_arc(&self, number: ManagerNumber, message: &mut Message) {
-        let joined = self.managers.get(&number).is_some_and(|it| it.joins);
-        if let Message::SnapshotChunk { part, chunk } = message
-            && joined
-            && *part == number
-        {
-            chunk.docs.clear();
-        }
-    }
+/// Removals of documents that a manager does not copy do not reach its disk.
+pub(crate) fn keep_replica(at: &AtManager<'_>, writes: &mut Vec<DiskWrite>) {
+    let Some(view) = &at.store.state().view else { return };
+    writes.retain(|write| match write {
+        DiskWrite::Doc { key, doc: None } => view.part_of(key.slot).1.has(at.number),
+        DiskWrite::Doc { .. } | DiskWrite::Part { .. } | DiskWrite::Identity(_) => true,
+    });
 }
 
+/// A newcomer's chunks of the arc that was cut out for it are empty.
+pub(crate) fn empty_arc(at: &AtManager<'_>, message: &mut Message) {
+    if let Message::SnapshotChunk { part, chunk } = message
+        && at.host.joins
+        && *part == at.number
+    {
+        chunk.docs.clear();
+    }
+}
 /// Where a View adds a copy, only those are left that are wanted, or new.
 pub(crate) fn shed_early(before: &View, view: &mut View) {
     for (number, _) in member_added::newcomers(before, view) {
@@ -57,7 +38,7 @@ pub(crate) fn shed_early(before: &View, view: &mut View) {
     }
 }
 
-/// What such a bug makes of a View that splits a partition.
+/// A split that keeps the epoch, or gives the arc to the newcomer at once.
 pub(crate) fn spoil_split(bug: Option<Bug>, before: &View, view: &mut View) {
     let (unfenced, epoch) = (bug == Some(Bug::SplitUnfenced), view.epoch);
     for (number, split) in view.splits.clone().iter().filter(|it| it.1.epoch == epoch) {

@@ -1,7 +1,8 @@
 //! Planted bugs of leaves: what is done to the compare-and-sets by which partitions are handed on.
 
-use crate::mutants::Bug;
-use crate::world::World;
+use crate::mutants::bug::Bug;
+use crate::packet::Packet;
+use crate::site::AtManager;
 use rota_model::ManagerNumber;
 use rota_protocol::DiskWrite;
 use rota_ring::{Change, IsrMember, View};
@@ -20,39 +21,29 @@ fn without_leaver(view: &View, number: ManagerNumber) -> Option<View> {
     Some(next)
 }
 
-impl World {
-    /// A hand-over to a manager that is no copy.
-    pub(crate) fn hand_to_stranger(&self, change: &mut Change) {
-        let Some((before, view)) = self.store.state().view.as_ref().zip(change.view.as_mut())
-        else {
-            return;
-        };
-        hand_to_stranger(before, view);
+/// Who leaves gives a write to its disk: as the owner of a partition it lets itself go, before the
+/// others have the copies, or while they lack that write.
+pub(crate) fn release_early(at: &mut AtManager<'_>, writes: &[DiskWrite]) {
+    let Some(view) = at.store.state().view.clone() else { return };
+    if view.leaver() != Some(at.number) {
+        return;
     }
-
-    /// Who leaves gives a write to its disk: as the owner of a partition it lets itself go, before the
-    /// others have the copies, or while they lack that write.
-    pub(crate) fn release_early(&mut self, number: ManagerNumber, run: u64, writes: &[DiskWrite]) {
-        let Some(view) = self.store.state().view.clone() else { return };
-        if view.leaver() != Some(number) {
-            return;
-        }
-        let written = |part: &ManagerNumber| {
-            writes.iter().any(|write| match write {
-                DiskWrite::Doc { key, .. } => view.home(key.slot) == *part,
-                DiskWrite::Part { .. } | DiskWrite::Identity(_) => false,
-            })
-        };
-        let complete = self.bug() == Some(Bug::ReleasedUnwedged);
-        let owned = view.parts.iter().filter(|(_, part)| part.owner == number);
-        let mut owned = owned.map(|(part, _)| *part);
-        let early = owned.find(|it| written(it) && view.may_release(*it) == complete);
-        if let Some(next) = early.and_then(|it| without_leaver(&view, it)) {
-            self.write_config((number, run), &Change::view(next));
-        }
+    let written = |part: &ManagerNumber| {
+        writes.iter().any(|write| match write {
+            DiskWrite::Doc { key, .. } => view.home(key.slot) == *part,
+            DiskWrite::Part { .. } | DiskWrite::Identity(_) => false,
+        })
+    };
+    let complete = at.bug() == Some(Bug::ReleasedUnwedged);
+    let owned = view.parts.iter().filter(|(_, part)| part.owner == at.number);
+    let mut owned = owned.map(|(part, _)| *part);
+    let early = owned.find(|it| written(it) && view.may_release(*it) == complete);
+    if let Some(next) = early.and_then(|it| without_leaver(&view, it)) {
+        let (generation, change) = (at.host.run, Box::new(Change::view(next)));
+        // The manager waits for no answer to it.
+        at.send_later(0, Packet::Cas { cas: u64::MAX, generation, change });
     }
 }
-
 /// A View in which who leaves hands its partitions to managers that are no copies.
 pub(crate) fn hand_to_stranger(before: &View, view: &mut View) {
     let Some(leaver) = before.leaver().filter(|it| view.leaver() == Some(*it)) else { return };

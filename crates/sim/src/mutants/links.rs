@@ -1,8 +1,8 @@
 //! Planted bugs of links to nodes: what they say of calls, and what owners make of it.
 
-use crate::checker::Run;
-use crate::mutants::{Bug, is_redrive};
-use crate::world::World;
+use crate::mutants::bug::Bug;
+use crate::mutants::nodes::is_redrive;
+use crate::site::AtManager;
 use rota_model::NodeId;
 use rota_model::node_msg::{FromNode, NodeAnswer, ToNode};
 use rota_protocol::Input;
@@ -17,32 +17,29 @@ pub(crate) fn taken_back(bug: Option<Bug>, node: &NodeId, message: &ToNode) -> O
     Some(FromNode { call, node: node.clone(), boot, load, answer: NodeAnswer::Full })
 }
 
-impl World {
-    /// A call was sent, and its link says that nothing of it was.
-    pub(crate) fn plant_unsent(&mut self, run: Run, index: usize, message: &ToNode) {
-        let is_create = matches!(message, ToNode::Create { .. });
-        let Some(node) = self.nodes.get(index).filter(|_| is_create) else { return };
-        if self.bug() == Some(Bug::UnsentAssumed) {
-            let (node, address) = (node.id.clone(), node.address.clone());
-            let unsent = vec![message.head().call];
-            self.tell_later(run.0, 500, Input::NodeUnreached { node, address, unsent });
-        }
+/// A call was sent, and its link says that nothing of it was.
+pub(crate) fn on_sent(at: &mut AtManager<'_>, index: usize, message: &ToNode) {
+    let is_create = matches!(message, ToNode::Create { .. });
+    let Some(node) = at.ground.machines.nodes().get(index).filter(|_| is_create) else { return };
+    if at.bug() == Some(Bug::UnsentAssumed) {
+        let (node, address) = (node.id.clone(), node.address.clone());
+        let unsent = vec![message.head().call];
+        at.hears(500, Input::NodeUnreached { node, address, unsent });
     }
+}
 
-    /// What a link threw away. Gives the calls that it says so of.
-    pub(crate) fn plant_refused(
-        &mut self,
-        run: Run,
-        node: &NodeId,
-        thrown_away: Vec<ToNode>,
-    ) -> Vec<u64> {
-        let mut unsent = Vec::new();
-        for message in thrown_away {
-            match taken_back(self.bug(), node, &message) {
-                Some(answer) => self.tell_later(run.0, 500, Input::Node(answer)),
-                None => unsent.push(message.head().call),
-            }
+/// What a link threw away. Gives the calls that it says so of.
+pub(crate) fn on_refused(
+    at: &mut AtManager<'_>,
+    node: &NodeId,
+    thrown_away: Vec<ToNode>,
+) -> Vec<u64> {
+    let mut unsent = Vec::new();
+    for message in thrown_away {
+        match taken_back(at.bug(), node, &message) {
+            Some(answer) => at.hears(500, Input::Node(answer)),
+            None => unsent.push(message.head().call),
         }
-        unsent
     }
+    unsent
 }

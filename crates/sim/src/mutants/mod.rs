@@ -4,15 +4,15 @@
 
 pub(crate) mod acks;
 pub(crate) mod agents;
-mod bug;
+pub(crate) mod bug;
 pub(crate) mod contents;
 pub(crate) mod joins;
 pub(crate) mod leaves;
 pub(crate) mod links;
-mod lives;
+pub(crate) mod lives;
 pub(crate) mod nodes;
 pub(crate) mod peers;
-mod plant;
+pub(crate) mod plant;
 pub(crate) mod recoveries;
 pub(crate) mod rules;
 pub(crate) mod stores;
@@ -20,21 +20,32 @@ pub(crate) mod syncs;
 
 pub use self::bug::Bug;
 pub use self::plant::{Altered, Plant};
-use crate::checker::Run;
+use crate::mutants::acks::on_epochs;
 use crate::mutants::contents::{
-    alter_documents, forget_requests, reopen_closed, restart_closed, unless_memory, with_all_fired,
+    alter_documents, forget_requests, only_what_changed, reopen_closed, restart_closed,
+    unless_memory, with_all_fired,
 };
+use crate::mutants::joins::{empty_arc, keep_replica};
+use crate::mutants::leaves::release_early;
+use crate::mutants::lives::{act_instead, act_wrongly};
 use crate::mutants::nodes::{alter_call, believe_verdicts};
 pub(crate) use crate::mutants::nodes::{head_mut, is_redrive, raise_epoch};
-use crate::mutants::peers::{empty_page, let_copies_fall};
-use crate::mutants::recoveries::lower_epoch;
-use crate::mutants::rules::{disturb_all, hide_cordons, hide_drains, take_for_next, take_for_ours};
-use crate::mutants::syncs::{hide_tail, settle_sync};
-use crate::world::World;
-use rota_model::node_msg::{FromNode, NodeAnswer, ReportEvent, ReportItem, ToNode};
-use rota_model::{Changed, Epoch, ManagerNumber, NodeId};
-use rota_protocol::{Answer, CasOutcome, Effect, Envelope, Input, Message, OpResult, Reply};
-use rota_ring::{Change, ConfigState};
+use crate::mutants::peers::{
+    ack_for_the_silent, confirm_at_once, empty_page, learned_at_once, let_copies_fall, runs_at_once,
+};
+use crate::mutants::recoveries::{alter_since, lower_epoch};
+use crate::mutants::rules::{
+    disturb_all, hide_cordons, hide_drains, on_cas, take_for_next, take_for_ours,
+};
+use crate::mutants::stores::loses;
+use crate::mutants::syncs::{hide_tail, settle_sync, synced_at_once};
+use crate::site::{AtManager, AtNode};
+use rota_model::node_msg::{FromNode, NodeAnswer, ToNode};
+use rota_model::{Changed, Epoch, NodeId};
+use rota_protocol::{
+    Answer, CasOutcome, Effect, Envelope, Input, Manager, Message, OpResult, Reply,
+};
+use rota_ring::ConfigState;
 use std::sync::Arc;
 
 /// What a client is told by a manager with that bug.
@@ -57,291 +68,234 @@ fn spoil_reply(bug: Bug, call: u64, result: &mut OpResult) {
     }
 }
 
-impl World {
-    pub(crate) fn bug(&self) -> Option<Bug> {
-        self.plant.as_ref().map(|it| it.bug)
+/// A manager's effect on its way.
+pub(crate) fn on_effect(at: &mut AtManager<'_>, effect: Effect) -> Altered<Effect> {
+    let Some(bug) = at.bug() else { return Altered::Kept(effect) };
+    let number = at.number;
+    match (bug, effect) {
+        (bug, Effect::Cas { cas, mut change }) => {
+            on_cas(at, bug, cas, &mut change);
+            Altered::Kept(Effect::Cas { cas, change })
+        }
+        (bug, Effect::Send { address, envelope }) => {
+            if bug == Bug::AddingForgotten && loses(at, &envelope) {
+                return Altered::Dropped;
+            }
+            on_send(at, bug, &envelope);
+            Altered::Kept(Effect::Send { address, envelope })
+        }
+        (bug, Effect::Reply { call, reply: Reply::Request(mut result) }) => {
+            spoil_reply(bug, call, &mut result);
+            Altered::Kept(Effect::Reply { call, reply: Reply::Request(result) })
+        }
+        (Bug::AckBeforeDisk, Effect::Persist { lsn, writes }) => {
+            at.hears(0, Input::Persisted { lsn });
+            Altered::Kept(Effect::Persist { lsn, writes })
+        }
+        (Bug::LeftEarly | Bug::ReleasedUnwedged, Effect::Persist { lsn, writes }) => {
+            release_early(at, &writes);
+            Altered::Kept(Effect::Persist { lsn, writes })
+        }
+        (Bug::ReplicaKept, Effect::Persist { lsn, mut writes }) => {
+            keep_replica(at, &mut writes);
+            Altered::Kept(Effect::Persist { lsn, writes })
+        }
+        (Bug::NoRedrive, Effect::ToNode { message, .. }) if is_redrive(&message) => {
+            Altered::Dropped
+        }
+        (
+            Bug::GoneActed | Bug::EndedActed | Bug::TimerLost,
+            Effect::ToNode { node, address, message },
+        ) => {
+            let plant = at.plant.as_mut();
+            let act = plant.and_then(|plant| act_instead(plant, message.clone()));
+            let Some(act) = act else { return Altered::Dropped };
+            let is_other = act != message;
+            let effect = Effect::ToNode { node, address, message: act };
+            if is_other {
+                let (now_us, run) = (at.ground.now_us(), (number, at.host.run));
+                at.ground.checker.on_effect(now_us, run, &effect);
+            }
+            Altered::Kept(effect)
+        }
+        (Bug::ScanSkipped | Bug::DestroyAssumed, Effect::ToNode { node, address, message }) => {
+            if answered_without_the_node(at, bug, &node, &message) {
+                return Altered::Dropped;
+            }
+            Altered::Kept(Effect::ToNode { node, address, message })
+        }
+        (_, effect) => Altered::Kept(effect),
     }
+}
 
-    /// A manager's effect on its way.
-    pub fn plant_on_effect(
-        &mut self,
-        number: ManagerNumber,
-        run: u64,
-        effect: Effect,
-    ) -> Altered<Effect> {
-        match (self.bug(), effect) {
-            (Some(bug), Effect::Cas { cas, mut change }) => {
-                self.plant_on_cas(bug, number, cas, &mut change);
-                Altered::Kept(Effect::Cas { cas, change })
+/// A message of a manager on its way to a peer, who may seem to answer at once.
+fn on_send(at: &mut AtManager<'_>, bug: Bug, envelope: &Envelope) {
+    match (bug, envelope) {
+        (Bug::StaleConfirm, envelope) => confirm_at_once(at, envelope),
+        (Bug::TimeoutThenProceed, envelope) => ack_for_the_silent(at, envelope),
+        (Bug::EarlyMember, envelope) => learned_at_once(at, envelope),
+        (Bug::LeftToTheGone, envelope) => runs_at_once(at, envelope),
+        (Bug::ServedUnsynced, envelope) => synced_at_once(at, envelope),
+        (_, _) => {}
+    }
+}
+
+/// An answer that the manager takes for a node's, to a call that never reaches it.
+fn answered_without_the_node(
+    at: &mut AtManager<'_>,
+    bug: Bug,
+    node: &NodeId,
+    message: &ToNode,
+) -> bool {
+    let (answer, delay_us) = match (bug, message) {
+        (Bug::DestroyAssumed, ToNode::Destroy { .. }) => {
+            (NodeAnswer::Destroyed { exit: None, detail: String::new() }, 500)
+        }
+        (Bug::ScanSkipped, ToNode::Scan { .. }) => (NodeAnswer::nothing_found(), 0),
+        _ => return false,
+    };
+    let (call, boot, load) = (message.head().call, message.head().boot, Default::default());
+    let answer = FromNode { call, node: node.clone(), boot, load, answer };
+    at.hears(delay_us, Input::Node(answer));
+    true
+}
+
+/// A state of the registry in which every boot keeps its first revision.
+fn first_revisions(plant: &mut Plant, state: &mut ConfigState) {
+    for reg in state.nodes.values_mut().filter(|it| !it.state.is_gone()) {
+        let first = plant.revisions.entry((reg.node.clone(), reg.boot));
+        reg.revision = *first.or_insert(reg.revision);
+    }
+}
+
+/// The content of an earlier copying under the numbers of this one.
+fn late_chunk(at: &mut AtManager<'_>, message: Message) -> Message {
+    let Message::SnapshotChunk { part, chunk } = &message else { return message };
+    let (learn, pe, start) = (chunk.learn, chunk.pe, chunk.start);
+    let place = (at.number, *part, chunk.number);
+    let Some(plant) = at.plant else { return message };
+    let before = plant.chunks.insert(place, message.clone());
+    let Some(mut late) = before else { return message };
+    if let Message::SnapshotChunk { chunk: old, .. } = &mut late
+        && old.learn < learn
+    {
+        (old.learn, old.pe, old.start) = (learn, pe, start);
+        return late;
+    }
+    message
+}
+
+/// An input on its way to a manager.
+pub(crate) fn on_input(at: &mut AtManager<'_>, mut input: Input) -> Input {
+    let Some(bug) = at.bug() else { return input };
+    match (bug, &mut input) {
+        (bug, Input::Peer(envelope)) => {
+            on_epochs(at, bug, envelope);
+            on_message(at, bug, &mut envelope.message);
+        }
+        (Bug::BootUnproven, Input::NodeRegister { register, .. }) => {
+            let registered = at.store.state().nodes.get(&register.node);
+            register.ended_boots.extend(registered.map(|it| it.boot));
+        }
+        (Bug::JoinHidden, Input::ConfigRead { state: Some(state), .. }) => {
+            if let Some(view) = state.view.as_mut().filter(|_| at.host.joins) {
+                Arc::make_mut(view).transition = None;
             }
-            (Some(Bug::AddingForgotten), effect @ Effect::Send { .. }) => {
-                if self.plant_loses(number, &effect) {
-                    return Altered::Dropped;
-                }
-                Altered::Kept(effect)
-            }
-            (Some(bug), Effect::Send { address, envelope }) => {
-                self.plant_on_send(bug, (number, run), &envelope);
-                Altered::Kept(Effect::Send { address, envelope })
-            }
-            (Some(bug), Effect::Reply { call, reply: Reply::Request(mut result) }) => {
-                spoil_reply(bug, call, &mut result);
-                Altered::Kept(Effect::Reply { call, reply: Reply::Request(result) })
-            }
-            (Some(Bug::AckBeforeDisk), Effect::Persist { lsn, writes }) => {
-                self.tell_later(number, 0, Input::Persisted { lsn });
-                Altered::Kept(Effect::Persist { lsn, writes })
-            }
-            (Some(Bug::LeftEarly | Bug::ReleasedUnwedged), Effect::Persist { lsn, writes }) => {
-                self.release_early(number, run, &writes);
-                Altered::Kept(Effect::Persist { lsn, writes })
-            }
-            (Some(Bug::ReplicaKept), Effect::Persist { lsn, mut writes }) => {
-                self.keep_replica(number, &mut writes);
-                Altered::Kept(Effect::Persist { lsn, writes })
-            }
-            (Some(Bug::NoRedrive), Effect::ToNode { node, address, message }) => {
-                if is_redrive(&message) {
-                    return Altered::Dropped;
-                }
-                Altered::Kept(Effect::ToNode { node, address, message })
-            }
-            (
-                Some(Bug::GoneActed | Bug::EndedActed | Bug::TimerLost),
-                Effect::ToNode { node, address, message },
-            ) => match self.plant_on_act(message.clone()) {
-                Some(act) => {
-                    let is_other = act != message;
-                    let effect = Effect::ToNode { node, address, message: act };
-                    if is_other {
-                        self.ground.checker.on_effect(
-                            self.ground.queue.now_us(),
-                            (number, run),
-                            &effect,
-                        );
-                    }
-                    Altered::Kept(effect)
-                }
-                None => Altered::Dropped,
+        }
+        (Bug::WrongR2, Input::ConfigRead { state: Some(state), .. }) => {
+            alter_since(at, state, Epoch(0));
+        }
+        (Bug::GivenUpEarly, Input::ConfigRead { state: Some(state), .. }) => {
+            alter_since(at, state, Epoch(u64::MAX));
+        }
+        (
+            bug,
+            Input::Config(state)
+            | Input::ConfigRead { state: Some(state), .. }
+            | Input::CasDone {
+                outcome: CasOutcome::Done(state) | CasOutcome::Conflict(state), ..
             },
-            (
-                Some(Bug::ScanSkipped | Bug::DestroyAssumed),
-                Effect::ToNode { node, address, message },
-            ) => {
-                if self.answered_without_the_node(number, &node, &message) {
-                    return Altered::Dropped;
-                }
-                Altered::Kept(Effect::ToNode { node, address, message })
-            }
-            (_, effect) => Altered::Kept(effect),
-        }
+        ) => on_state(at, bug, state),
+        (_, _) => {}
     }
+    input
+}
 
-    /// A message of a manager on its way to a peer, who may seem to answer at once.
-    fn plant_on_send(&mut self, bug: Bug, (number, run): Run, envelope: &Envelope) {
-        match (bug, envelope) {
-            (Bug::StaleConfirm, it) => self.confirm_at_once(number, run, it),
-            (Bug::TimeoutThenProceed, it) => self.ack_for_the_silent(number, it),
-            (Bug::EarlyMember, it) => self.learned_at_once(number, it),
-            (Bug::LeftToTheGone, it) => self.runs_at_once(number, it),
-            (Bug::ServedUnsynced, it) => self.synced_at_once((number, run), it),
-            (_, _) => {}
-        }
-    }
-
-    /// An answer that the manager takes for a node's, to a call that never reaches it.
-    fn answered_without_the_node(
-        &mut self,
-        number: ManagerNumber,
-        node: &NodeId,
-        message: &ToNode,
-    ) -> bool {
-        let (answer, delay_us) = match (self.bug(), message) {
-            (Some(Bug::DestroyAssumed), ToNode::Destroy { .. }) => {
-                (NodeAnswer::Destroyed { exit: None, detail: String::new() }, 500)
+/// What a manager sees of the config store, however it comes by that.
+fn on_state(at: &mut AtManager<'_>, bug: Bug, state: &mut ConfigState) {
+    match (bug, state) {
+        (Bug::LeaseNotAnew, state) => {
+            if let Some(plant) = at.plant {
+                first_revisions(plant, state);
             }
-            (Some(Bug::ScanSkipped), ToNode::Scan { .. }) => (NodeAnswer::nothing_found(), 0),
-            _ => return false,
+        }
+        (Bug::DrainHidden, state) => hide_drains(state),
+        (Bug::AllDisturbed, state) => disturb_all(state),
+        (Bug::CordonUnseen, state) => hide_cordons(state),
+        (Bug::OtherRingFollowed, state) => take_for_ours(state, &at.ground.setup.ring()),
+        (Bug::OldStoreFollowed, state) => {
+            let known = at.host.process.as_ref().map(Manager::config_index);
+            take_for_next(state, known.zip(at.host.known_epoch()));
+        }
+        (Bug::GrantUnwaited | Bug::NewOwnerUnwaited, state) => {
+            believe_verdicts(bug, at.number, state)
+        }
+        (_, _) => {}
+    }
+}
+
+/// A message of a peer on its way to a manager.
+fn on_message(at: &mut AtManager<'_>, bug: Bug, message: &mut Message) {
+    match (bug, message) {
+        (Bug::LateChunk, message) => *message = late_chunk(at, message.clone()),
+        (Bug::SuffixKept, Message::SyncData { writes, .. }) => *writes = Arc::default(),
+        (Bug::HiddenTail, message) => hide_tail(message),
+        (Bug::SyncSettled, message) => settle_sync(message),
+        (Bug::EmptySnapshot, Message::SnapshotChunk { chunk, .. }) => chunk.docs.clear(),
+        (Bug::RequestForgotten, message) => forget_requests(message),
+        (Bug::ClosingReopened, message) => reopen_closed(message),
+        (Bug::MemoryForgotten, message) => alter_documents(message, unless_memory),
+        (Bug::WriteForgotten, message) => alter_documents(message, |_| None),
+        (Bug::EmptyArc, message) => empty_arc(at, message),
+        (Bug::SearchUnbuilt, message) => empty_page(message),
+        (Bug::CopyForgotten, message) => let_copies_fall(message),
+        (Bug::ClosingRestarted, message) => restart_closed(message),
+        (Bug::EventUnrun, message) => alter_documents(message, with_all_fired),
+        (Bug::DeltaAfterLoss, message) => only_what_changed(at, message),
+        (_, _) => {}
+    }
+}
+
+/// A call on its way into a node.
+pub(crate) fn on_node_call(at: &mut AtNode<'_>, mut message: ToNode) -> Option<ToNode> {
+    act_wrongly(at, &message);
+    let Some(plant) = at.plant else { return Some(message) };
+    let (agent, boot) = (at.host.agent.as_ref()?, at.host.boot);
+    if plant.bug == Bug::FullForgotten {
+        plant.before = Some(agent.clone());
+    }
+    if plant.bug == Bug::NoFence {
+        let slot = match &message {
+            ToNode::Create { slot, .. }
+            | ToNode::Destroy { slot, .. }
+            | ToNode::Act { slot, .. } => *slot,
+            ToNode::Scan { .. } | ToNode::Meet { .. } => return Some(message),
         };
-        let (call, boot, load) = (message.head().call, message.head().boot, Default::default());
-        let answer = FromNode { call, node: node.clone(), boot, load, answer };
-        self.tell_later(number, delay_us, Input::Node(answer));
-        true
+        let fence = agent.fence(slot);
+        raise_epoch(&mut message, fence);
     }
-
-    /// Whether programs outlive their lease.
-    pub fn plant_ignores_lease(&self) -> bool {
-        self.bug() == Some(Bug::LeaseIgnored)
+    if plant.bug == Bug::ScanUnfenced && matches!(message, ToNode::Scan { .. }) {
+        lower_epoch(&mut message, at.ground.setup.m, |slot| agent.fence(slot));
     }
-
-    /// Whether that news never reaches the manager, which acknowledges it all the same.
-    pub fn plant_drops_news(&self, item: &ReportItem) -> bool {
-        let machine = matches!(item.event, ReportEvent::MachineState { .. });
-        machine && self.bug() == Some(Bug::NewsDropped)
-    }
-
-    /// A change of an entry whose later revisions nobody was shown expects the newest.
-    pub(crate) fn expect_newest(&self, change: &mut Change) {
-        let Some(node) = &mut change.node else { return };
-        let Some(now) = self.store.state().nodes.get(&node.to.node) else { return };
-        let name = (now.node.clone(), now.boot);
-        let shown = self.plant.as_ref().and_then(|it| it.revisions.get(&name)).copied();
-        if shown == Some(node.expect_revision) {
-            node.expect_revision = now.revision;
-            node.to.revision = now.revision + 1;
+    alter_call(plant.bug, agent, &mut message);
+    if plant.bug == Bug::BootIgnored {
+        let head = head_mut(&mut message);
+        if head.boot != boot {
+            plant.boots.insert(head.call, head.boot);
+            head.boot = boot;
         }
     }
-
-    /// A state of the registry in which every boot keeps its first revision.
-    fn first_revisions(&mut self, state: &mut ConfigState) {
-        let plant = self.plant.as_mut().filter(|it| it.bug == Bug::LeaseNotAnew);
-        let Some(plant) = plant else { return };
-        for reg in state.nodes.values_mut().filter(|it| !it.state.is_gone()) {
-            let first = plant.revisions.entry((reg.node.clone(), reg.boot));
-            reg.revision = *first.or_insert(reg.revision);
-        }
-    }
-
-    /// The content of an earlier copying under the numbers of this one.
-    fn late_chunk(&mut self, number: ManagerNumber, message: Message) -> Message {
-        let Message::SnapshotChunk { part, chunk } = &message else { return message };
-        let (learn, pe, start) = (chunk.learn, chunk.pe, chunk.start);
-        let place = (number, *part, chunk.number);
-        let Some(plant) = &mut self.plant else { return message };
-        let before = plant.chunks.insert(place, message.clone());
-        let Some(mut late) = before else { return message };
-        if let Message::SnapshotChunk { chunk: old, .. } = &mut late
-            && old.learn < learn
-        {
-            (old.learn, old.pe, old.start) = (learn, pe, start);
-            return late;
-        }
-        message
-    }
-
-    /// An input on its way to a manager.
-    pub fn plant_on_input(&mut self, number: ManagerNumber, input: Input) -> Input {
-        match (self.bug(), input) {
-            (Some(bug), Input::Peer(mut envelope)) => {
-                self.plant_on_epochs(bug, number, &mut envelope);
-                self.plant_on_message(bug, number, &mut envelope.message);
-                Input::Peer(envelope)
-            }
-            (
-                Some(
-                    Bug::LeaseNotAnew
-                    | Bug::DrainHidden
-                    | Bug::AllDisturbed
-                    | Bug::CordonUnseen
-                    | Bug::OtherRingFollowed
-                    | Bug::OldStoreFollowed
-                    | Bug::GrantUnwaited
-                    | Bug::NewOwnerUnwaited,
-                ),
-                mut input,
-            ) => {
-                let process = self.managers.get(&number).and_then(|it| it.process.as_ref());
-                let known = process.and_then(|it| Some((it.config_index(), it.view()?.epoch)));
-                if let Input::Config(state)
-                | Input::ConfigRead { state: Some(state), .. }
-                | Input::CasDone {
-                    outcome: CasOutcome::Done(state) | CasOutcome::Conflict(state),
-                    ..
-                } = &mut input
-                {
-                    self.first_revisions(state);
-                    match self.bug() {
-                        Some(Bug::DrainHidden) => hide_drains(state),
-                        Some(Bug::AllDisturbed) => disturb_all(state),
-                        Some(Bug::CordonUnseen) => hide_cordons(state),
-                        Some(Bug::OtherRingFollowed) => {
-                            take_for_ours(state, &self.ground.setup.ring())
-                        }
-                        Some(Bug::OldStoreFollowed) => take_for_next(state, known),
-                        Some(bug) => believe_verdicts(bug, number, state),
-                        _ => {}
-                    }
-                }
-                input
-            }
-            (Some(Bug::BootUnproven), Input::NodeRegister { call, mut register }) => {
-                let registered = self.store.state().nodes.get(&register.node);
-                register.ended_boots.extend(registered.map(|it| it.boot));
-                Input::NodeRegister { call, register }
-            }
-            (Some(Bug::JoinHidden), Input::ConfigRead { read, state: Some(mut state) }) => {
-                let joins = self.managers.get(&number).is_some_and(|it| it.joins);
-                if let Some(view) = state.view.as_mut().filter(|_| joins) {
-                    Arc::make_mut(view).transition = None;
-                }
-                Input::ConfigRead { read, state: Some(state) }
-            }
-            (Some(Bug::WrongR2), Input::ConfigRead { read, state: Some(mut state) }) => {
-                self.alter_since(number, &mut state, Epoch(0));
-                Input::ConfigRead { read, state: Some(state) }
-            }
-            (Some(Bug::GivenUpEarly), Input::ConfigRead { read, state: Some(mut state) }) => {
-                self.alter_since(number, &mut state, Epoch(u64::MAX));
-                Input::ConfigRead { read, state: Some(state) }
-            }
-            (_, input) => input,
-        }
-    }
-
-    /// A message of a peer on its way to a manager.
-    fn plant_on_message(&mut self, bug: Bug, number: ManagerNumber, message: &mut Message) {
-        match (bug, message) {
-            (Bug::LateChunk, message) => *message = self.late_chunk(number, message.clone()),
-            (Bug::SuffixKept, Message::SyncData { writes, .. }) => *writes = Arc::default(),
-            (Bug::HiddenTail, message) => hide_tail(message),
-            (Bug::SyncSettled, message) => settle_sync(message),
-            (Bug::EmptySnapshot, Message::SnapshotChunk { chunk, .. }) => chunk.docs.clear(),
-            (Bug::RequestForgotten, message) => forget_requests(message),
-            (Bug::ClosingReopened, message) => reopen_closed(message),
-            (Bug::MemoryForgotten, message) => alter_documents(message, unless_memory),
-            (Bug::WriteForgotten, message) => alter_documents(message, |_| None),
-            (Bug::EmptyArc, message) => self.empty_arc(number, message),
-            (Bug::SearchUnbuilt, message) => empty_page(message),
-            (Bug::CopyForgotten, message) => let_copies_fall(message),
-            (Bug::ClosingRestarted, message) => restart_closed(message),
-            (Bug::EventUnrun, message) => alter_documents(message, with_all_fired),
-            (Bug::DeltaAfterLoss, message) => self.only_what_changed(number, message),
-            (_, _) => {}
-        }
-    }
-
-    /// A call on its way into a node.
-    pub fn plant_on_node_call(&mut self, index: usize, mut message: ToNode) -> Option<ToNode> {
-        self.plant_on_action(index, &message);
-        let Some(plant) = &mut self.plant else { return Some(message) };
-        let host = self.nodes.get(index)?;
-        let (agent, boot) = (host.agent.as_ref()?, host.boot);
-        if plant.bug == Bug::FullForgotten {
-            plant.before = Some(agent.clone());
-        }
-        if plant.bug == Bug::NoFence {
-            let slot = match &message {
-                ToNode::Create { slot, .. }
-                | ToNode::Destroy { slot, .. }
-                | ToNode::Act { slot, .. } => *slot,
-                ToNode::Scan { .. } | ToNode::Meet { .. } => return Some(message),
-            };
-            let fence = agent.fence(slot);
-            raise_epoch(&mut message, fence);
-        }
-        if plant.bug == Bug::ScanUnfenced && matches!(message, ToNode::Scan { .. }) {
-            lower_epoch(&mut message, self.ground.setup.m, |slot| agent.fence(slot));
-        }
-        alter_call(plant.bug, agent, &mut message);
-        if plant.bug == Bug::BootIgnored {
-            let head = head_mut(&mut message);
-            if head.boot != boot {
-                plant.boots.insert(head.call, head.boot);
-                head.boot = boot;
-            }
-        }
-        Some(message)
-    }
+    Some(message)
 }
 
 #[cfg(test)]

@@ -1,79 +1,51 @@
 //! Planted bugs of nodes: how long a lease counts, how long a start may take, what is dead.
 
-use crate::event::{Event, Phase};
-use crate::mutants::Bug;
-use crate::world::World;
+use crate::event::Phase;
+use crate::mutants::bug::Bug;
+use crate::mutants::plant::Plant;
+use crate::site::AtNode;
 use rota_model::node_msg::{FromNode, NodeAnswer, Renewed, SlotRange, ToNode};
-use rota_model::{BootId, Epoch, LogPos, ManagerNumber, NodeState, SlotId, Token};
-use rota_node::{Node, NodeEffect, NodeInput};
+use rota_model::{Epoch, LogPos, ManagerNumber, NodeState, SlotId, Token};
+use rota_node::{Node, NodeEffect};
 use rota_ring::ConfigState;
 
-impl World {
-    /// A node is told that its lease was renewed, as an answer to what it sent at that time.
-    pub(crate) fn on_renewed(
-        &mut self,
-        (index, run): (usize, u64),
-        (boot, sent_mono_ms): (BootId, u64),
-        renewed: Renewed,
-    ) {
-        let renewed = grant_for_all(self.bug(), self.ground.setup.m, renewed);
-        let Some(late_us) = self.renewed_late() else {
-            return self.tell_node(index, run, NodeInput::Renewed { boot, sent_mono_ms, renewed });
-        };
-        let Some(host) = self.nodes.get(index) else { return };
-        let sent_mono_ms = host.mono_ms(self.ground.now_us() + late_us);
-        let input = Box::new(NodeInput::Renewed { boot, sent_mono_ms, renewed });
-        self.ground.queue.after(late_us, Event::TellNode(index, run, input));
-    }
+/// How late the answer to a renewal is, if a node counts from it: seven of ten come when what they grant is over.
+pub(crate) fn renewed_late(at: &mut AtNode<'_>) -> Option<u64> {
+    at.bug().filter(|it| *it == Bug::LeaseFromAnswer)?;
+    let is_late = at.ground.phase == Phase::Chaos && at.ground.rng.permille(700);
+    let timing = &at.ground.setup.timing;
+    let spare_ms = timing.node_lost_ms - timing.lease_kill_ms;
+    Some(if is_late { spare_ms * 3_000 } else { 0 })
+}
 
-    /// How late such an answer is, if a node counts from it: seven of ten come when what they grant is over.
-    fn renewed_late(&mut self) -> Option<u64> {
-        self.bug().filter(|it| *it == Bug::LeaseFromAnswer)?;
-        let is_late = self.ground.phase == Phase::Chaos && self.ground.rng.permille(700);
-        let timing = &self.ground.setup.timing;
-        let spare_ms = timing.node_lost_ms - timing.lease_kill_ms;
-        Some(if is_late { spare_ms * 3_000 } else { 0 })
+/// A node's agent has decided: after a Full it is put back to what it was before.
+pub(crate) fn after_decision(at: &mut AtNode<'_>, effects: &[NodeEffect]) {
+    let Some(before) = at.plant.as_mut().and_then(|it| it.before.take()) else { return };
+    let full = effects.iter().any(|effect| match effect {
+        NodeEffect::Answer { answer, .. } => answer.answer == NodeAnswer::Full,
+        NodeEffect::Start { .. }
+        | NodeEffect::Journal { .. }
+        | NodeEffect::Adopt { .. }
+        | NodeEffect::Stop { .. }
+        | NodeEffect::Act { .. }
+        | NodeEffect::Report { .. }
+        | NodeEffect::Renew { .. }
+        | NodeEffect::Lease { .. }
+        | NodeEffect::BootAnew
+        | NodeEffect::Left
+        | NodeEffect::Retire => false,
+    });
+    if full {
+        at.host.agent = Some(before);
     }
+}
 
-    /// A node's agent has decided: after a Full it is put back to what it was before.
-    pub fn plant_on_node_decided(&mut self, index: usize, effects: &[NodeEffect]) {
-        let Some(before) = self.plant.as_mut().and_then(|it| it.before.take()) else { return };
-        let full = effects.iter().any(|effect| match effect {
-            NodeEffect::Answer { answer, .. } => answer.answer == NodeAnswer::Full,
-            NodeEffect::Start { .. }
-            | NodeEffect::Journal { .. }
-            | NodeEffect::Adopt { .. }
-            | NodeEffect::Stop { .. }
-            | NodeEffect::Act { .. }
-            | NodeEffect::Report { .. }
-            | NodeEffect::Renew { .. }
-            | NodeEffect::Lease { .. }
-            | NodeEffect::BootAnew
-            | NodeEffect::Left
-            | NodeEffect::Retire => false,
-        });
-        if let Some(host) = self.nodes.get_mut(index).filter(|_| full) {
-            host.agent = Some(before);
-        }
+/// An answer on its way out of a node.
+pub(crate) fn answer_as_meant(plant: Option<&Plant>, mut answer: FromNode) -> FromNode {
+    if let Some(meant) = plant.and_then(|it| it.boots.get(&answer.call)) {
+        answer.boot = *meant;
     }
-
-    /// An answer on its way out of a node.
-    pub fn plant_on_node_answer(&mut self, mut answer: FromNode) -> FromNode {
-        if let Some(meant) = self.plant.as_ref().and_then(|it| it.boots.get(&answer.call)) {
-            answer.boot = *meant;
-        }
-        answer
-    }
-
-    /// Whether a data folder proves boots of other machines to be over.
-    pub(crate) fn plant_believes_folders(&self) -> bool {
-        self.bug() == Some(Bug::FolderBelieved)
-    }
-
-    /// Whether a start that is slow never comes to anything.
-    pub(crate) fn plant_hangs(&self) -> bool {
-        self.bug() == Some(Bug::DeadlineIgnored)
-    }
+    answer
 }
 
 /// An answer to a renewal on its way into a node: what one owner grants counts for all slots.

@@ -1,9 +1,13 @@
 //! Planted bugs of single rules: what a claim does to memberships, and what managers see
 //! and keep of what operators want of a node.
 
-use crate::mutants::Bug;
+use crate::mutants::bug::Bug;
+use crate::mutants::joins::{shed_early, spoil_split};
+use crate::mutants::leaves::hand_to_stranger;
 use crate::mutants::peers::leave_one;
-use crate::world::World;
+use crate::mutants::recoveries::skip_recovery;
+use crate::mutants::stores::{claimed_at_once, deny_adding, registered_at_once};
+use crate::site::AtManager;
 use rota_model::node_msg::Registered;
 use rota_model::{Disturb, Epoch, ManagerNumber, NodeState};
 use rota_protocol::ManagerConfig;
@@ -14,62 +18,71 @@ use std::sync::Arc;
 /// remembered for as long.
 const FORGOTTEN_MS: u64 = 2_000;
 
-impl World {
-    /// A compare-and-set on its way to the config store.
-    pub(crate) fn plant_on_cas(
-        &mut self,
-        bug: Bug,
-        number: ManagerNumber,
-        cas: u64,
-        change: &mut Change,
-    ) {
-        match (bug, change) {
-            (Bug::OneMayReturn, change) => leave_one(change),
-            (Bug::LeaseNotAnew, change) => self.expect_newest(change),
-            (Bug::SplitUnfenced | Bug::EarlyHandOver, change) => self.spoil_split(change),
-            (Bug::HandedToStranger, change) => self.hand_to_stranger(change),
-            (Bug::RecoverySkipped, change) => self.skip_recovery(change),
-            (Bug::ClaimStays, change) => self.keep_memberships(number, change),
-            (Bug::CordonForgotten, change) => forget_cordon(self.store.state(), change),
-            (Bug::ShedEarly, change) => self.shed_early(change),
-            (Bug::RegisteredEarly, change) => self.registered_at_once(number, cas, change),
-            (Bug::ClaimedEarly, change) => self.claimed_at_once(number, cas, change),
-            (Bug::AddingForgotten, change) => self.deny_adding(number, cas, change),
-            (_, _) => {}
+/// A compare-and-set on its way to the config store.
+pub(crate) fn on_cas(at: &mut AtManager<'_>, bug: Bug, cas: u64, change: &mut Change) {
+    match (bug, change) {
+        (Bug::OneMayReturn, change) => leave_one(change),
+        (Bug::LeaseNotAnew, change) => expect_newest(at, change),
+        (Bug::CordonForgotten, change) => forget_cordon(at.store.state(), change),
+        (Bug::RegisteredEarly, change) => registered_at_once(at, cas, change),
+        (Bug::ClaimedEarly, change) => claimed_at_once(at, cas, change),
+        (Bug::AddingForgotten, change) => deny_adding(at, cas, change),
+        (bug, change) => {
+            let before = at.store.state().view.as_ref();
+            if let Some((before, view)) = before.zip(change.view.as_mut()) {
+                on_view(bug, at.number, before, view);
+            }
         }
     }
+}
 
-    /// What a manager's process is told at its start.
-    pub(crate) fn plant_config(&self, mut config: ManagerConfig) -> ManagerConfig {
-        match self.bug() {
-            Some(Bug::CopiesUnawaited) => config.timing.copy_deadline_ms = 0,
-            Some(Bug::BetterUnawaited) => config.timing.recover_after_ms = 0,
-            Some(Bug::EndedForgotten) => config.timing.tombstone_ms = FORGOTTEN_MS,
-            _ => {}
-        }
-        config
+/// A View that a manager is about to write after another one.
+fn on_view(bug: Bug, number: ManagerNumber, before: &View, view: &mut View) {
+    match (bug, view) {
+        (Bug::SplitUnfenced | Bug::EarlyHandOver, view) => spoil_split(Some(bug), before, view),
+        (Bug::HandedToStranger, view) => hand_to_stranger(before, view),
+        (Bug::RecoverySkipped, view) => skip_recovery(before, view),
+        (Bug::ClaimStays, view) => keep_memberships(number, before, view),
+        (Bug::ShedEarly, view) => shed_early(before, view),
+        (_, _) => {}
     }
+}
 
-    /// How often the answers to a boot's first registrations are lost, in thousandths. Only where a boot is
-    /// registered again it shows that it has no fences.
-    pub(crate) fn registered_lost(&self) -> u64 {
-        if self.bug() == Some(Bug::BootUnfenced) { 700 } else { 80 }
+/// A change of an entry whose later revisions nobody was shown expects the newest.
+fn expect_newest(at: &AtManager<'_>, change: &mut Change) {
+    let Some(node) = &mut change.node else { return };
+    let Some(now) = at.store.state().nodes.get(&node.to.node) else { return };
+    let name = (now.node.clone(), now.boot);
+    let shown = at.plant.as_ref().and_then(|it| it.revisions.get(&name)).copied();
+    if shown == Some(node.expect_revision) {
+        node.expect_revision = now.revision;
+        node.to.revision = now.revision + 1;
     }
+}
 
-    /// What a boot is told when it is registered.
-    pub(crate) fn plant_on_registered(&self, mut registered: Registered) -> Registered {
-        if self.bug() == Some(Bug::BootUnfenced) {
-            registered.fences.clear();
-        }
-        registered
+/// What a manager's process is told at its start.
+pub(crate) fn plant_config(bug: Option<Bug>, mut config: ManagerConfig) -> ManagerConfig {
+    match bug {
+        Some(Bug::CopiesUnawaited) => config.timing.copy_deadline_ms = 0,
+        Some(Bug::BetterUnawaited) => config.timing.recover_after_ms = 0,
+        Some(Bug::EndedForgotten) => config.timing.tombstone_ms = FORGOTTEN_MS,
+        _ => {}
     }
+    config
+}
 
-    /// A claim that leaves its number a copy of what it was a copy of.
-    fn keep_memberships(&self, number: ManagerNumber, change: &mut Change) {
-        if let Some((before, view)) = self.store.state().view.as_ref().zip(change.view.as_mut()) {
-            keep_memberships(number, before, view);
-        }
+/// How often the answers to a boot's first registrations are lost, in thousandths. Only where a boot is
+/// registered again it shows that it has no fences.
+pub(crate) fn registered_lost_permille(bug: Option<Bug>) -> u64 {
+    if bug == Some(Bug::BootUnfenced) { 700 } else { 80 }
+}
+
+/// What a boot is told when it is registered.
+pub(crate) fn without_fences(bug: Option<Bug>, mut registered: Registered) -> Registered {
+    if bug == Some(Bug::BootUnfenced) {
+        registered.fences.clear();
     }
+    registered
 }
 
 /// In a View by which a manager takes its number again, it is a member wherever it was one.

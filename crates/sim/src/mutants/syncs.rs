@@ -1,26 +1,20 @@
 //! Planted bugs of Syncs: copies that seem to answer at once, and what a Sync brought.
 
-use crate::checker::Run;
 use crate::event::Event;
-use crate::world::World;
+use crate::site::AtManager;
 use rota_model::{LogPos, ManagerNumber};
 use rota_protocol::{Envelope, Input, Manager, Message};
 
-impl World {
-    /// A copy seems to answer a Sync as soon as it is asked. Only the owner believes that: the observer
-    /// writes down what was said.
-    pub(crate) fn synced_at_once(&mut self, (number, run): Run, envelope: &Envelope) {
-        let now_us = self.ground.now_us();
-        let Some(host) = self.managers.get_mut(&number).filter(|it| it.run == run) else { return };
-        let now = host.now(now_us);
-        let Some(process) = &mut host.process else { return };
-        let Some(message) = answered_sync(process, &envelope.message) else { return };
-        let (from, to, epoch) = (envelope.to, envelope.from, envelope.epoch);
-        process.handle(now, Input::Peer(Envelope { from, to, epoch, message }));
-        self.ground.queue.after(10, Event::Flush(number, run));
-    }
+/// A copy seems to answer a Sync as soon as it is asked. Only the owner believes that: the observer
+/// writes down what was said.
+pub(crate) fn synced_at_once(at: &mut AtManager<'_>, envelope: &Envelope) {
+    let now = at.host.now(at.ground.now_us());
+    let Some(process) = &mut at.host.process else { return };
+    let Some(message) = answered_sync(process, &envelope.message) else { return };
+    let (from, to, epoch) = (envelope.to, envelope.from, envelope.epoch);
+    process.handle(now, Input::Peer(Envelope { from, to, epoch, message }));
+    at.ground.queue.after(10, Event::Flush(at.number, at.host.run));
 }
-
 /// What an owner takes for a copy's answer: it holds what is committed here and no more, and it has
 /// taken what it lacks.
 pub(crate) fn answered_sync(process: &Manager, asked: &Message) -> Option<Message> {

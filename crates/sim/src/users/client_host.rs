@@ -224,7 +224,7 @@ impl ClientHost {
             filter.namespace = Some(Namespace::default_space());
         }
         if self.rng.permille(100) {
-            filter.node = Some(self.rng.pick(&ground.node_ids).clone());
+            filter.node = Some(self.rng.pick(ground.machines.nodes()).id.clone());
         }
         if self.rng.permille(60) {
             let class = *self.rng.pick(&[CLASS, "no-such-class"]);
