@@ -46,8 +46,8 @@ impl AtNode<'_> {
         let verdict =
             crate::invariant::actions_alone::check_start(&self.ground.checker.ledger, &ran);
         self.ground.checker.judge(now_us, verdict);
-        let number = self.ground.checker.ledger.actions.len();
-        self.ground.checker.ledger.actions.push(ran);
+        let number = self.ground.checker.ledger.actions.ran.len();
+        self.ground.checker.ledger.actions.ran.push(ran);
         let end = match is_done {
             true => ActionEnd::Done { output: String::new() },
             false => ActionEnd::Failed { code: "EXIT-3".to_owned(), report: "no".to_owned() },

@@ -69,7 +69,7 @@ impl AtNode<'_> {
         self.ground.machines.on_end(me);
         self.host.waiting = AgentWaits::default();
         self.host.paused_until_us = 0;
-        self.ground.checker.ledger.end_actions_on(now_us, index);
+        self.ground.checker.ledger.actions.end_on(now_us, index);
         self.ground.trace.mark((now_us, "agent dies", index));
         self.ground.trace.line(now_us, me, || "its agent dies alone".into());
         self.ground.queue.after(away_us, Event::ResumeAgent(index, self.host.run));

@@ -103,8 +103,8 @@ impl Trial {
             Param::Document(docid) => docid,
         };
         let resting: Vec<String> = self.tasks().into_iter().map(who).collect();
-        self.world.ground.checker.ledger.given_up.extend(resting);
-        self.world.ground.checker.ledger.tasks_done_us = self.world.ground.now_us();
+        self.world.ground.checker.ledger.tasks.given_up.extend(resting);
+        self.world.ground.checker.ledger.tasks.done_us = self.world.ground.now_us();
     }
 
     /// The life cycles of every partition, as their owners hold them.
@@ -156,6 +156,6 @@ impl Trial {
             let items = held.chain(past).filter(|it| it.life_cycle().as_str() == ACTS);
             items.map(|it| Fired { key: key.clone(), word: it.last().to_string() })
         });
-        self.world.ground.checker.ledger.fired = fired.collect();
+        self.world.ground.checker.ledger.actions.fired = fired.collect();
     }
 }

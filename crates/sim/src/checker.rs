@@ -9,6 +9,7 @@ use crate::invariant::cordon_kept::CordonKept;
 use crate::invariant::deadlines::Deadlines;
 use crate::invariant::fresh_run::FreshRun;
 use crate::invariant::node_obeys::{Boot, NodeObeys};
+use crate::invariant::one_transition::Progress;
 use crate::invariant::over_stays::OverStays;
 use crate::invariant::placement_settled::PlacementSettled;
 use crate::invariant::split_at_rest::Moment;
@@ -16,7 +17,7 @@ use crate::invariant::synced_first::SyncedFirst;
 use crate::invariant::{
     Verdict, Violation, better_awaited, closed_for_good, committed_everywhere, cordon_kept,
     enough_copies, given_up, intent_first, leaver_released, lost_is_dead, member_added, one_owner,
-    one_transition, registered_first, shown_running, split_at_rest, surplus_only, view_order,
+    registered_first, shown_running, split_at_rest, surplus_only, view_order,
 };
 use crate::ledger::{Ledger, session_of};
 use crate::network::STRAGGLER_US_MAX;
@@ -28,9 +29,8 @@ use rota_protocol::{
     Answer, CasOutcome, Chunk, Disk, DiskWrite, Effect, Envelope, Input, Message, OpResult, Reply,
     Timing,
 };
-use rota_ring::{ConfigState, View};
+use rota_ring::ConfigState;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// One run of a manager's process.
 pub type Run = (ManagerNumber, u64);
@@ -73,9 +73,6 @@ pub struct Checker {
     pub violations: Vec<(u64, Violation)>,
     m: u32,
     ack_floor: AckFloor,
-    /// Views that a run was told since it last gave its effects. What it gives next may have been
-    /// decided before: to the rest of the world that is the same as a slow message.
-    told: Vec<(Run, Arc<View>)>,
     settled: PlacementSettled,
     cordons: CordonKept,
     over_stays: OverStays,
@@ -85,30 +82,19 @@ pub struct Checker {
     calls: BTreeMap<(Run, u64), Asked>,
     owner_last: BTreeMap<(ManagerNumber, ManagerNumber), LogPos>,
     landed_us: BTreeMap<Epoch, u64>,
-    /// How much there was to be done of the join or the leave, and when: from its beginning on.
-    steps_left: Vec<(u64, usize)>,
-    /// The newest index and epoch that each run was shown.
-    newest: BTreeMap<Run, (u64, Epoch)>,
-    join_us: u64,
-    copy_deadline_us: u64,
-    recover_after_us: u64,
-    cancel_until_us: u64,
+    transition: Progress,
+    timing: Timing,
 }
 
 impl Checker {
     /// An observer of a ring of `m` slots, in which managers keep to these times.
     pub fn new(m: u32, timing: &Timing) -> Self {
         Self {
-            join_us: timing.join_ms * 1000,
-            copy_deadline_us: timing.copy_deadline_ms * 1000,
-            recover_after_us: timing.recover_after_ms * 1000,
-            cancel_until_us: 0,
             ledger: Ledger::default(),
             deadlines: Deadlines::default(),
             violations: Vec::new(),
             m,
             ack_floor: AckFloor::default(),
-            told: Vec::new(),
             settled: PlacementSettled::default(),
             cordons: CordonKept::default(),
             over_stays: OverStays::default(),
@@ -118,14 +104,14 @@ impl Checker {
             calls: BTreeMap::new(),
             owner_last: BTreeMap::new(),
             landed_us: BTreeMap::new(),
-            steps_left: Vec::new(),
-            newest: BTreeMap::new(),
+            transition: Progress::new(timing.join_ms),
+            timing: timing.clone(),
         }
     }
 
     /// An operator takes back what is under way: that may happen until then.
     pub fn on_cancel_ordered(&mut self, until_us: u64) {
-        self.cancel_until_us = self.cancel_until_us.max(until_us);
+        self.transition.on_cancel_ordered(until_us);
     }
 
     /// Notes a verdict.
@@ -207,26 +193,15 @@ impl Checker {
         let Some(view) = state.view.as_ref().filter(|it| self.ledger.is_ours(it)) else {
             return;
         };
-        // And what went back is none, though it comes later, or under an index that was seen in between.
-        let newest = self.newest.entry(run).or_default();
-        if state.index >= newest.0 && view.epoch < newest.1 {
-            return;
+        if self.ack_floor.on_shown(run, state.index, view) {
+            self.cordons.on_told(run, state, sure);
         }
-        *newest = (state.index.max(newest.0), view.epoch.max(newest.1));
-        self.told.push((run, view.clone()));
-        self.cordons.on_told(run, state, sure);
     }
 
     /// A manager gave all effects of what it was told so far.
     pub fn on_flushed(&mut self, run: Run) {
         self.cordons.on_flushed(run);
-        let floor = &mut self.ack_floor;
-        self.told.retain(|(to, view)| {
-            if *to == run {
-                floor.on_view(run.0, run.1, view);
-            }
-            *to != run
-        });
+        self.ack_floor.on_flushed(run);
     }
 
     /// A manager gave an effect.
@@ -286,7 +261,7 @@ impl Checker {
         let Some(pe) = record.token().map(|it| it.0.pe).filter(|_| !known) else { return };
         let slot = rota_ring::slot_of_session(&record.key, self.m);
         let begun_us = self.landed_us.get(&pe).copied().unwrap_or_default();
-        let times = (begun_us, now_us, self.copy_deadline_us);
+        let times = (begun_us, now_us, self.timing.copy_deadline_ms * 1000);
         let enough = enough_copies::check(&self.ledger.views, slot, pe, times);
         self.judge(now_us, enough);
     }
@@ -505,7 +480,7 @@ impl Checker {
         }
         self.landed_us.insert(view.epoch, now_us);
         self.judge(now_us, view_order::check(was, view));
-        let (lost, landed) = (&self.ledger.disks_lost, &self.landed_us);
+        let (lost, landed) = (&self.ledger.disks.lost_us, &self.landed_us);
         let given_up = given_up::check(was, view, lost, landed, STRAGGLER_US_MAX);
         self.judge(now_us, given_up);
         for part in given_up::newly(was, view) {
@@ -514,31 +489,14 @@ impl Checker {
             self.ledger.lost.extend(slots.map(SlotId));
         }
         let (author_number, owner_last) = (author.0, &self.owner_last);
-        // Managers count whole milliseconds.
-        let is_no_nearer = |(at, left): &(u64, usize)| {
-            now_us + 1_000 > at + self.join_us && *left <= was.steps_left()
-        };
-        let is_stale = self.steps_left.iter().any(is_no_nearer);
-        if was.transition != view.transition {
-            self.steps_left.clear();
-        }
-        if view.transition.is_some() {
-            self.steps_left.push((now_us, view.steps_left()));
-        }
         let moment = Moment { author: author_number, owner_last, disks };
-        let is_cancelled = now_us <= self.cancel_until_us;
+        let recover_us = self.timing.recover_after_ms * 1000;
         let verdicts = [
             split_at_rest::check(was, view, &moment),
             leaver_released::check(was, view, &moment),
-            one_transition::check(was, view, is_stale, is_cancelled),
+            self.transition.on_written(now_us, was, view),
             surplus_only::check(was, view, disks),
-            better_awaited::check(
-                was,
-                view,
-                &self.landed_us,
-                (now_us, self.recover_after_us),
-                disks,
-            ),
+            better_awaited::check(was, view, &self.landed_us, (now_us, recover_us), disks),
         ];
         for verdict in verdicts {
             self.judge(now_us, verdict);

@@ -2,12 +2,12 @@
 //! what stood on which disk, what the config store held, what clients asked and were told.
 
 use crate::copying::{Copied, Held};
-use crate::gone_events::GoneEvents;
+use crate::disk_book::DiskBook;
 use crate::life::LifeFacts;
 use crate::writing::{Deferred, SPACE, SeenDocument, Written};
 use rota_model::{
-    BootId, Disturb, Epoch, LogPos, ManagerNumber, Namespace, NodeId, RequestId, SessionKey,
-    SessionRecord, SessionState, SessionView, SlotId, Stamp, Token,
+    BootId, Disturb, Epoch, ManagerNumber, Namespace, NodeId, RequestId, SessionKey, SessionRecord,
+    SessionView, SlotId, Stamp, Token,
 };
 use rota_protocol::{DiskWrite, OpResult};
 use rota_ring::{ConfigState, NodeReg, View, slot_of_document, slot_of_session};
@@ -165,6 +165,56 @@ pub struct BootFacts {
     pub proved_us: Option<u64>,
 }
 
+/// What was asked to be done later, and what came of it.
+#[derive(Clone, Debug, Default)]
+pub struct TaskBook {
+    /// Tasks, in order of first try.
+    pub deferred: Vec<Deferred>,
+    /// Those that were given up, by who is added, or by the name that their program is given.
+    pub given_up: BTreeSet<String>,
+    /// Those whose program did its work.
+    pub ran: BTreeSet<String>,
+    /// Since when no task waits: whoever reads later must see what all came to.
+    pub done_us: u64,
+}
+
+/// Actions of life cycles.
+#[derive(Clone, Debug, Default)]
+pub struct ActionBook {
+    /// Those that nodes ran, in order of start.
+    pub ran: Vec<Ran>,
+    /// Events with actions that life cycles call fired, at the end.
+    pub fired: Vec<Fired>,
+}
+
+impl ActionBook {
+    /// The agent of a machine is gone, and what it ran of actions.
+    pub fn end_on(&mut self, now_us: u64, index: usize) {
+        self.end(now_us, |it| it.index == index);
+    }
+
+    /// An attempt of a session has ended, and its action with it. Two machines may have one id.
+    pub fn end_of(&mut self, now_us: u64, boot: BootId, token: Token) {
+        self.end(now_us, |it| (it.boot, it.token) == (boot, token));
+    }
+
+    fn end(&mut self, now_us: u64, is_meant: impl Fn(&Ran) -> bool) {
+        let of = |it: &&mut Ran| it.to_us.is_none() && is_meant(it);
+        for ran in self.ran.iter_mut().filter(of) {
+            (ran.to_us, ran.is_done) = (Some(now_us), false);
+        }
+    }
+}
+
+/// Deferred copies.
+#[derive(Clone, Debug, Default)]
+pub struct CopyBook {
+    /// What was done with what is copied.
+    pub copied: Vec<Copied>,
+    /// What documents with copies, and their sources, held at the end.
+    pub held: Vec<Held>,
+}
+
 /// The observer's book.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
@@ -175,21 +225,11 @@ pub struct Ledger {
     /// What was asked about documents, in order of first try.
     pub written: Vec<Written>,
     /// Tasks.
-    pub deferred: Vec<Deferred>,
-    /// Those that were given up, by who is added, or by the name that their program is given.
-    pub given_up: BTreeSet<String>,
-    /// Those whose program did its work.
-    pub ran: BTreeSet<String>,
-    /// Actions that nodes ran.
-    pub actions: Vec<Ran>,
-    /// Events with actions that life cycles call fired, at the end.
-    pub fired: Vec<Fired>,
-    /// What was done with what is copied.
-    pub copied: Vec<Copied>,
-    /// What documents with copies, and their sources, held at the end.
-    pub held: Vec<Held>,
-    /// Since when no task waits: whoever reads later must see what all came to.
-    pub tasks_done_us: u64,
+    pub tasks: TaskBook,
+    /// Actions of life cycles.
+    pub actions: ActionBook,
+    /// Deferred copies.
+    pub copies: CopyBook,
     /// What clients were shown of documents.
     pub seen: Vec<SeenDocument>,
     /// What lists showed.
@@ -200,24 +240,10 @@ pub struct Ledger {
     pub disturb: Disturb,
     /// Lives, as they were first written anywhere.
     pub lives: BTreeMap<SessionKey, BTreeMap<Stamp, LifeFacts>>,
-    /// Attempts that ever stood durably on a manager's disk.
-    pub tokens_on: BTreeSet<(ManagerNumber, SessionKey, Token)>,
-    /// Ended lives that ever stood durably on a manager's disk.
-    pub ended_on: BTreeSet<(ManagerNumber, SessionKey, Stamp)>,
-    /// Lives that ever stood durably on a manager's disk as being closed, or ended.
-    pub closing_on: BTreeSet<(ManagerNumber, SessionKey, Stamp)>,
-    /// Lives that ever stood durably on a manager's disk as READY.
-    pub ready_on: BTreeSet<(ManagerNumber, SessionKey, Stamp)>,
-    /// Newest life of a session that ever stood durably on a manager's disk.
-    pub newest_on: BTreeMap<(ManagerNumber, SessionKey), Stamp>,
-    /// Events of life cycles that stand durably on a manager's disk as fired, or taken back.
-    pub gone_events: GoneEvents,
-    /// Highest last entry that ever stood durably on a manager's disk.
-    pub last_on: BTreeMap<(ManagerNumber, ManagerNumber), LogPos>,
+    /// What stood on managers' disks.
+    pub disks: DiskBook,
     /// Every View that the config store ever held.
     pub views: BTreeMap<Epoch, Arc<View>>,
-    /// When each manager's disk was lost last.
-    pub disks_lost: BTreeMap<ManagerNumber, u64>,
     /// Slots of partitions that were given up: what had ended there, requests and documents may be gone.
     pub lost: BTreeSet<SlotId>,
     /// Boots, by the registry.
@@ -225,23 +251,6 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// The agent of a machine is gone, and what it ran of actions.
-    pub fn end_actions_on(&mut self, now_us: u64, index: usize) {
-        self.end_actions(now_us, |it| it.index == index);
-    }
-
-    /// An attempt of a session has ended, and its action with it. Two machines may have one id.
-    pub fn end_actions_of(&mut self, now_us: u64, boot: BootId, token: Token) {
-        self.end_actions(now_us, |it| (it.boot, it.token) == (boot, token));
-    }
-
-    fn end_actions(&mut self, now_us: u64, is_meant: impl Fn(&Ran) -> bool) {
-        let of = |it: &&mut Ran| it.to_us.is_none() && is_meant(it);
-        for ran in self.actions.iter_mut().filter(of) {
-            (ran.to_us, ran.is_done) = (Some(now_us), false);
-        }
-    }
-
     /// The config store changed.
     pub fn on_config(&mut self, now_us: u64, state: &ConfigState) {
         if let Some(view) = &state.view {
@@ -286,11 +295,6 @@ impl Ledger {
         Some(first.0.max(instance.from_us))
     }
 
-    /// A manager's disk is gone. What stood there did so once, and was announced rightly.
-    pub fn on_disk_lost(&mut self, now_us: u64, manager: ManagerNumber) {
-        self.disks_lost.insert(manager, now_us);
-    }
-
     /// Whether a document may have been forgotten.
     pub fn is_lost(&self, docid: &str, m: u32) -> bool {
         let space = Namespace::parse(SPACE).expect("a short name");
@@ -305,13 +309,14 @@ impl Ledger {
         let listed = self.listed.iter().filter(|it| session(&it.record.key));
         let written = self.written.iter().filter(|it| it.docids.iter().all(|it| document(it)));
         let seen = self.seen.iter().filter(|it| document(it.name.docid()));
-        let deferred = self.deferred.iter().filter(|it| it.docids.iter().all(|it| document(it)));
+        let deferred =
+            self.tasks.deferred.iter().filter(|it| it.docids.iter().all(|it| document(it)));
         Ledger {
             asked: asked.cloned().collect(),
             listed: listed.cloned().collect(),
             written: written.cloned().collect(),
             seen: seen.cloned().collect(),
-            deferred: deferred.cloned().collect(),
+            tasks: TaskBook { deferred: deferred.cloned().collect(), ..self.tasks.clone() },
             ..self.clone()
         }
     }
@@ -332,34 +337,6 @@ impl Ledger {
         }
     }
 
-    /// Writes became durable on a manager's disk.
-    pub fn on_durable(&mut self, manager: ManagerNumber, writes: &[DiskWrite]) {
-        for write in writes {
-            if let DiskWrite::Part { part, meta } = write {
-                let last = self.last_on.entry((manager, *part)).or_default();
-                *last = (*last).max(meta.last);
-            }
-            self.gone_events.on_durable(manager, write);
-            if let Some(record) = session_of(write) {
-                let key = || record.key.clone();
-                if let Some(token) = record.token() {
-                    self.tokens_on.insert((manager, key(), token));
-                }
-                let newest = self.newest_on.entry((manager, key())).or_insert(record.life);
-                *newest = (*newest).max(record.life);
-                if record.state == SessionState::Ready {
-                    self.ready_on.insert((manager, key(), record.life));
-                }
-                if record.state.is_ended() || record.state == SessionState::Closing {
-                    self.closing_on.insert((manager, key(), record.life));
-                }
-                if record.state.is_ended() {
-                    self.ended_on.insert((manager, key(), record.life));
-                }
-            }
-        }
-    }
-
     /// Whether a View is one of this ring.
     pub fn is_ours(&self, view: &View) -> bool {
         self.views.values().next().is_none_or(|it| it.shape() == view.shape())
@@ -377,7 +354,7 @@ impl Ledger {
         let record = &session.record;
         let (_, part) = view.part_of(rota_ring::slot_of_session(&record.key, view.m));
         let key = |member| (member, record.key.clone(), record.life);
-        part.isr.iter().all(|it| self.ready_on.contains(&key(it.number)))
+        part.isr.iter().all(|it| self.disks.ready.contains(&key(it.number)))
     }
 
     /// Whether a program of that life ran and ended.

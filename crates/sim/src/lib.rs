@@ -4,13 +4,13 @@
 //! and simulated disks. Everything that happens follows from the seed: delay, loss, repetition,
 //! reordering, crashes and restarts, false suspicion, late writes of the config store.
 //!
-//! * [`run`]: one seed from start to end.
 //! * [`ground`]: what every machine stands on, and nothing that decides: simulated time, the network, the random
 //!   numbers, the observer; [`event`]: what happens.
 //! * [`users`]: clients, writers of documents, watchers, and who describes the pool. They see the ground alone.
-//! * [`world`]: the event loop, over the ground, the users and the machines; these are in [`manager_host`],
-//!   [`node_host`], [`program_host`]; what lies between managers and nodes in [`link`].
-//! * [`fault`]: what goes wrong; [`orders`]: what operators want.
+//! * [`world`]: the event loop, over the ground, the users and the machines.
+//! * [`site`]: one machine and the ground, which is all that happens at it is given: it reaches no other machine. A
+//!   manager's state is in [`manager_host`], a node's in [`node_host`]; what lies between them in [`link`].
+//! * [`fault`]: what goes wrong; [`orders`]: what operators want; [`run`]: from phase to phase.
 //! * [`checker`] and [`invariant`]: what must hold; [`history`]: what clients saw, checked for real
 //!   processes too.
 //! * [`mutants`]: bugs that are planted to prove that they would be caught.
@@ -29,6 +29,7 @@ pub mod copying;
 pub mod counters;
 mod cuts;
 pub mod disk;
+pub mod disk_book;
 pub mod event;
 pub mod fault;
 pub mod folders;
@@ -45,7 +46,9 @@ pub mod machines;
 mod manager_disk;
 mod manager_effects;
 pub mod manager_host;
+mod manager_orders;
 mod manager_process;
+mod manager_store;
 pub mod modelcheck;
 pub mod mutants;
 pub mod network;

@@ -50,7 +50,7 @@ pub(crate) fn lose_machines(world: &mut World, fault: Fault) {
                 at.ground.counters.fault(Fault::DiskWentBack);
             }
             let now_us = at.ground.now_us();
-            at.ground.checker.ledger.on_disk_lost(now_us, number);
+            at.ground.checker.ledger.disks.lost_us.insert(number, now_us);
             at.ground.took_effect(fault);
             at.ground.rng.within(200_000, 3_000_000)
         } else {

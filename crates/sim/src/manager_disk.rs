@@ -47,7 +47,7 @@ impl AtManager<'_> {
             return;
         }
         let Some((lsn, done)) = self.host.disk.end_sync() else { return };
-        self.ground.checker.ledger.on_durable(self.number, &done);
+        self.ground.checker.ledger.disks.on_durable(self.number, &done);
         self.begin_sync();
         self.tell(Input::Persisted { lsn });
     }

@@ -83,7 +83,7 @@ impl EffectHandler for AtManager<'_> {
 
     fn task_given_up(&mut self, task: serde_json::Value) {
         let who = who_of(&task["param"]["json"]);
-        self.ground.checker.ledger.given_up.insert(who);
+        self.ground.checker.ledger.tasks.given_up.insert(who);
     }
 
     fn note(&mut self, note: Note) {

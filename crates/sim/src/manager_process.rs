@@ -81,7 +81,7 @@ impl AtManager<'_> {
         let crashed = host.disk.crash(&mut self.ground.rng);
         host.waiting = ProcessWaits::default();
         host.paused_until_us = 0;
-        self.ground.checker.ledger.on_durable(number, &crashed.kept);
+        self.ground.checker.ledger.disks.on_durable(number, &crashed.kept);
         self.ground.checker.deadlines.on_gone(number, run);
         self.ground.counters.crashed(&crashed);
         self.ground.trace.mark((now_us, "crash", number, crashed.lost));

@@ -208,7 +208,7 @@ impl AtNode<'_> {
         self.ground.trace.mark((now_us, "end", index, token));
         let line = || format!("ENDS {key} token {token}: {cause:?}");
         self.ground.trace.line(now_us, Place::Node(index), line);
-        self.ground.checker.ledger.end_actions_of(now_us, boot, token);
+        self.ground.checker.ledger.actions.end_of(now_us, boot, token);
     }
 
     /// Whether programs outlive their lease.

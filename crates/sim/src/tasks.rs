@@ -36,7 +36,7 @@ impl AtManager<'_> {
         let delay_us = self.ground.rng.skewed(500, 2_000_000);
         let dice = self.ground.rng.within(0, 9);
         if dice > 0 && self.bug() != Some(Bug::TaskUnrun) {
-            self.ground.checker.ledger.ran.insert(who_of(&job.param));
+            self.ground.checker.ledger.tasks.ran.insert(who_of(&job.param));
         }
         let why = ("EXIT-1".to_owned(), "it says so".to_owned());
         let outcome = if dice > 1 { Ok(()) } else { Err(why) };

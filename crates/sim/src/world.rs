@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Every arrow is an event of the queue, delayed, lost, repeated or cut by the network. What all of them stand on is
-//! the [`Ground`]; clients and watchers are [`Users`], and see it alone. Managers, nodes and the config store are
-//! `impl World` blocks in files of their own.
+//! the [`Ground`]; clients and watchers are [`Users`], and see it alone. What happens at a manager or at a node is
+//! given that machine and the ground: [`AtManager`], [`AtNode`].
 
 use crate::counters::Fault;
 use crate::event::{Event, Phase};
@@ -245,7 +245,7 @@ impl World {
     /// An action comes to its end, if nothing ended it before.
     fn on_acted(&mut self, boot: (usize, u64), number: usize, input: NodeInput) {
         let now_us = self.ground.now_us();
-        let Some(ran) = self.ground.checker.ledger.actions.get_mut(number) else { return };
+        let Some(ran) = self.ground.checker.ledger.actions.ran.get_mut(number) else { return };
         if ran.to_us.is_none() {
             ran.to_us = Some(now_us);
             self.at_boot(boot, |at| at.tell(input));

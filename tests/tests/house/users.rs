@@ -1,4 +1,4 @@
-//! The wall between the users of a simulated cluster and its machines.
+//! The walls in the simulator: users reach no machine, and a machine reaches no other one.
 
 use crate::{content, expect_none, tracked};
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,6 +7,27 @@ const FOLDER: &str = "crates/sim/src/";
 
 /// What stands on the ground beside users, and what is done to it.
 const MACHINES: &[&str] = &["world", "site", "manager_host", "node_host", "store", "mutants"];
+
+/// What happens at one machine.
+const AT_A_MACHINE: &[&str] = &[
+    "site",
+    "manager_process",
+    "manager_effects",
+    "manager_disk",
+    "manager_orders",
+    "manager_store",
+    "link",
+    "tasks",
+    "node_process",
+    "agent_host",
+    "program_host",
+    "actions",
+    "folders",
+    "mutants",
+];
+
+/// What sees all machines, or whoever uses them.
+const ABOVE: &[&str] = &["world", "users", "fault", "orders", "run"];
 
 /// The modules of the simulator that a text names, tests and comments left out.
 fn named(text: &str) -> BTreeSet<String> {
@@ -19,19 +40,19 @@ fn named(text: &str) -> BTreeSet<String> {
     paths.filter_map(first).collect()
 }
 
-/// Machines that users reach, through whatever they name.
-fn reached(modules: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
-    let (mut seen, mut open) = (BTreeSet::new(), vec!["users"]);
+/// What of `to` is reached from a module, through whatever that names.
+fn reached(from: &str, to: &[&str], modules: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
+    let (mut seen, mut open) = (BTreeSet::new(), vec![from]);
     while let Some(from) = open.pop() {
         let fresh = modules.get(from).into_iter().flatten().filter(|to| seen.insert(to.as_str()));
         open.extend(fresh.map(String::as_str));
     }
-    let found = MACHINES.iter().filter(|it| seen.contains(*it));
-    found.map(|it| format!("users reach {it}")).collect()
+    let found = to.iter().filter(|it| seen.contains(*it));
+    found.map(|it| format!("{from} reaches {it}")).collect()
 }
 
-#[test]
-fn users_of_the_simulator_reach_no_machine() {
+/// The modules of the simulator, and which of them each names.
+fn modules() -> BTreeMap<String, BTreeSet<String>> {
     let mut modules: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for path in tracked() {
         let Some(name) = path.strip_prefix(FOLDER).and_then(|it| it.split(['/', '.']).next())
@@ -40,8 +61,21 @@ fn users_of_the_simulator_reach_no_machine() {
         };
         modules.entry(name.to_owned()).or_default().extend(named(&content(&path)));
     }
-    assert!(MACHINES.iter().chain(&["users", "ground"]).all(|it| modules.contains_key(*it)));
-    expect_none(&reached(&modules));
+    let mut known = MACHINES.iter().chain(AT_A_MACHINE).chain(ABOVE).chain(&["ground"]);
+    assert!(known.all(|it| modules.contains_key(*it)));
+    modules
+}
+
+#[test]
+fn users_of_the_simulator_reach_no_machine() {
+    expect_none(&reached("users", MACHINES, &modules()));
+}
+
+#[test]
+fn what_happens_at_one_machine_of_the_simulator_reaches_no_other() {
+    let modules = modules();
+    let found = AT_A_MACHINE.iter().flat_map(|it| reached(it, ABOVE, &modules));
+    expect_none(&found.collect::<Vec<_>>());
 }
 
 #[test]
@@ -55,5 +89,5 @@ fn a_way_from_users_to_a_machine_is_found() {
         ("world", "use crate::users::Users;\n"),
     ];
     let modules = texts.map(|(name, text)| (name.to_owned(), named(text)));
-    assert_eq!(reached(&modules.into()), ["users reach world"]);
+    assert_eq!(reached("users", MACHINES, &modules.into()), ["users reaches world"]);
 }

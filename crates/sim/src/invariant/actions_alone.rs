@@ -11,7 +11,7 @@ use rota_model::{Epoch, ManagerNumber, SessionKey, SlotId, Stamp};
 /// Another action of the session runs there, or the session does not.
 pub fn check_start(ledger: &Ledger, ran: &Ran) -> Verdict {
     let is_there = |it: &&Ran| (&it.node, it.boot, &it.key) == (&ran.node, ran.boot, &ran.key);
-    let other = ledger.actions.iter().filter(is_there).find(|it| it.to_us.is_none());
+    let other = ledger.actions.ran.iter().filter(is_there).find(|it| it.to_us.is_none());
     if let Some(other) = other {
         let text = format!("{ran:?} begins beside {other:?}");
         return Err(Violation::new("action", text));
@@ -42,7 +42,7 @@ pub fn check_asked(
         let text = format!("an action of {key} under pe {pe}, which partition {part} never had");
         return Err(Violation::new("action", text));
     };
-    let knows = |number| ledger.closing_on.contains(&(number, key.clone(), life));
+    let knows = |number| ledger.disks.closing.contains(&(number, key.clone(), life));
     if entry.isr.iter().all(|member| knows(member.number)) {
         let text =
             format!("an action of {key} is asked for under pe {pe}, and life {life} is over");
@@ -50,7 +50,7 @@ pub fn check_asked(
     }
     let origin = ledger.origin_of(key, life).filter(|_| !ledger.lost.contains(&slot));
     let is_gone = |origin| {
-        let gone = |number| ledger.gone_events.is_gone(number, (key, origin), word);
+        let gone = |number| ledger.disks.gone_events.is_gone(number, (key, origin), word);
         entry.isr.iter().all(|member| gone(member.number))
     };
     if origin.is_some_and(is_gone) {
@@ -67,9 +67,9 @@ pub fn check_asked(
 /// # Errors
 /// An event whose action succeeded nowhere.
 pub fn check(ledger: &Ledger) -> Verdict {
-    for fired in &ledger.fired {
+    for fired in &ledger.actions.fired {
         let is_it = |it: &&Ran| (&it.key, &it.word) == (&fired.key, &fired.word) && it.is_done;
-        if !ledger.actions.iter().any(|it| is_it(&it)) {
+        if !ledger.actions.ran.iter().any(|it| is_it(&it)) {
             return Err(Violation::new("action", format!("{fired:?} says so, and never ran")));
         }
     }
@@ -105,7 +105,7 @@ mod tests {
         assert_eq!(check_start(&ledger, &ran(7, None)).unwrap_err().rule, "action");
         ledger.instances.push(instance("y", "n0", token(1, 1), 5, None));
         assert_eq!(check_start(&ledger, &ran(7, None)), Ok(()));
-        ledger.actions.push(ran(7, None));
+        ledger.actions.ran.push(ran(7, None));
         assert_eq!(check_start(&ledger, &ran(8, None)).unwrap_err().rule, "action");
     }
 
@@ -114,10 +114,10 @@ mod tests {
         let (a, b) = (ManagerNumber(10), ManagerNumber(20));
         let mut ledger = Ledger::default();
         ledger.views.insert(Epoch(1), Arc::new(view()));
-        ledger.closing_on.insert((a, key("y"), life(1)));
+        ledger.disks.closing.insert((a, key("y"), life(1)));
         let of = (&key("y"), SlotId(5));
         assert_eq!(check_asked(&ledger, (a, Epoch(1)), of, (life(1), "a@1")), Ok(()));
-        ledger.closing_on.insert((b, key("y"), life(1)));
+        ledger.disks.closing.insert((b, key("y"), life(1)));
         let verdict = check_asked(&ledger, (a, Epoch(1)), of, (life(1), "a@1"));
         assert_eq!(verdict.unwrap_err().rule, "action");
     }
@@ -134,9 +134,9 @@ mod tests {
         let asked = |ledger: &Ledger, word| {
             check_asked(ledger, (a, Epoch(1)), (&key("y"), slot), (life(2), word))
         };
-        ledger.gone_events.insert(a, (&key("y"), life(1)), "a@1");
+        ledger.disks.gone_events.insert(a, (&key("y"), life(1)), "a@1");
         assert_eq!(asked(&ledger, "a@1"), Ok(()), "a copy may not know it");
-        ledger.gone_events.insert(b, (&key("y"), life(1)), "a@1");
+        ledger.disks.gone_events.insert(b, (&key("y"), life(1)), "a@1");
         assert_eq!(asked(&ledger, "a@1").unwrap_err().rule, "action");
         assert_eq!(asked(&ledger, "b@1"), Ok(()));
         ledger.lost.insert(slot);
@@ -146,9 +146,10 @@ mod tests {
     #[test]
     fn an_event_that_is_called_fired_and_never_ran_is_found() {
         let fired = Fired { key: key("y"), word: "a@270115080003000".to_owned() };
-        let mut ledger = Ledger { fired: vec![fired], ..Ledger::default() };
+        let mut ledger = Ledger::default();
+        ledger.actions.fired.push(fired);
         assert_eq!(check(&ledger).unwrap_err().rule, "action");
-        ledger.actions.push(ran(7, Some(9)));
+        ledger.actions.ran.push(ran(7, Some(9)));
         assert_eq!(check(&ledger), Ok(()));
     }
 }

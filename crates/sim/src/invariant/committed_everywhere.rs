@@ -18,7 +18,7 @@ pub fn check_announced(
 ) -> Verdict {
     let Some(entry) = ledger.view(pe).and_then(|view| view.parts.get(&part)) else { return Ok(()) };
     for member in &entry.isr {
-        let last = ledger.last_on.get(&(member.number, part)).copied().unwrap_or_default();
+        let last = ledger.disks.last.get(&(member.number, part)).copied().unwrap_or_default();
         if last < committed {
             let text = format!(
                 "partition {part} under pe {pe}: {committed} was announced as committed, but the \
@@ -48,13 +48,13 @@ pub fn check_told(
     let of_life = |copy: &(ManagerNumber, SessionKey, Token)| {
         copy.1 == record.key && Some(copy.2) == record.token()
     };
-    if repeated && ledger.lost.contains(&slot) && ledger.tokens_on.iter().any(of_life) {
+    if repeated && ledger.lost.contains(&slot) && ledger.disks.tokens.iter().any(of_life) {
         return Ok(());
     }
     let Some(view) = ledger.view(epoch) else { return Ok(()) };
     let (part, entry) = view.part_of(slot);
     for member in entry.isr.iter().map(|it| it.number) {
-        let newest = ledger.newest_on.get(&(member, record.key.clone())).copied();
+        let newest = ledger.disks.newest.get(&(member, record.key.clone())).copied();
         // A remembered answer may speak of an earlier life, of which a newcomer knows nothing.
         if newest.is_some_and(|newest| newest > record.life) {
             continue;
@@ -62,11 +62,11 @@ pub fn check_told(
         let attempt = record.token().map(|token| (member, record.key.clone(), token));
         let life = || (member, record.key.clone(), record.life);
         let holds = if record.state.is_ended() {
-            ledger.ended_on.contains(&life())
+            ledger.disks.ended.contains(&life())
         } else if record.state == SessionState::Closing {
-            ledger.closing_on.contains(&life())
+            ledger.disks.closing.contains(&life())
         } else {
-            attempt.is_none_or(|it| ledger.tokens_on.contains(&it))
+            attempt.is_none_or(|it| ledger.disks.tokens.contains(&it))
         };
         if !holds {
             let text = format!(
@@ -98,10 +98,10 @@ mod tests {
         let (a, b) = (ManagerNumber(10), ManagerNumber(20));
         let upto = LogPos::new(Epoch(1), Seq(4));
         let mut ledger = ledger();
-        ledger.last_on.insert((a, a), upto);
-        ledger.last_on.insert((b, a), LogPos::new(Epoch(1), Seq(3)));
+        ledger.disks.last.insert((a, a), upto);
+        ledger.disks.last.insert((b, a), LogPos::new(Epoch(1), Seq(3)));
         assert_eq!(check_announced(&ledger, a, Epoch(1), upto).unwrap_err().rule, "I2");
-        ledger.last_on.insert((b, a), upto);
+        ledger.disks.last.insert((b, a), upto);
         assert_eq!(check_announced(&ledger, a, Epoch(1), upto), Ok(()));
     }
 
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(check_told(&ledger, Epoch(1), slot, (&told, false)).unwrap_err().rule, "I2");
         for member in [ManagerNumber(10), ManagerNumber(20)] {
             assert!(check_told(&ledger, Epoch(1), slot, (&told, false)).is_err());
-            ledger.ended_on.insert((member, key("y"), life(1)));
+            ledger.disks.ended.insert((member, key("y"), life(1)));
         }
         assert_eq!(check_told(&ledger, Epoch(1), slot, (&told, false)), Ok(()));
     }
@@ -129,7 +129,7 @@ mod tests {
         };
         ledger.lost.insert(slot);
         assert!(broken(&ledger, true), "no disk ever held that life");
-        ledger.tokens_on.insert((ManagerNumber(30), key("y"), token));
+        ledger.disks.tokens.insert((ManagerNumber(30), key("y"), token));
         assert!(!broken(&ledger, true));
         assert!(broken(&ledger, false), "an answer about the present needs every copy");
         ledger.lost.clear();

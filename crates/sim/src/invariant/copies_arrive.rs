@@ -7,13 +7,13 @@ use crate::ledger::Ledger;
 
 /// Checks the whole history, of documents that were not lost.
 pub fn check(ledger: &Ledger, m: u32) -> Verdict {
-    for shown in &ledger.held {
+    for shown in &ledger.copies.held {
         if ledger.is_lost(&shown.docid, m) {
             continue;
         }
         for source in crate::copying::SOURCES {
             // The copying that failed too often was given up.
-            let is_given_up = ledger.given_up.contains(&format!("copy {source}"));
+            let is_given_up = ledger.tasks.given_up.contains(&format!("copy {source}"));
             if shown.docid == source || ledger.is_lost(source, m) || is_given_up {
                 continue;
             }
@@ -28,7 +28,8 @@ fn check_one(ledger: &Ledger, shown: &Held, source: &str) -> Verdict {
         return Ok(());
     }
     let of = |act: Act| {
-        let of_act = ledger.copied.iter().filter(move |it| it.act == act && it.source == source);
+        let of_act =
+            ledger.copies.copied.iter().filter(move |it| it.act == act && it.source == source);
         of_act.filter(move |it| act == Act::Count || it.holder == shown.docid)
     };
     let is_before = |one: &Copied, two: &Copied| one.came_us.is_some_and(|came| came < two.sent_us);
@@ -50,7 +51,7 @@ fn check_one(ledger: &Ledger, shown: &Held, source: &str) -> Verdict {
     if !counted.clone().any(|it| join.came_us.is_some_and(|came| came < it.sent_us)) {
         return Ok(());
     }
-    let newest = ledger.held.iter().filter(|it| it.docid == source);
+    let newest = ledger.copies.held.iter().filter(|it| it.docid == source);
     let newest = newest.filter_map(|it| it.counts.get(source)).max();
     if count != newest {
         let text = format!(
@@ -65,6 +66,7 @@ fn check_one(ledger: &Ledger, shown: &Held, source: &str) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::CopyBook;
 
     fn did(act: Act, sent_us: u64) -> Copied {
         let holder = if act == Act::Count { "" } else { "h1" };
@@ -77,7 +79,8 @@ mod tests {
             docid: (*docid).to_owned(),
             counts: [("s1".to_owned(), *count)].into(),
         };
-        Ledger { copied, held: held.iter().map(of).collect(), ..Ledger::default() }
+        let copies = CopyBook { copied, held: held.iter().map(of).collect() };
+        Ledger { copies, ..Ledger::default() }
     }
 
     #[test]

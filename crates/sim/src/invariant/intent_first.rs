@@ -21,7 +21,7 @@ pub fn check(
         return Err(Violation::new("I5", text));
     };
     for member in &entry.isr {
-        if !ledger.tokens_on.contains(&(member.number, key.clone(), token)) {
+        if !ledger.disks.tokens.contains(&(member.number, key.clone(), token)) {
             let text = format!(
                 "a Create of {key} token {token} under pe {pe}, but the disk of M{} never held it",
                 member.number
@@ -43,10 +43,10 @@ mod tests {
         let (a, b) = (ManagerNumber(10), ManagerNumber(20));
         let mut ledger = Ledger::default();
         ledger.views.insert(Epoch(1), Arc::new(view()));
-        ledger.tokens_on.insert((a, key("y"), token(1, 1)));
+        ledger.disks.tokens.insert((a, key("y"), token(1, 1)));
         let verdict = check(&ledger, a, Epoch(1), &key("y"), token(1, 1));
         assert_eq!(verdict.unwrap_err().rule, "I5");
-        ledger.tokens_on.insert((b, key("y"), token(1, 1)));
+        ledger.disks.tokens.insert((b, key("y"), token(1, 1)));
         assert_eq!(check(&ledger, a, Epoch(1), &key("y"), token(1, 1)), Ok(()));
     }
 }

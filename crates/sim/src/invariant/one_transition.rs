@@ -6,6 +6,46 @@ use super::{Verdict, Violation};
 use rota_model::ManagerStatus;
 use rota_ring::{RingTransition, View};
 
+/// How a join or a leave goes on.
+#[derive(Clone, Debug)]
+pub struct Progress {
+    /// How much there was to be done of it, and when: from its beginning on.
+    steps_left: Vec<(u64, usize)>,
+    join_us: u64,
+    cancel_until_us: u64,
+}
+
+impl Progress {
+    /// Nothing is under way. One that comes no nearer to its end for so long may be given up.
+    pub fn new(join_ms: u64) -> Self {
+        Self { steps_left: Vec::new(), join_us: join_ms * 1000, cancel_until_us: 0 }
+    }
+
+    /// An operator takes back what is under way: that may happen until then.
+    pub fn on_cancel_ordered(&mut self, until_us: u64) {
+        self.cancel_until_us = self.cancel_until_us.max(until_us);
+    }
+
+    /// Checks one write of the View.
+    ///
+    /// # Errors
+    /// As [`check`].
+    pub fn on_written(&mut self, now_us: u64, before: &View, after: &View) -> Verdict {
+        // Managers count whole milliseconds.
+        let is_no_nearer = |(at, left): &(u64, usize)| {
+            now_us + 1_000 > at + self.join_us && *left <= before.steps_left()
+        };
+        let is_stale = self.steps_left.iter().any(is_no_nearer);
+        if before.transition != after.transition {
+            self.steps_left.clear();
+        }
+        if after.transition.is_some() {
+            self.steps_left.push((now_us, after.steps_left()));
+        }
+        check(before, after, is_stale, now_us <= self.cancel_until_us)
+    }
+}
+
 /// Checks one write of the View. `is_stale`: it is no nearer to its end than it was so long ago that it may be
 /// given up. `is_cancelled`: an operator has taken one back a moment ago.
 ///

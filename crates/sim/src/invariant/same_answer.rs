@@ -155,7 +155,7 @@ mod tests {
         ledger.views.insert(Epoch(1), Arc::new(view()));
         for member in [ManagerNumber(10), ManagerNumber(20)] {
             assert_eq!(check(&ledger, 1_000), Ok(1));
-            ledger.ready_on.insert((member, key("y"), life(1)));
+            ledger.disks.ready.insert((member, key("y"), life(1)));
         }
         assert!(check(&ledger, 1_000).is_err());
     }

@@ -6,17 +6,17 @@ use crate::ledger::Ledger;
 
 /// Checks the whole history.
 pub fn check(ledger: &Ledger) -> Verdict {
-    let must = ledger.deferred.iter().filter(|it| it.is_told);
-    for task in must.filter(|it| !ledger.given_up.contains(&it.who)) {
+    let must = ledger.tasks.deferred.iter().filter(|it| it.is_told);
+    for task in must.filter(|it| !ledger.tasks.given_up.contains(&it.who)) {
         let who = &task.who;
         if task.is_outside {
-            if !ledger.ran.contains(who) {
+            if !ledger.tasks.ran.contains(who) {
                 let text = format!("the program of task {who} never ran");
                 return Err(Violation::new("tasks", text));
             }
             continue;
         }
-        let late = |sent_us: u64| ledger.tasks_done_us > 0 && sent_us >= ledger.tasks_done_us;
+        let late = |sent_us: u64| ledger.tasks.done_us > 0 && sent_us >= ledger.tasks.done_us;
         let seen = ledger.seen.iter().filter(|it| late(it.sent_us));
         for shown in seen.filter(|it| task.docids.iter().any(|docid| docid == it.name.docid())) {
             if !shown.log.added.contains_key(who) {
@@ -31,6 +31,7 @@ pub fn check(ledger: &Ledger) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::TaskBook;
     use crate::writing::{Deferred, Log, SPACE, SeenDocument, name};
 
     fn ledger(is_outside: bool) -> Ledger {
@@ -39,9 +40,8 @@ mod tests {
         let (version, log) = (None, Log::default());
         let shown = SeenDocument { name: name(SPACE, "b"), sent_us: 7, came_us: 8, version, log };
         Ledger {
-            deferred: vec![deferred],
+            tasks: TaskBook { deferred: vec![deferred], done_us: 6, ..TaskBook::default() },
             seen: vec![shown],
-            tasks_done_us: 6,
             ..Ledger::default()
         }
     }
@@ -50,14 +50,14 @@ mod tests {
     fn a_task_that_left_nothing_and_a_program_that_never_ran_are_found() {
         let mut lost = ledger(false);
         assert!(check(&lost).unwrap_err().text.contains("left nothing in"));
-        lost.given_up.insert("t0".to_owned());
+        lost.tasks.given_up.insert("t0".to_owned());
         assert_eq!(check(&lost), Ok(()));
         let mut unrun = ledger(true);
         assert!(check(&unrun).unwrap_err().text.contains("never ran"));
-        unrun.ran.insert("t0".to_owned());
+        unrun.tasks.ran.insert("t0".to_owned());
         assert_eq!(check(&unrun), Ok(()));
         let mut early = ledger(false);
-        early.tasks_done_us = 9;
+        early.tasks.done_us = 9;
         assert_eq!(check(&early), Ok(()));
     }
 }

@@ -46,7 +46,7 @@ pub(crate) fn act_wrongly(at: &mut AtNode<'_>, message: &ToNode) {
     let ToNode::Act { key, token, action, .. } = message else { return };
     let ledger = &at.ground.checker.ledger;
     let of = |it: &&Ran| it.index == at.index && it.token == *token && it.word == action.word;
-    let runs = ledger.actions.iter().filter(of).any(|it| it.to_us.is_none());
+    let runs = ledger.actions.ran.iter().filter(of).any(|it| it.to_us.is_none());
     let is_live = ledger.instances.iter().any(|it| it.token == *token && it.to.is_none());
     let is_wrong = match at.bug() {
         Some(Bug::ActionTwice) => runs,

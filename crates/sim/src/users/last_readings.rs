@@ -93,7 +93,7 @@ pub fn on_copies(ground: &mut Ground, result: Option<&OpResult>) {
     for (name, update) in updates {
         if let Ok(document) = apply(name, None, update) {
             let held = copying::held(name, document.as_deref());
-            ground.checker.ledger.held.push(held);
+            ground.checker.ledger.copies.held.push(held);
         }
     }
 }

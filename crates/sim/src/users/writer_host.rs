@@ -135,13 +135,13 @@ impl WriterHost {
     fn copying(&mut self, ground: &mut Ground) -> Wish {
         let now_us = ground.now_us();
         let (op, copied) = choose(&mut self.rng, now_us);
-        ground.checker.ledger.copied.push(copied);
-        Wish::Copy(op, ground.checker.ledger.copied.len() - 1)
+        ground.checker.ledger.copies.copied.push(copied);
+        Wish::Copy(op, ground.checker.ledger.copies.copied.len() - 1)
     }
 
     /// A task: an addition that is made later, or a program.
     fn deferral(&mut self, ground: &mut Ground) -> Wish {
-        let at = ground.checker.ledger.deferred.len();
+        let at = ground.checker.ledger.tasks.deferred.len();
         let who = format!("t{at}");
         let rng = &mut self.rng;
         let docids: Vec<String> = rng.pick(&GROUPS).iter().map(|it| (*it).to_owned()).collect();
@@ -156,7 +156,12 @@ impl WriterHost {
             fails,
         };
         let is_outside = operation == EXEC;
-        ground.checker.ledger.deferred.push(Deferred { who, docids, is_outside, is_told: false });
+        ground.checker.ledger.tasks.deferred.push(Deferred {
+            who,
+            docids,
+            is_outside,
+            is_told: false,
+        });
         let request = Arc::new(operation_of(SPACE, "sim.defer", &deferring));
         Wish::Defer(OperateOp { request, docid }, at)
     }
@@ -341,13 +346,13 @@ impl WriterHost {
         }
         if let Ok(Answer::Documents(DocumentAnswer::Operated(Ok(_)))) = result
             && let Some(at) = self.deferrals.get(&wishes)
-            && let Some(deferred) = ground.checker.ledger.deferred.get_mut(*at)
+            && let Some(deferred) = ground.checker.ledger.tasks.deferred.get_mut(*at)
         {
             deferred.is_told = true;
         }
         if let Ok(Answer::Documents(DocumentAnswer::Operated(Ok(_)))) = result
             && let Some(at) = self.acts.get(&wishes)
-            && let Some(copied) = ground.checker.ledger.copied.get_mut(*at)
+            && let Some(copied) = ground.checker.ledger.copies.copied.get_mut(*at)
         {
             copied.came_us = Some(came_us);
         }
