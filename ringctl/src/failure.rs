@@ -244,7 +244,10 @@ fn with_options(call: &CallError) -> String {
     text
 }
 
-/// What to look at when nobody answered.
+/// How managers refuse an order without the right key of an administrator.
+const ADMIN_KEY_NEEDED: &str = "the administrator's key is ";
+
+/// What to look at when nobody answered, or when a key is missing.
 fn hint(addressee: Option<&Addressee>, call: &CallError) -> Option<String> {
     match addressee {
         Some(Addressee::Node { node, session }) => Some(format!(
@@ -266,6 +269,11 @@ fn hint(addressee: Option<&Addressee>, call: &CallError) -> Option<String> {
              inspect` shows it; this address is something else's, or broke off"
                 .to_owned(),
         ),
+        None if call.to_string().contains(ADMIN_KEY_NEEDED) => Some(
+            "--admin-key-file, or ROTA_ADMIN_KEY with the key itself, gives the key that managers were \
+             started with (their --admin-key-file)"
+                .to_owned(),
+        ),
         None => None,
     }
 }
@@ -278,6 +286,9 @@ struct Failed<'a> {
     message: String,
     #[serde(flatten)]
     call: Option<FailedCall<'a>>,
+    /// What to look at, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -305,6 +316,7 @@ fn as_json(error: &anyhow::Error) -> String {
         reason: call.map_or(own, CallError::reason),
         message: format!("{error:#}"),
         call: call.map(FailedCall::of),
+        hint: call.and_then(|it| hint(error.downcast_ref::<Addressee>(), it)),
     };
     serde_json::to_string(&Document { error: failed }).expect("texts and numbers are JSON")
 }
@@ -332,6 +344,7 @@ impl<'a> FailedCall<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rota_client::docstore::{Exception, codes};
     use rota_model::{FieldError, Refusal, RefusalKind};
 
     fn refused(refusal: Refusal) -> anyhow::Error {
@@ -425,6 +438,19 @@ mod tests {
         assert!(as_json(&error).contains("--request-id r7"));
         let only_read = as_text(&broken.into());
         assert!(!only_read.contains("--request-id"), "{only_read}");
+    }
+
+    #[test]
+    fn an_order_without_the_administrators_key_says_what_gives_it() {
+        let exception =
+            Box::new(Exception::new(codes::REFUSED, "the administrator's key is missing"));
+        let (endpoint, changed) = ("a:1".to_owned(), Changed::No);
+        let raised = CallError::Raised { exception, endpoint, attempts: 1, changed };
+        let error = anyhow::Error::from(raised);
+        assert!(as_text(&error).contains("  hint: --admin-key-file, or ROTA_ADMIN_KEY"));
+        let document: serde_json::Value = serde_json::from_str(&as_json(&error)).unwrap();
+        let hint = document["error"]["hint"].as_str();
+        assert!(hint.is_some_and(|it| it.starts_with("--admin-key-file")), "{document}");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use rota_docstore::{Document, DocumentParts, Item, ItemName};
 use rota_storage::documents::document_key;
 use rota_storage::{Engine as _, EngineError, KvWrite};
 use std::fs;
+use std::time::Instant;
 
 fn put(folder: &Path, write: KvWrite) {
     let records = folder.join("records");
@@ -93,11 +94,25 @@ fn a_description_that_cannot_be_learned_is_refused_at_the_start() {
     assert!(why.contains("z/Space/bank") && why.contains("json does not fit its type"), "{why}");
 }
 
+/// Where the record of that account begins in the newest checkpoint, and all of that.
+fn in_checkpoint(folder: &Path, account_id: &str) -> Option<(usize, Vec<u8>)> {
+    let bytes = fs::read(folder.join("records/records.checkpoint")).ok()?;
+    let key = document_key(SlotId(0), &account(account_id));
+    let at = bytes.windows(key.len()).position(|it| it == key)?;
+    Some((at, bytes))
+}
+
 /// A folder with a checkpoint, a log, and an attachment.
 fn filled(folder: &Path) {
     let store = open(folder);
-    for round in 0..400 {
+    let deadline = Instant::now() + PATIENCE;
+    // A checkpoint is written beside, and the one under way when the store is closed is given up.
+    for round in 0.. {
         store.run(add(&[&format!("{}", round % 90)], 1)).expect("it is valid");
+        if round >= 400 && round % 90 == 0 && in_checkpoint(folder, "7").is_some() {
+            break;
+        }
+        assert!(Instant::now() < deadline, "no checkpoint has all accounts after {round} rounds");
     }
     let bytes = crate::attachments::body(5);
     store.put_body(&super::bodies::describe(&bytes), bytes.as_slice()).expect("put");
@@ -142,9 +157,8 @@ fn an_altered_record_in_the_checkpoint_is_named() {
     let folder = tempfile::tempdir().expect("a folder");
     filled(folder.path());
     let file = folder.path().join("records/records.checkpoint");
-    let mut bytes = fs::read(&file).expect("reads");
     let key = document_key(SlotId(0), &account("7"));
-    let at = bytes.windows(key.len()).position(|it| it == key).expect("it is in there");
+    let (at, mut bytes) = in_checkpoint(folder.path(), "7").expect("it is in there");
     bytes[at + key.len() + 3] ^= 1;
     fs::write(&file, &bytes).expect("writes");
     let error = open_with(Arc::new(RealDisk), folder.path(), setup()).map(drop);
