@@ -176,6 +176,53 @@ fn opens_that_wait_are_told_why_the_nodes_that_were_ordered_did_not_start() {
     opened(table.wait_for(waiting, 1_000));
 }
 
+/// What the record of the default pool's orders says failed.
+fn failure(table: &Table) -> String {
+    let key = rota_messages::documents::orders_name(&PoolName::default_pool());
+    let docs = table.disks[&300].docs.iter();
+    let orders = docs.filter(|(it, _)| it.name == key).filter_map(|(_, doc)| doc.orders());
+    orders.map(|it| it.failure.clone()).next().unwrap_or_default()
+}
+
+#[test]
+fn opens_that_wait_and_operators_are_told_that_nodes_which_were_begun_do_not_come() {
+    let mut table = Table::growing();
+    let waiting = table.ask_within(300, open("a", "r1"), 40_000);
+    table.pass(1_000);
+    provisioned(&mut table);
+    let node = table.ordered[0].clone();
+    table.pass(9_000);
+    assert_eq!(failure(&table), "", "it may come yet");
+    table.pass(1_500);
+    let late = format!("none registered within 10 s: see what node {node} logged");
+    assert!(failure(&table).contains(&late), "{}", failure(&table));
+    let call = table.ask_within(300, open("b", "r2"), 1_000);
+    let refusal = table.wait_for(call, 2_000).unwrap_err();
+    assert_eq!(refusal.kind, RefusalKind::Provisioning);
+    assert!(refusal.message.contains(&late), "{refusal:?}");
+    assert!(table.count(Transition::OrderFailed) > 0);
+    // The next order says nothing of those that did not come.
+    provisioned(&mut table);
+    table.pass(1_000);
+    assert!(failure(&table).contains("none registered"), "{}", failure(&table));
+    nodes_come(&mut table);
+    opened(table.wait_for(waiting, 2_000));
+    table.pass(500);
+    assert_eq!(failure(&table), "", "what came late is there");
+}
+
+#[test]
+fn a_pool_that_is_described_otherwise_is_told_nothing_of_nodes_that_were_late() {
+    let mut table = Table::growing();
+    table.set_pool(&json!({"min_nodes": 1, "max_nodes": 1}));
+    provisioned(&mut table);
+    table.pass(12_000);
+    assert!(failure(&table).contains("none registered"), "{}", failure(&table));
+    table.set_pool(&json!({"min_nodes": 1, "max_nodes": 1, "provisioner": "docker"}));
+    table.pass(2_000);
+    assert_eq!(failure(&table), "");
+}
+
 /// Opens that want every node that the pool may get, and wait for long.
 fn wants_all(table: &mut Table, name: &str) {
     for index in 0..9 * ROOM {

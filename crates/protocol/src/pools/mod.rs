@@ -3,6 +3,7 @@
 
 pub(crate) mod clearing;
 pub(crate) mod ending;
+pub(crate) mod late;
 pub(crate) mod order;
 pub(crate) mod short_lived;
 pub(crate) mod state;

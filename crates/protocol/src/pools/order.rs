@@ -8,6 +8,7 @@ use crate::log::lead::Phase;
 use crate::log::resident::{Resident, Turn};
 use crate::nodes::calls::NodesWanted;
 use crate::pools::ending::{newest_decision, successors};
+use crate::pools::late::lateness;
 use crate::pools::state::Pools;
 use crate::ports::io::Effect;
 use crate::ports::note::Transition;
@@ -69,7 +70,7 @@ fn orders_key(led: &At<'_>, pool: &PoolName) -> DocKey {
 }
 
 /// What was ordered for a pool, as it lies here.
-fn ordered(led: &At<'_>, pool: &PoolName) -> (Option<Arc<Doc>>, Orders) {
+pub(crate) fn ordered(led: &At<'_>, pool: &PoolName) -> (Option<Arc<Doc>>, Orders) {
     let doc = led.log.replica.get(&orders_key(led, pool)).cloned();
     let orders = doc.as_ref().and_then(|doc| doc.orders()).cloned().unwrap_or_default();
     (doc, orders)
@@ -137,6 +138,7 @@ impl Resident for Pools {
         self.keep_texts(led);
         let growing = growing_here(led);
         self.see_short_lived(led, &growing);
+        self.see_late(led, &growing);
         self.clear(led);
         let here = pools_here(led);
         self.count_anew(led, &here);
@@ -217,7 +219,11 @@ impl Pools {
         let lapses_wall_ms = led.env.now.wall_ms + led.env.config.timing.provision_ms;
         let ordered = [orders.ordered, new].concat();
         let given_up_wall_ms = lapses_wall_ms + patience_ms(led);
-        let (overdue, failure) = (orders.overdue, String::new());
+        let late = lateness(led, self, pool);
+        if let Some(why) = &late {
+            led.env.on_order_failed(pool, why);
+        }
+        let (overdue, is_late) = (orders.overdue, late.is_some());
         let mut to_clear = orders.to_clear;
         to_clear.drain(..to_clear.len().saturating_sub(TO_CLEAR_MAX));
         let provisioners = provisioners(orders.provisioners, &settings, decisions);
@@ -227,10 +233,11 @@ impl Pools {
             lapses_wall_ms,
             overdue,
             given_up_wall_ms,
-            failure,
+            failure: late.unwrap_or_default(),
             end_failure: orders.end_failure,
             failed: Vec::new(),
             none_begun: false,
+            is_late,
             to_clear,
             successors,
             provisioners,
@@ -283,7 +290,10 @@ impl Pools {
             let is_gone = now.is_none();
             let (before, orders) = ordered(led, &pool);
             let end_failure = if is_gone { String::new() } else { orders.end_failure.clone() };
-            let cleared = Orders { failure: String::new(), end_failure, ..orders.clone() };
+            let mut cleared = Orders { failure: String::new(), end_failure, ..orders.clone() };
+            if std::mem::take(&mut cleared.is_late) {
+                cleared.overdue.append(&mut cleared.ordered);
+            }
             if cleared != orders {
                 write(led, &pool, before.as_deref(), cleared);
             }
@@ -322,7 +332,14 @@ impl Pools {
         (begun, failed): (bool, &[NodeId]),
     ) {
         self.provisioned_ms.insert(pool.clone(), led.env.now.wall_ms);
-        let Some(why) = led.env.nodes.why_none_started(pool, led.env.now.mono_ms) else { return };
+        let Some(why) = led.env.nodes.why_none_started(pool, led.env.now.mono_ms) else {
+            // That it began some says nothing of those that did not come.
+            let (_, orders) = ordered(led, pool);
+            if orders.is_late {
+                led.env.on_order_failed(pool, &orders.failure);
+            }
+            return;
+        };
         let why = why.to_owned();
         self.write_failure(led, pool, why, |orders| {
             let failed = if failed.is_empty() { orders.ordered.clone() } else { failed.to_vec() };
@@ -355,7 +372,7 @@ impl Pools {
         let (before, orders) = ordered(led, pool);
         if led.may_begin() && !self.ordering.contains_key(pool) && orders.failure != failure {
             let (failed, none_begun) = failed(&orders);
-            let orders = Orders { failure, failed, none_begun, ..orders };
+            let orders = Orders { failure, failed, none_begun, is_late: false, ..orders };
             write(led, pool, before.as_deref(), orders);
         }
     }
@@ -409,7 +426,7 @@ fn provisioners(
     before
 }
 
-fn write(
+pub(crate) fn write(
     led: &mut At<'_>,
     pool: &PoolName,
     before: Option<&Doc>,

@@ -140,6 +140,7 @@ pub fn doc() -> Any<Doc> {
                 lapses_wall_ms,
                 failed: overdue.clone(),
                 none_begun: decisions % 2 == 0,
+                is_late: decisions % 3 == 0,
                 to_clear: overdue.clone(),
                 overdue,
                 given_up_wall_ms,
