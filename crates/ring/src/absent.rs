@@ -46,37 +46,7 @@ impl View {
         if !unheard.is_empty() {
             return Ok(Others::Ask(unheard.into_iter().map(|(it, _)| it).collect()));
         }
-        Ok(self.others_needed(claim, runs))
-    }
-
-    fn others_needed(&self, claim: &Claim, runs: &dyn Fn(MemberId) -> Option<bool>) -> Others {
-        let mut gone: BTreeSet<MemberId> = BTreeSet::new();
-        let is_inside = |it: &ManagerEntry| it.serves() && it.has_run();
-        if !self.check_claim(claim).is_ok_and(is_inside) {
-            return Others::Gone(Vec::new());
-        }
-        let held = self.parts.iter().filter(|(n, part)| holds(claim, **n, part));
-        for part in held.map(|(_, part)| part) {
-            match self.left_to(part, claim.number, runs) {
-                Some(others) => gone.extend(others),
-                None => return self.ask(claim.number, runs),
-            }
-        }
-        loop {
-            let before = gone.len();
-            for part in self.parts.values().filter(|it| it.state == PartitionState::Active) {
-                if !gone.iter().any(|it| part.has(it.number)) {
-                    continue;
-                }
-                match self.left_to(part, claim.number, runs) {
-                    Some(others) => gone.extend(others),
-                    None => return self.ask(claim.number, runs),
-                }
-            }
-            if gone.len() == before {
-                return Others::Gone(gone.into_iter().collect());
-            }
-        }
+        Ok(Beside { view: self, claim, runs }.needed())
     }
 
     /// Takes the number back, and these out, which are gone.
@@ -93,37 +63,72 @@ impl View {
         }
         Ok(next)
     }
+}
 
-    /// The members of a partition that are gone, if nobody but `me` is there; nobody, if one runs.
+/// What a claim finds in a View, and what its manager knows of the runs of the others.
+struct Beside<'a> {
+    view: &'a View,
+    claim: &'a Claim,
+    runs: &'a dyn Fn(MemberId) -> Option<bool>,
+}
+
+impl Beside<'_> {
+    /// Who is to go out with the claim, or who is to be asked first.
+    fn needed(&self) -> Others {
+        let mut gone: BTreeSet<MemberId> = BTreeSet::new();
+        let is_inside = |it: &ManagerEntry| it.serves() && it.has_run();
+        if !self.view.check_claim(self.claim).is_ok_and(is_inside) {
+            return Others::Gone(Vec::new());
+        }
+        let held = self.view.parts.iter().filter(|(n, part)| self.holds(**n, part));
+        for part in held.map(|(_, part)| part) {
+            match self.left_to(part) {
+                Some(others) => gone.extend(others),
+                None => return self.ask(),
+            }
+        }
+        loop {
+            let before = gone.len();
+            for part in self.view.parts.values().filter(|it| it.state == PartitionState::Active) {
+                if !gone.iter().any(|it| part.has(it.number)) {
+                    continue;
+                }
+                match self.left_to(part) {
+                    Some(others) => gone.extend(others),
+                    None => return self.ask(),
+                }
+            }
+            if gone.len() == before {
+                return Others::Gone(gone.into_iter().collect());
+            }
+        }
+    }
+
+    /// The members of a partition that are gone, if nobody but the claimer is there; nobody, if one runs.
     /// `None` while that is unknown.
-    fn left_to(
-        &self,
-        part: &PartitionEntry,
-        me: ManagerNumber,
-        runs: &dyn Fn(MemberId) -> Option<bool>,
-    ) -> Option<Vec<MemberId>> {
+    fn left_to(&self, part: &PartitionEntry) -> Option<Vec<MemberId>> {
         let others: Vec<MemberId> =
-            part.isr.iter().filter_map(|it| self.running(it.number, me)).collect();
-        if others.iter().any(|it| runs(*it) == Some(true)) {
+            part.isr.iter().filter_map(|it| self.running(it.number)).collect();
+        if others.iter().any(|it| (self.runs)(*it) == Some(true)) {
             return Some(Vec::new());
         }
-        others.iter().all(|it| runs(*it) == Some(false)).then_some(others)
+        others.iter().all(|it| (self.runs)(*it) == Some(false)).then_some(others)
     }
 
     /// Everybody of whom nothing is known: one round of questions is enough then.
-    fn ask(&self, me: ManagerNumber, runs: &dyn Fn(MemberId) -> Option<bool>) -> Others {
-        let all = self.managers.keys().filter_map(|it| self.running(*it, me));
-        Others::Ask(all.filter(|it| runs(*it).is_none()).collect())
+    fn ask(&self) -> Others {
+        let all = self.view.managers.keys().filter_map(|it| self.running(*it));
+        Others::Ask(all.filter(|it| (self.runs)(*it).is_none()).collect())
     }
 
     /// The run of another manager that the View calls running.
-    fn running(&self, number: ManagerNumber, me: ManagerNumber) -> Option<MemberId> {
-        let entry = self.managers.get(&number).filter(|_| number != me)?;
-        (entry.serves() && entry.has_run()).then_some(self.member(number)?)
+    fn running(&self, number: ManagerNumber) -> Option<MemberId> {
+        let entry = self.view.managers.get(&number).filter(|_| number != self.claim.number)?;
+        (entry.serves() && entry.has_run()).then_some(self.view.member(number)?)
     }
-}
 
-/// Whether the claimer's disk holds all that this partition's ISR holds.
-fn holds(claim: &Claim, n: ManagerNumber, part: &PartitionEntry) -> bool {
-    part.state == PartitionState::Active && claim.is_exact(n, part)
+    /// Whether the claimer's disk holds all that this partition's ISR holds.
+    fn holds(&self, n: ManagerNumber, part: &PartitionEntry) -> bool {
+        part.state == PartitionState::Active && self.claim.is_exact(n, part)
+    }
 }

@@ -16,7 +16,6 @@ use crate::claim::{Claim, ClaimRefused};
 use crate::view::{ManagerEntry, PartitionEntry, RingTransition, Split, VIEW_FORMAT_SPLIT, View};
 use rota_model::node_msg::SlotRange;
 use rota_model::{Incarnation, ManagerNumber, ManagerStatus, SlotId};
-use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 impl View {
@@ -79,7 +78,7 @@ impl View {
         }
         self.check_room()?;
         let limit = self.managers_max;
-        if let Some((_, left)) = self.widest_left().filter(|_| self.is_reserved_full()) {
+        if let Some(left) = self.arcs().left_if_full() {
             return Err(ClaimRefused::NumbersFull { limit, left });
         }
         self.check_times(claim)?;
@@ -96,11 +95,6 @@ impl View {
             true => Ok(()),
             false => Err(ClaimRefused::RingFull { limit: self.managers_max }),
         }
-    }
-
-    /// Whether no further number can be reserved.
-    fn is_reserved_full(&self) -> bool {
-        self.managers.len() >= self.managers_max as usize
     }
 
     /// Up managers that have no partition yet.
@@ -182,49 +176,5 @@ impl View {
         }
         all.remove(&me);
         all
-    }
-
-    /// The number for a newcomer that has no wish: one that has left, if its arc is as wide as what
-    /// halving would give, or if no further number can be reserved; else the one that halves the
-    /// widest arc. `None` when every slot is a number of somebody.
-    pub fn free_number(&self) -> Option<ManagerNumber> {
-        let halving = self.halving_number();
-        let half = self.arcs().map(|(length, ..)| length).max().unwrap_or(0) / 2;
-        let left = self.widest_left();
-        let takes = |(length, _): &(u32, _)| {
-            *length >= half || halving.is_none() || self.is_reserved_full()
-        };
-        left.filter(takes).map(|(_, left)| left).or(halving)
-    }
-
-    /// The number that halves the widest arc between two that are reserved, the first of several. `None`
-    /// when every slot is a number.
-    pub fn halving_number(&self) -> Option<ManagerNumber> {
-        let arcs = self.arcs().map(|(length, before, n)| (length, Reverse(n), before));
-        let (length, _, before) = arcs.max()?;
-        // The newcomer gets the first half of the arc.
-        (length > 1).then(|| ManagerNumber((before.0 + length / 2) % self.m))
-    }
-
-    /// The number that has left with the widest arc, the first of several, and how wide that is.
-    fn widest_left(&self) -> Option<(u32, ManagerNumber)> {
-        let status = |n: &ManagerNumber| self.managers.get(n).map(|it| it.status);
-        let left = self.arcs().filter(|(_, _, n)| status(n) == Some(ManagerStatus::Left));
-        let (length, Reverse(n)) = left.map(|(length, _, n)| (length, Reverse(n))).max()?;
-        Some((length, n))
-    }
-
-    /// The arcs between reserved numbers: how wide each is, after which number it begins, and at which it
-    /// ends. A newcomer's is one before it is cut out, and so is that of one that was taken out before.
-    fn arcs(&self) -> impl Iterator<Item = (u32, ManagerNumber, ManagerNumber)> {
-        let numbers: BTreeSet<ManagerNumber> =
-            self.managers.keys().chain(self.parts.keys()).copied().collect();
-        let before: Vec<ManagerNumber> =
-            numbers.last().into_iter().chain(&numbers).copied().collect();
-        before.into_iter().zip(numbers).map(|(before, n)| {
-            let length = (n.0 + self.m - before.0) % self.m;
-            // A lone number's arc is the whole ring.
-            (if length == 0 { self.m } else { length }, before, n)
-        })
     }
 }

@@ -14,12 +14,14 @@
 //! * [`view`]: the View, one value under one key of the config store.
 //! * [`change`]: the only ways a View changes, each a pure function to the next View.
 //! * [`absent`]: who goes out with a claim, since nobody else is there to write it.
+//! * [`arcs`]: which number a newcomer gets that has no wish.
 //! * [`join`]: the changes by which a new number comes into the ring.
 //! * [`leave`]: those by which one leaves it, and comes back.
 //! * [`node_order`]: what operators want of nodes.
 //! * [`config`]: everything in the config store, and a compare-and-set on it.
 
 pub mod absent;
+pub mod arcs;
 pub mod change;
 pub mod claim;
 pub mod config;
@@ -31,6 +33,7 @@ pub mod under_way;
 pub mod view;
 
 pub use absent::Others;
+pub use arcs::Arcs;
 pub use claim::{Claim, ClaimRefused};
 pub use config::{Change, ConfigState, Dropped, NodeChange, NodeReg};
 pub use leave::{CancelRefused, LeaveRefused};

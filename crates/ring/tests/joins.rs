@@ -253,9 +253,9 @@ fn a_manager_hears_of_as_many_others_in_a_large_ring_as_in_a_small_one() {
 fn a_number_that_is_drawn_halves_the_widest_arc() {
     let view = three(1);
     // The arc of 10 goes from 31 to 10 and has 80 slots.
-    assert_eq!(view.halving_number(), Some(ManagerNumber(70)));
+    assert_eq!(view.arcs().halving_number(), Some(ManagerNumber(70)));
     let full = ring(4, 1, &BTreeSet::from([0, 1, 2, 3]));
-    assert_eq!(full.halving_number(), None);
+    assert_eq!(full.arcs().halving_number(), None);
 }
 
 #[test]
@@ -264,7 +264,7 @@ fn a_number_that_is_drawn_is_free_although_a_newcomer_or_one_that_was_taken_out_
     let out = joined.without(&[joined.member(ManagerNumber(70)).unwrap()]).unwrap();
     for view in [joined, out] {
         assert!(!view.parts.contains_key(&ManagerNumber(70)));
-        assert_eq!(view.halving_number(), Some(ManagerNumber(90)));
+        assert_eq!(view.arcs().halving_number(), Some(ManagerNumber(90)));
     }
 }
 
@@ -315,7 +315,7 @@ proptest! {
     fn the_drawn_number_is_free_and_halves_an_arc_of_the_greatest_width((m, r, numbers) in rings()) {
         let view = ring(m, r, &numbers);
         let widest = view.parts.keys().map(|n| view.range(*n).len(m)).max().unwrap();
-        match view.halving_number() {
+        match view.arcs().halving_number() {
             None => prop_assert_eq!(widest, 1),
             Some(number) => {
                 let split = view.joined(&claim(number.0)).unwrap().split(number).unwrap();

@@ -288,7 +288,7 @@ fn managers_that_come_and_go_never_use_the_numbers_up() {
     let mut view = View { managers_max: 5, ..four(1) };
     for index in 0..10 {
         let id = ManagerId::parse(&format!("fresh-{index}")).unwrap();
-        let number = view.free_number().unwrap();
+        let number = view.arcs().free_number().unwrap();
         let fresh = Claim { id, ..claim(number.0) };
         view = settled(view.claimed_or_joined(&fresh).unwrap());
         assert_eq!(view.check(), Ok(()));

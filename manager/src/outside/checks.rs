@@ -73,7 +73,7 @@ fn chosen(
             Err(FieldError::new("number", problem).into())
         }
         (Some(number), _) | (None, Some(number)) => Ok(number),
-        (None, None) => view.free_number().ok_or_else(|| {
+        (None, None) => view.arcs().free_number().ok_or_else(|| {
             let problem = format!("cannot be chosen: each of the {} slots is a number", view.m);
             FieldError::new("number", problem).into()
         }),

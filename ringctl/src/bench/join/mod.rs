@@ -281,7 +281,7 @@ impl Bench<'_> {
 
     async fn join(&self, cluster: &mut Cluster) -> anyhow::Result<Step> {
         self.bar.set_message("a manager joins");
-        let expected = self.view().await?.free_number().context("every slot is a number")?;
+        let expected = self.view().await?.arcs().free_number().context("every slot is a number")?;
         let process = cluster.newcomer("newcomer").await?;
         let newcomer = Newcomer { process, number: None, expected };
         let step = self.arrival(cluster, newcomer).await?;
