@@ -1,8 +1,8 @@
 //! What a node is told about itself, and every time and bound of it in one place.
 
 use rota_model::{
-    BootId, ClassName, ClassText, FieldError, Labels, LeaseTimes, LoadLimit, NodeId, PLACES_MAX,
-    Resources, TimeOrder, times_out_of_order,
+    BootId, ClassName, ClassText, Disturb, FieldError, Labels, LeaseTimes, LoadLimit, NodeId,
+    PLACES_MAX, Resources, TimeOrder, times_out_of_order,
 };
 use std::collections::BTreeMap;
 
@@ -96,6 +96,17 @@ impl Default for NodeBounds {
 }
 
 impl NodeConfig {
+    /// What a session of a class takes here.
+    pub(crate) fn takes(&self, class: &ClassName) -> Resources {
+        let text = self.classes.get(class);
+        text.map_or(Resources::of_places(1), |it| it.facts.needs.takes())
+    }
+
+    /// Which orders may end a session of a class.
+    pub(crate) fn disturb(&self, class: &ClassName) -> Disturb {
+        self.classes.get(class).map(|it| it.facts.disturb).unwrap_or_default()
+    }
+
     /// Every rule that does not hold. Empty when all is well.
     pub fn mistakes(&self) -> Vec<FieldError> {
         self.mistakes_as(&str::to_owned)

@@ -63,7 +63,7 @@ impl DeadTokens {
     }
 
     /// The highest dead token of a session.
-    pub(crate) fn highest(&self, key: &SessionKey) -> Option<Token> {
+    fn highest(&self, key: &SessionKey) -> Option<Token> {
         let of_key = self.tokens.range((key.clone(), FIRST)..=(key.clone(), LAST));
         of_key.map(|((_, token), _)| *token).next_back()
     }
@@ -76,9 +76,13 @@ impl DeadTokens {
         forgotten.map(|(_, token)| *token).max().max(dead)
     }
 
-    /// Whether the token is so old that the node may have forgotten that it is dead.
-    pub(crate) fn may_be_forgotten(&self, slot: SlotId, token: Token) -> bool {
-        self.forgotten.get(&slot).is_some_and(|it| token <= *it)
+    /// Why a token that is not remembered is dead all the same, if it is.
+    pub(crate) fn too_old(&self, key: &SessionKey, slot: SlotId, token: Token) -> Option<String> {
+        if let Some(newer) = self.highest(key).filter(|it| *it > token) {
+            return Some(format!("a newer attempt, {newer}, was seen here"));
+        }
+        let may_be_forgotten = self.forgotten.get(&slot).is_some_and(|it| token <= *it);
+        may_be_forgotten.then(|| "so late a call could start what ended here before".to_owned())
     }
 
     /// All of them after that session, in order of key and token.

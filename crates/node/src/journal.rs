@@ -6,6 +6,7 @@
 //! have it in a file, and obey that.
 
 use crate::dead::DeadChange;
+use crate::fences::Fences;
 use crate::live::Live;
 use rota_model::node_msg::{ReportEvent, SlotRange};
 use rota_model::{BootId, Epoch, SessionKey, Token};
@@ -50,6 +51,14 @@ pub(crate) enum Change {
     News { key: SessionKey, news: Option<(Token, Vec<ReportEvent>)> },
     /// The boot was declared lost.
     Lost,
+}
+
+impl Change {
+    /// All fences. `None` before the registration.
+    pub(crate) fn fences(fences: &Fences) -> Option<Self> {
+        let runs = fences.runs()?;
+        Some(Change::Fences { m: runs.slots(), runs: runs.runs().collect() })
+    }
 }
 
 impl Entry {

@@ -39,9 +39,11 @@
 pub mod class;
 pub mod config;
 mod dead;
+mod fences;
 mod folder_name;
 pub mod io;
 mod journal;
+mod known_managers;
 mod lease;
 mod live;
 pub mod machine;

@@ -2,7 +2,7 @@
 
 use crate::io::StopHow;
 use crate::node::Phase;
-use rota_model::node_msg::{Alive, Blame};
+use rota_model::node_msg::{Alive, Blame, NodeAnswer};
 use rota_model::{Epoch, Reason, Resources, SessionKey, SessionSpec, SlotId, Stamp, Token};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -131,6 +131,19 @@ impl Live {
         match self.stage {
             Stage::Stopping { cause, .. } => Some(cause),
             Stage::Starting { .. } | Stage::Running => None,
+        }
+    }
+
+    /// The answer to a create of it. `None` while that is not known yet: while it stops, something of it may
+    /// run, and "dead" is true only when that is gone.
+    pub(crate) fn running(&self) -> Option<NodeAnswer> {
+        match self.stage {
+            Stage::Running => Some(NodeAnswer::Running {
+                address: self.address.clone(),
+                ready: self.ready,
+                remark: self.remark.clone(),
+            }),
+            Stage::Starting { .. } | Stage::Stopping { .. } => None,
         }
     }
 

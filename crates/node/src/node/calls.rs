@@ -1,11 +1,12 @@
 //! Calls of managers.
 
+use super::scan::Scan;
 use super::{Departure, Node};
 use crate::dead::Dead;
 use crate::io::{NodeEffect, StopHow};
 use crate::lease::LeaseState;
 use crate::live::{Live, Stage, StopCause, Waiter, Wants};
-use rota_model::node_msg::{Blame, DeadToken, FromNode, NodeAnswer, NodeCall, SlotRange, ToNode};
+use rota_model::node_msg::{Blame, DeadToken, FromNode, NodeAnswer, ToNode};
 use rota_model::{Disturb, Epoch, SessionKey, SessionSpec, SlotId, Stamp, Token};
 use std::collections::VecDeque;
 
@@ -22,8 +23,13 @@ impl Node {
             return;
         }
         let head = message.head().clone();
-        if let Some(refusal) = self.refuse_sender(&head, slot_of(&message)) {
-            self.answer(stream, head.call, refusal);
+        // Boot and fence: what every call must pass.
+        if head.boot != self.config.boot {
+            self.answer(stream, head.call, NodeAnswer::WrongBoot);
+            return;
+        }
+        if let Some(fence) = self.fences.stop(head.pe, head.range, slot_of(&message)) {
+            self.answer(stream, head.call, NodeAnswer::Fenced { fence });
             return;
         }
         let waiter = |wants| Waiter { stream, call: head.call, wants };
@@ -44,7 +50,8 @@ impl Node {
                 self.on_act(&attempt, (stream, head.call), action)
             }
             ToNode::Scan { after, limit, .. } => {
-                Some(self.page(head.range, after.as_ref(), *limit))
+                let scan = Scan { live: &self.live, dead: &self.dead, range: head.range };
+                Some(scan.page(after.as_ref(), *limit))
             }
             ToNode::Meet { epoch, managers, .. } => {
                 self.meet(now, *epoch, managers.clone());
@@ -56,27 +63,6 @@ impl Node {
         }
     }
 
-    /// Boot and fence: what every call must pass. Passing it raises the fence.
-    fn refuse_sender(&mut self, head: &NodeCall, slot: Option<SlotId>) -> Option<NodeAnswer> {
-        if head.boot != self.config.boot {
-            return Some(NodeAnswer::WrongBoot);
-        }
-        let fences = self.fences.as_mut()?;
-        // The slot lies in the range, if the sender is right about itself. If not, its own fence
-        // counts as well.
-        let slot = slot.map(|it| SlotRange { first: it, last: it });
-        let ranges = [Some(head.range), slot];
-        let ranges = ranges.into_iter().flatten();
-        let fence = ranges.clone().map(|it| fences.highest(it)).max().unwrap_or_default();
-        if head.pe < fence {
-            return Some(NodeAnswer::Fenced { fence });
-        }
-        for range in ranges {
-            self.fences_moved |= fences.raise(range, head.pe);
-        }
-        None
-    }
-
     /// `None`: the answer comes when the session's start or end is known.
     fn on_create(
         &mut self,
@@ -86,14 +72,16 @@ impl Node {
         (life, spec): (Stamp, &SessionSpec),
     ) -> Option<NodeAnswer> {
         let Attempt { key, slot, token } = *attempt;
-        let known = self.live.get(key).map(|it| (it.token, it.stage));
+        let known = self.live.get(key);
         let dead = self.dead.get(key, token).cloned();
         let of_this_session = match (known, dead) {
-            (Some((live, stage)), _) if live == token => return self.running(key, stage),
+            (Some(live), _) if live.token == token => return live.running(),
             (_, Some(ended @ DeadToken::Ended { .. })) => Some(NodeAnswer::Dead(ended)),
-            (Some((live, _)), _) => Some(NodeAnswer::OtherLive { token: live }),
+            (Some(live), _) => Some(NodeAnswer::OtherLive { token: live.token }),
             (None, Some(never)) => Some(NodeAnswer::Dead(never)),
-            (None, None) => self.too_old(attempt),
+            (None, None) => self.dead.too_old(key, slot, token).map(|detail| {
+                NodeAnswer::Dead(DeadToken::NeverStarted { blame: Blame::Session, detail })
+            }),
         };
         let refusal = of_this_session.or_else(|| self.refuse_new(slot, spec));
         if let Some(refusal) = refusal {
@@ -117,8 +105,8 @@ impl Node {
                 remark: String::new(),
                 spec: spec.clone(),
                 life,
-                takes: self.takes(&spec.class),
-                kept: self.disturb(&spec.class) != Disturb::Always,
+                takes: self.config.takes(&spec.class),
+                kept: self.config.disturb(&spec.class) != Disturb::Always,
                 machine: None,
                 destroyed_by: None,
                 resumed: false,
@@ -128,33 +116,6 @@ impl Node {
         let (key, spec, not_after_mono_ms) = (key.clone(), spec.clone(), not_after_ms);
         self.effects.push(NodeEffect::Start { key, token, spec, not_after_mono_ms });
         None
-    }
-
-    /// Why a token that is not known is dead all the same.
-    fn too_old(&self, attempt: &Attempt<'_>) -> Option<NodeAnswer> {
-        let Attempt { key, slot, token } = *attempt;
-        let newer = self.dead.highest(key).filter(|it| *it > token);
-        let detail = match newer {
-            Some(newer) => format!("a newer attempt, {newer}, was seen here"),
-            None if self.dead.may_be_forgotten(slot, token) => {
-                "so late a call could start what ended here before".to_owned()
-            }
-            None => return None,
-        };
-        Some(NodeAnswer::Dead(DeadToken::NeverStarted { blame: Blame::Session, detail }))
-    }
-
-    /// The answer to a create of the token that lives.
-    pub(super) fn running(&self, key: &SessionKey, stage: Stage) -> Option<NodeAnswer> {
-        match stage {
-            Stage::Running => self.live.get(key).map(|live| NodeAnswer::Running {
-                address: live.address.clone(),
-                ready: live.ready,
-                remark: live.remark.clone(),
-            }),
-            // While it stops, something of it may run: "dead" is true only when that is gone.
-            Stage::Starting { .. } | Stage::Stopping { .. } => None,
-        }
     }
 
     /// Why this node does not start any such session now.
@@ -181,7 +142,7 @@ impl Node {
                 format!("node {node} does not know class {}", spec.class),
             );
         }
-        if !self.load().has_room(self.load_limit, self.takes(&spec.class)) {
+        if !self.load().has_room(self.load_limit, self.config.takes(&spec.class)) {
             return Some(NodeAnswer::Full);
         }
         // Its load would not show that.
@@ -244,7 +205,7 @@ impl Node {
         };
         self.bury(now, attempt, why.clone());
         if self.lease.is_lost() {
-            self.actions.remove(key);
+            drop(self.actions.end(key));
             return;
         }
         self.end_actions(key);

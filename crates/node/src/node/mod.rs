@@ -12,15 +12,16 @@ pub use scan::SCAN_PAGE_MAX;
 
 use crate::config::NodeConfig;
 use crate::dead::DeadTokens;
+use crate::fences::Fences;
 use crate::io::{NodeEffect, NodeInput};
+use crate::known_managers::KnownManagers;
 use crate::lease::{Lease, LeaseState, SlotLease};
 use crate::live::{Live, LiveSessions};
 use crate::outbox::{Outbox, Sender};
-use crate::slot_runs::SlotRuns;
 use rota_model::node_msg::{DeadToken, NodeLoad, Register, Renew};
 use rota_model::{
-    ClassName, ClassText, Disturb, Epoch, LoadLimit, ManagerNumber, NodeState, PoolName, Resources,
-    SessionKey, SlotId, Token,
+    ClassName, ClassText, Epoch, LoadLimit, ManagerNumber, NodeState, PoolName, SessionKey, SlotId,
+    Token,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,11 +30,10 @@ use std::sync::Arc;
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Node {
     config: Arc<NodeConfig>,
-    /// `None` before the registration: no call is obeyed.
-    fences: Option<SlotRuns<Epoch>>,
+    fences: Fences,
     live: LiveSessions,
     /// What runs beside them, and who waits for it.
-    actions: BTreeMap<SessionKey, actions::Asked>,
+    actions: actions::Actions,
     dead: DeadTokens,
     outbox: Outbox,
     lease: Lease,
@@ -42,11 +42,7 @@ pub struct Node {
     takes_none: Option<String>,
     /// T in thousandths: as its pool says, or as it was started.
     load_limit: LoadLimit,
-    /// Epoch of the View that the managers' addresses are from.
-    epoch: Epoch,
-    managers: Vec<(ManagerNumber, String)>,
-    /// Fences were raised since the last flush.
-    fences_moved: bool,
+    managers: KnownManagers,
     /// The boot was declared lost since.
     lost_moved: bool,
     effects: Vec<NodeEffect>,
@@ -106,17 +102,15 @@ impl Node {
         Self {
             load_limit: config.load_limit,
             config: Arc::new(config),
-            fences: None,
+            fences: Fences::default(),
             live: LiveSessions::default(),
-            actions: BTreeMap::new(),
+            actions: actions::Actions::default(),
             dead: DeadTokens::default(),
             outbox: Outbox::default(),
             lease: Lease::default(),
             departure: Departure::Stays,
             takes_none: None,
-            epoch: Epoch(0),
-            managers: Vec::new(),
-            fences_moved: false,
+            managers: KnownManagers::default(),
             lost_moved: false,
             effects: Vec::new(),
         }
@@ -133,7 +127,7 @@ impl Node {
             Some(NodeInput::Call { stream, message }) => self.on_call(now, stream, message),
             Some(NodeInput::StreamClosed { stream }) => {
                 self.live.close_stream(stream);
-                self.actions_without(stream);
+                self.actions.close_stream(stream);
             }
             Some(NodeInput::Leave) => self.on_leave(now),
             Some(NodeInput::ReportsAcked { ids }) => {
@@ -176,7 +170,7 @@ impl Node {
         let config = self.config.clone();
         if self.lease.renew(now, &config.timing) {
             let renew = Renew { node: config.node.clone(), boot: config.boot, load: self.load() };
-            let managers = self.managers.clone();
+            let managers = self.managers.list().to_vec();
             self.effects.push(NodeEffect::Renew { sent_mono_ms: now, renew, managers });
         }
         let sender = Sender {
@@ -232,12 +226,12 @@ impl Node {
 
     /// Whether a registration was answered.
     pub fn is_registered(&self) -> bool {
-        self.fences.is_some()
+        self.fences.runs().is_some()
     }
 
     /// Managers to renew with and report to, as last heard: number, address.
     pub fn managers(&self) -> &[(ManagerNumber, String)] {
-        &self.managers
+        self.managers.list()
     }
 
     /// Where the lease stands, by the last input's time: it is there as long as that of any slot.
@@ -258,17 +252,6 @@ impl Node {
     /// What is in use, and what there is. A session takes its share until nothing of it runs.
     pub fn load(&self) -> NodeLoad {
         NodeLoad { used: self.live.taken(), offered: self.config.offers, kept: self.live.kept() }
-    }
-
-    /// What a session of a class takes here.
-    fn takes(&self, class: &ClassName) -> Resources {
-        let text = self.config.classes.get(class);
-        text.map_or(Resources::of_places(1), |it| it.facts.needs.takes())
-    }
-
-    /// Which orders may end a session of a class.
-    fn disturb(&self, class: &ClassName) -> Disturb {
-        self.config.classes.get(class).map(|it| it.facts.disturb).unwrap_or_default()
     }
 
     /// Sessions that live, in order of key.
@@ -293,6 +276,6 @@ impl Node {
 
     /// The lowest partition epoch that the node still obeys for a slot; 0 before the registration.
     pub fn fence(&self, slot: SlotId) -> Epoch {
-        self.fences.as_ref().map_or(Epoch(0), |it| it.at(slot))
+        self.fences.at(slot)
     }
 }

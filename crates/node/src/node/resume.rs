@@ -3,6 +3,7 @@
 use super::Node;
 use crate::config::NodeConfig;
 use crate::dead::DeadTokens;
+use crate::fences::Fences;
 use crate::io::{Adopted, NodeEffect};
 use crate::journal::{Change, Entry, NotResumed};
 use crate::lease::{Lease, SlotLease};
@@ -19,8 +20,8 @@ impl Node {
     /// What changed since the last flush, for the next agent.
     pub(super) fn journal(&mut self) -> Vec<Entry> {
         let mut changes = Vec::new();
-        if std::mem::take(&mut self.fences_moved) {
-            changes.extend(self.fences_now());
+        if self.fences.take_moved() {
+            changes.extend(Change::fences(&self.fences));
         }
         for key in self.live.take_changed() {
             changes.push(match self.live.get(&key) {
@@ -43,7 +44,7 @@ impl Node {
     pub fn remembered(&self) -> Vec<Entry> {
         let (boot, ended) = (self.config.boot, self.config.ended_boots.clone());
         let mut changes = vec![Change::Boot { boot, ended }];
-        changes.extend(self.fences_now());
+        changes.extend(Change::fences(&self.fences));
         let live = self.live.after(None).map(|(key, live)| Change::Live {
             key: key.clone(),
             live: Box::new(live.without_waiters()),
@@ -57,11 +58,6 @@ impl Node {
         changes.extend(news);
         changes.extend(self.lease.is_lost().then_some(Change::Lost));
         changes.into_iter().map(Entry).collect()
-    }
-
-    fn fences_now(&self) -> Option<Change> {
-        let fences = self.fences.as_ref()?;
-        Some(Change::Fences { m: fences.slots(), runs: fences.runs().collect() })
     }
 
     /// A node that goes on with the boot of a journal: nobody can tell it from the agent that wrote it, but for
@@ -82,7 +78,7 @@ impl Node {
         if told.live.values().any(|it| has_lease(it).is_none()) {
             return Err(NotResumed::NoLease);
         }
-        node.fences = Some(told.fences);
+        node.fences = Fences::resumed(told.fences);
         node.dead = told.dead;
         for (key, (token, events)) in told.news {
             events.into_iter().for_each(|event| node.outbox.push(&key, token, event));

@@ -57,7 +57,7 @@ impl Node {
         });
         for waiter in waiters.unwrap_or_default() {
             debug_assert!(waiter.wants == Wants::Create, "a destroy would have stopped it");
-            if let Some(answer) = self.running(key, Stage::Running) {
+            if let Some(answer) = self.live.get(key).and_then(Live::running) {
                 self.answer(waiter.stream, waiter.call, answer);
             }
         }

@@ -1,6 +1,8 @@
 //! Scans: what lives and what is dead in a range of slots, page by page.
 
 use super::{LiveSession, Node};
+use crate::dead::DeadTokens;
+use crate::live::LiveSessions;
 use rota_model::node_msg::{NodeAnswer, ScanFate, ScanItem, SlotRange};
 use rota_model::{LogPos, SessionKey, Token};
 
@@ -31,14 +33,19 @@ impl Node {
         let live = keys.iter().filter_map(|key| self.live.entry(key));
         live.map(|(key, it)| LiveSession::of(key, it)).collect()
     }
+}
 
+/// What a manager is told that may have lost its record of a range of slots.
+pub(super) struct Scan<'a> {
+    pub(super) live: &'a LiveSessions,
+    pub(super) dead: &'a DeadTokens,
+    pub(super) range: SlotRange,
+}
+
+impl Scan<'_> {
     /// A page after the session `after`.
-    pub(super) fn page(
-        &self,
-        range: SlotRange,
-        after: Option<&SessionKey>,
-        limit: u32,
-    ) -> NodeAnswer {
+    pub(super) fn page(&self, after: Option<&SessionKey>, limit: u32) -> NodeAnswer {
+        let range = self.range;
         let limit = limit.clamp(1, SCAN_PAGE_MAX) as usize;
         let live = self.live.after(after).filter(|(_, it)| range.contains(it.slot));
         let dead = self.dead.after(after).filter(|(_, _, it)| range.contains(it.slot));
@@ -48,7 +55,7 @@ impl Node {
         loop {
             let keys = [live.peek().map(|it| it.0), dead.peek().map(|it| it.0)];
             let Some(key) = keys.into_iter().flatten().min() else {
-                let highest = self.highest_in(range);
+                let highest = self.highest();
                 return NodeAnswer::Scanned { items, more: false, highest };
             };
             // The next page starts after a key, so all tokens of a key stand in one page.
@@ -71,7 +78,8 @@ impl Node {
 
     /// The highest token of these slots that this boot has seen, even if nothing else of it is known
     /// any more.
-    fn highest_in(&self, range: SlotRange) -> Token {
+    fn highest(&self) -> Token {
+        let range = self.range;
         let live = self.live.after(None).filter(|(_, it)| range.contains(it.slot));
         let live = live.map(|(_, it)| it.token).max();
         live.max(self.dead.highest_in(range)).unwrap_or(Token(LogPos::ZERO))

@@ -4,7 +4,6 @@ use super::{Departure, Node};
 use crate::io::{NodeEffect, NodeInput, StopHow};
 use crate::lease::LeaseState;
 use crate::live::{Stage, StopCause};
-use crate::slot_runs::SlotRuns;
 use rota_model::node_msg::{Grant, Registered, Renewed, ToldLimit};
 use rota_model::{Epoch, ManagerNumber, SessionKey, Token};
 
@@ -45,14 +44,10 @@ impl Node {
         if self.lease.is_lost() {
             return;
         }
-        let is_first = self.fences.is_none();
-        let fences = self.fences.get_or_insert_with(|| SlotRuns::new(registered.m));
-        for (range, pe) in &registered.fences {
-            self.fences_moved |= fences.raise(*range, *pe);
-        }
+        let is_first = self.fences.learn(registered.m, &registered.fences);
         // One that goes on from a journal knows nobody yet.
-        let knew_nobody = self.managers.is_empty();
-        self.learn_managers(registered.epoch, registered.managers);
+        let knew_nobody = self.managers.list().is_empty();
+        self.managers.learn(registered.epoch, registered.managers);
         self.lease.register(now, registered.m);
         if is_first {
             // Whoever owns anything counts from when it sees this boot, which is later.
@@ -62,7 +57,6 @@ impl Node {
                 .map(|(range, pe)| Grant { range: *range, pe: *pe })
                 .collect();
             self.grant(now, sent_ms, &grants);
-            self.fences_moved = true;
         }
         if is_first || knew_nobody {
             self.lease.renew_at_once(now);
@@ -77,11 +71,7 @@ impl Node {
                     ToldLimit::AsStarted => self.config.load_limit,
                     ToldLimit::Of(limit) => limit,
                 };
-                let is_known = |manager: &(ManagerNumber, String)| {
-                    self.managers.iter().any(|(number, _)| *number == manager.0)
-                };
-                let has_new = epoch >= self.epoch && !managers.iter().all(is_known);
-                self.learn_managers(epoch, managers);
+                let has_new = self.managers.learn(epoch, managers);
                 self.grant(now, sent_ms, &grants);
                 // What one owns that came up since was not granted by anybody: a whole interval without it is
                 // most of the lease.
@@ -101,24 +91,16 @@ impl Node {
         }
     }
 
-    fn learn_managers(&mut self, epoch: Epoch, managers: Vec<(ManagerNumber, String)>) {
-        // An empty list would leave nobody to renew with, and nothing would ever mend it.
-        if epoch >= self.epoch && !managers.is_empty() {
-            self.epoch = epoch;
-            self.managers = managers;
-        }
-    }
-
     /// The owner of this node's slot has not heard of it, and says who runs the ring now.
     pub(super) fn meet(&mut self, now: u64, epoch: Epoch, managers: Vec<(ManagerNumber, String)>) {
-        if epoch > self.epoch {
-            self.learn_managers(epoch, managers);
+        if self.managers.is_news(epoch) {
+            self.managers.learn(epoch, managers);
             self.lease.renew_at_once(now);
         }
     }
 
     fn grant(&mut self, now: u64, sent_ms: u64, grants: &[Grant]) {
-        let Some(fences) = &self.fences else { return };
+        let Some(fences) = self.fences.runs() else { return };
         if self.lease.grant((now, sent_ms), grants, fences, &self.config.timing) {
             self.effects.push(NodeEffect::Lease { slots: self.lease_deadlines() });
             if self.lease.had_missed() {
