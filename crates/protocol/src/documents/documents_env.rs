@@ -44,8 +44,6 @@ pub(crate) struct DocumentsEnv {
     build: u64,
     destroyed_ms: u64,
     deleted_ms: u64,
-    /// What documents of applications fill at this manager.
-    pub filled: u64,
     /// Namespaces, as the follower learned them.
     pub spaces: Spaces,
     /// Whether it has learned them. Until then nobody here knows which are off, so nothing is
@@ -76,7 +74,6 @@ impl DocumentsEnv {
             build: config.client_build_min,
             destroyed_ms: config.destroyed_ms,
             deleted_ms: config.deleted_ms,
-            filled: 0,
             spaces: Spaces::default(),
             knows_spaces: false,
             counted: Counted::default(),

@@ -75,9 +75,9 @@ pub(crate) fn take_room(led: &mut At<'_>, writes: &[Write]) -> Result<(), Except
     let (manager, limit) = (&led.env.config.id, led.env.config.documents.bytes_max);
     let limit = if is_output { limit / OUTPUT_SHARE } else { limit };
     let filled =
-        led.env.documents_env.filled.saturating_add(after.all().saturating_sub(before.all()));
+        led.env.held.document_bytes.saturating_add(after.all().saturating_sub(before.all()));
     let growth = after.documents.saturating_sub(before.documents);
-    let grown = led.env.documents_env.filled.saturating_add(growth);
+    let grown = led.env.held.document_bytes.saturating_add(growth);
     if growth > 0 && grown > limit {
         let problem =
             format!("of all documents at manager {manager} would be {grown}; the limit is {limit}");
@@ -96,6 +96,6 @@ pub(crate) fn take_room(led: &mut At<'_>, writes: &[Write]) -> Result<(), Except
         let wait = oldest.map(|it| led.env.documents_env.rules(led.slots()).ms_to_forget(it, now));
         return Err(wait.into_iter().fold(exception, Exception::after));
     }
-    led.env.documents_env.filled = filled;
+    led.env.held.document_bytes = filled;
     Ok(())
 }

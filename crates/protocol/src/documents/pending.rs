@@ -88,7 +88,7 @@ impl Documents {
             let op = SyncOp { reader: None, slot, syncs, stale_ok: false };
             let inner = Internal::Fetch { part: led.log.number, origin, name, asked };
             let op = Op::Documents(DocumentOp::Sync(op));
-            led.env.internal.asked.push(InternalRequest { inner, op, deadline_ms });
+            led.env.router.asked.push(InternalRequest { inner, op, deadline_ms });
         }
     }
 

@@ -276,7 +276,7 @@ impl Lives {
         (*rid, *again_ms) = (name, None);
         let op = Op::Lives(LivesOp::Update(op.clone()));
         let own = OwnRequest { part: led.log.number, rid: name, op, deadline_ms: UPDATE_MS };
-        led.env.internal.own.push_back(own);
+        led.env.router.own.push_back(own);
     }
 
     /// Something of this partition's own was answered. False: it is not about an action.

@@ -71,7 +71,7 @@ impl Gains<'_> {
     /// Whether all bodies are held that `after` names and `before` does not.
     fn are_held(&mut self, before: Option<&Doc>, after: Option<&Doc>) -> bool {
         let mut gained = gained(before, after, Attachment::sha256);
-        gained.retain(|sha256| self.env.bodies.hold(sha256).is_none());
+        gained.retain(|sha256| self.env.held.bodies.hold(sha256).is_none());
         let all = gained.is_empty();
         self.missing.extend(gained);
         all
@@ -86,8 +86,8 @@ impl Log {
             let before = self.replica.get(&write.key).map(|it| &**it);
             let gained = gained(before, write.doc.as_deref(), |it| (it.sha256(), it.size()));
             gained.into_iter().find_map(|(sha256, size)| {
-                let held = env.bodies.hold(&sha256);
-                let refused = || refused(&*env.bodies, &write.key.name, (sha256, size), held);
+                let held = env.held.bodies.hold(&sha256);
+                let refused = || refused(&*env.held.bodies, &write.key.name, (sha256, size), held);
                 (held != Some(size)).then(refused)
             })
         })

@@ -1,12 +1,11 @@
 //! What every partition of a manager shares: who it is, the View, the nodes, and what is to be done.
 
 use crate::documents::documents_env::DocumentsEnv;
-use crate::log::internal::{Internal, InternalRequests};
+use crate::log::internal::{Internal, RouterWishes};
 use crate::log::origin::Origin;
+use crate::nodes::Leases;
 use crate::nodes::calls::{CALLS_MAX, CallFor, FAILURE_CHARS_MAX, Fleet};
-use crate::nodes::granted::Granted;
 use crate::nodes::registry::{FailedOrder, Nodes};
-use crate::nodes::renewals::Renewals;
 use crate::ports::bodies::{Bodies, NoBodies};
 use crate::ports::io::Effect;
 use crate::ports::note::{Note, SessionEnd, Transition};
@@ -78,31 +77,43 @@ pub(crate) struct Env {
     pub nodes: Nodes,
     /// What was asked of nodes, and of those who start them.
     pub fleet: Fleet,
-    /// What was granted to nodes.
-    pub granted: Granted,
-    /// Renewals that wait.
-    pub renewals: Renewals,
+    /// Leases of nodes.
+    pub leases: Leases,
     /// What operations on documents need.
     pub documents_env: DocumentsEnv,
-    /// The stable numbers, as the follower learned them.
-    pub numbers: Arc<Told>,
-    /// The stable numbers of sessions that this manager assigns.
-    pub session_numbers: Arc<Told>,
-    /// What records of sessions fill at this manager.
-    pub session_bytes: u64,
-    /// The bodies of attachments that are held here.
-    pub bodies: Arc<dyn Bodies>,
+    /// Stable numbers.
+    pub numbers: KnownNumbers,
+    /// What is held here.
+    pub held: Held,
     pub stamps: Stamps,
     pub effects: Vec<Effect>,
     /// The batch that is persisted next.
     pub disk: Batch,
     /// What is wanted of the config store.
     pub store: StoreWishes,
-    /// Answers to this manager's own forwarded requests.
-    pub answers: Vec<(u64, OpResult)>,
-    /// What this manager asks for on its own account.
-    pub internal: InternalRequests,
+    /// What is wanted of this manager's router.
+    pub router: RouterWishes,
     names: Names,
+}
+
+/// The stable numbers that this manager knows.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct KnownNumbers {
+    /// Those of managers, pools and nodes, as the follower learned them.
+    pub told: Arc<Told>,
+    /// Those of sessions that this manager assigns.
+    pub of_sessions: Arc<Told>,
+}
+
+/// What is held at this manager, over all of its partitions.
+#[derive(Clone)]
+pub(crate) struct Held {
+    /// What records of sessions fill.
+    pub session_bytes: u64,
+    /// What documents of applications fill.
+    pub document_bytes: u64,
+    /// The bodies of attachments.
+    pub bodies: Arc<dyn Bodies>,
 }
 
 /// Bounds of versions.
@@ -162,19 +173,15 @@ impl Env {
             view: None,
             nodes,
             fleet: Fleet::default(),
-            granted: Granted::default(),
-            renewals: Renewals::default(),
+            leases: Leases::default(),
             documents_env,
-            numbers: Arc::default(),
-            session_numbers: Arc::default(),
-            session_bytes: 0,
-            bodies: Arc::new(NoBodies),
+            numbers: KnownNumbers::default(),
+            held: Held { session_bytes: 0, document_bytes: 0, bodies: Arc::new(NoBodies) },
             stamps: Stamps { began: now, beyond: Stamp::MIN, forgotten: Stamp::MIN },
             effects: Vec::new(),
             disk: Batch { lsn: 1, ..Batch::default() },
             store: StoreWishes::default(),
-            answers: Vec::new(),
-            internal: InternalRequests::default(),
+            router: RouterWishes::default(),
             // Names of different runs differ, so that an answer to an earlier run matches nothing.
             names: Names { newest: [(seed >> 16) << 20; NameOf::COUNT], rng: seed | 1 },
         }
@@ -306,9 +313,9 @@ impl Env {
     /// Answers a request, wherever it came from.
     pub fn answer(&mut self, origin: Origin, result: OpResult) {
         match origin {
-            Origin::Here { rid } => self.answers.push((rid, result)),
+            Origin::Here { rid } => self.router.answers.push((rid, result)),
             Origin::Task { part, rid } => {
-                self.internal.done.push((Internal::Task { part, rid }, result));
+                self.router.done.push((Internal::Task { part, rid }, result));
             }
             Origin::Peer { from, rid } => {
                 let current = self.view.as_ref().and_then(|view| view.member(from.number));
@@ -379,7 +386,7 @@ impl Env {
         if self.nodes.is_proved_over(node, boot) {
             return Some(0);
         }
-        let since_ms = self.granted.counts_from(part, node, boot)?;
+        let since_ms = self.leases.granted.counts_from(part, node, boot)?;
         let is_shut_out = self.nodes.is_over(node, boot);
         is_shut_out.then(|| since_ms.saturating_add(self.config.timing.node_lost_ms))
     }
@@ -392,12 +399,12 @@ impl Env {
     /// Whether nothing can run in that partition that its owner cannot ask for: its predecessors may have granted
     /// something to a boot that was shut out since.
     pub fn has_outwaited(&self, part: ManagerNumber) -> bool {
-        let Some(since_ms) = self.granted.owns_since(part) else { return false };
+        let Some(since_ms) = self.leases.granted.owns_since(part) else { return false };
         let is_shut_out = |node: &NodeId, boot: BootId| {
             self.nodes.is_over(node, boot) && !self.nodes.is_proved_over(node, boot)
         };
         // This owner granted leases while it looked, too.
-        let newest_ms = self.granted.newest(part, is_shut_out).unwrap_or_default();
+        let newest_ms = self.leases.granted.newest(part, is_shut_out).unwrap_or_default();
         let over_ms = since_ms.max(newest_ms).saturating_add(self.config.timing.node_lost_ms);
         let may_outlive =
             self.nodes.dropped.unproven || self.nodes.reg.values().any(NodeReg::may_outlive);

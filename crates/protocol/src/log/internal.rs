@@ -47,10 +47,15 @@ pub(crate) struct OwnRequest {
     pub deadline_ms: u64,
 }
 
-/// What this manager asks for on its own account, and what it was answered.
+/// What is wanted of this manager's router: requests are to go to their owners, answers to whoever asked.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct InternalRequests {
+pub(crate) struct RouterWishes {
+    /// What this manager asks for on its own account.
     pub asked: Vec<InternalRequest>,
+    /// What its partitions ask of themselves.
     pub own: VecDeque<OwnRequest>,
+    /// Answers to what it asked for on its own account.
     pub done: Vec<(Internal, OpResult)>,
+    /// Answers to requests that this manager passed on.
+    pub answers: Vec<(u64, OpResult)>,
 }

@@ -136,7 +136,7 @@ impl Manager {
 
     /// Carries on what one part of this manager asked of another.
     fn settle(&mut self) {
-        while let Some((rid, result)) = self.env.answers.pop() {
+        while let Some((rid, result)) = self.env.router.answers.pop() {
             self.router.on_answer(&mut self.env, rid, result);
         }
         while let Some(wanted) = self.env.fleet.wanted.pop() {
@@ -152,17 +152,17 @@ impl Manager {
             self.following.drive(&mut self.env, &self.parts);
         }
         loop {
-            if let Some(own) = self.env.internal.own.pop_front() {
+            if let Some(own) = self.env.router.own.pop_front() {
                 let OwnRequest { part, rid, op, deadline_ms } = own;
                 let origin = Origin::Task { part, rid };
                 self.carry_out(ForHere { part, origin, op, deadline_ms });
-            } else if let Some(internal_request) = self.env.internal.asked.pop() {
+            } else if let Some(internal_request) = self.env.router.asked.pop() {
                 if let Some(here) = self.router.on_internal(&mut self.env, internal_request) {
                     self.carry_out(here);
                 }
-            } else if let Some((inner, result)) = self.env.internal.done.pop() {
+            } else if let Some((inner, result)) = self.env.router.done.pop() {
                 self.on_internal_done(inner, result);
-            } else if let Some((rid, result)) = self.env.answers.pop() {
+            } else if let Some((rid, result)) = self.env.router.answers.pop() {
                 self.router.on_answer(&mut self.env, rid, result);
             } else {
                 return;
@@ -243,7 +243,7 @@ impl Manager {
 
     /// Says where bodies of attachments are kept; without it none is held. Before the first input.
     pub fn keep_bodies(&mut self, bodies: Arc<dyn Bodies>) {
-        self.env.bodies = bodies;
+        self.env.held.bodies = bodies;
     }
 
     pub(crate) fn carry_out(&mut self, here: ForHere) {
@@ -281,7 +281,7 @@ impl Manager {
                 let Some(part) = self.parts.get_mut(&number) else { return };
                 part.on_request(&mut self.env, Origin::Peer { from, rid }, *op, deadline_ms);
             }
-            Message::Answer { rid, result } => self.env.answers.push((rid, *result)),
+            Message::Answer { rid, result } => self.env.router.answers.push((rid, *result)),
             Message::ReadIndex { round, parts } => {
                 self.parts.on_confirm(&mut self.env, from, round, parts)
             }
@@ -359,7 +359,7 @@ impl Manager {
             self.carry_out(here);
         }
         self.env.nodes.on_tick(now);
-        self.env.granted.forget(self.env.config.timing.node_lost_ms, now);
+        self.env.leases.granted.forget(self.env.config.timing.node_lost_ms, now);
         give_up_renewals(&mut self.env);
         self.env.fleet.calls.retain(|_, call| call.until_ms > now);
         if self.membership.standing == Standing::Inside {
@@ -402,9 +402,10 @@ impl Manager {
             }
         }
         self.settle();
-        self.env.documents_env.filled =
+        self.env.held.document_bytes =
             self.parts.awake().map(|part| part.log.replica.filled()).sum();
-        self.env.session_bytes = self.parts.awake().map(|it| it.log.replica.session_bytes()).sum();
+        self.env.held.session_bytes =
+            self.parts.awake().map(|it| it.log.replica.session_bytes()).sum();
         if !self.env.store.reads_wanted.is_empty() || self.env.store.refresh {
             let wanted = std::mem::take(&mut self.env.store.reads_wanted);
             let waiting: Vec<_> = (wanted.into_iter())

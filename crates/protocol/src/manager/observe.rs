@@ -65,7 +65,7 @@ impl Manager {
 
     /// The stable number of a resource, if it has one.
     fn numbered(&self, key: &Key) -> Option<Numbered> {
-        let number = self.env.numbers.number(key)?;
+        let number = self.env.numbers.told.number(key)?;
         Some(Numbered { number, uuid: key.uuid.to_string() })
     }
 
@@ -81,12 +81,12 @@ impl Manager {
 
     /// The stable numbers that it knows.
     pub fn stable_numbers(&self) -> &Arc<Told> {
-        &self.env.numbers
+        &self.env.numbers.told
     }
 
     /// The stable numbers of sessions that it assigns.
     pub fn session_numbers(&self) -> &Arc<Told> {
-        &self.env.session_numbers
+        &self.env.numbers.of_sessions
     }
 
     /// This run; incarnation 0 before the number was claimed.
@@ -148,7 +148,7 @@ impl Manager {
     pub fn waits(&self, now_ms: u64) -> Vec<Wait> {
         let mut waits = vec![
             Wait::new("client requests", now_ms, self.router.deadlines()),
-            Wait::new("renewals", now_ms, self.env.renewals.deadlines()),
+            Wait::new("renewals", now_ms, self.env.leases.renewals.deadlines()),
             Wait::new("orders", now_ms, self.orders.order_deadlines()),
             Wait::new("orders about nodes", now_ms, self.orders.node_order_deadlines()),
             Wait::new(
@@ -270,14 +270,12 @@ impl Env {
         (self.documents_env.knows_spaces, &self.documents_env.spaces, self.stamps.forgotten)
             .hash(into);
         self.numbers.hash(into);
-        self.session_numbers.hash(into);
         (
             &self.fleet.calls,
             self.store.refresh,
             self.store.is_away,
             &self.store.suspects,
-            &self.granted,
-            &self.renewals,
+            &self.leases,
         )
             .hash(into);
         (&self.store.reads_wanted, &self.fleet.wanted, &self.fleet.orders, self.unwritten())

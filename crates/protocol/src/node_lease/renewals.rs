@@ -32,7 +32,7 @@ impl Resident for NodeLeases {
     }
 
     fn serve(&mut self, led: &mut At<'_>) {
-        led.env.granted.begin(led.log.number, led.env.now.mono_ms);
+        led.env.leases.granted.begin(led.log.number, led.env.now.mono_ms);
         self.judged.clear();
         self.count_new(led);
     }
@@ -111,7 +111,7 @@ impl NodeLeases {
                 }
                 let number = led.log.number;
                 // From now on this owner waits until this grant is over.
-                led.env.granted.grant(number, node, *boot, led.env.now.mono_ms);
+                led.env.leases.granted.grant(number, node, *boot, led.env.now.mono_ms);
                 let grant = Grant { range: led.log.range, pe: led.lead.pe };
                 said(led.env, node, *call, Some(grant));
             }

@@ -36,27 +36,27 @@ pub(crate) fn renewal_arrives(env: &mut Env, call: u64, renew: Renew, parts: usi
         heard(env, waiting);
         return false;
     }
-    let earlier = env.renewals.arrive(waiting);
+    let earlier = env.leases.renewals.arrive(waiting);
     earlier.into_iter().for_each(|it| heard(env, it));
     true
 }
 
 /// A partition grants what it has on a node, or cannot.
 pub(crate) fn said(env: &mut Env, node: &NodeId, call: u64, grant: Option<Grant>) {
-    let whole = env.renewals.said(node, call, grant);
+    let whole = env.leases.renewals.said(node, call, grant);
     whole.into_iter().for_each(|it| heard(env, it));
 }
 
 /// The boot that renewed is over.
 pub(crate) fn over(env: &mut Env, node: &NodeId, call: u64) {
-    if env.renewals.take(node, call).is_some() {
+    if env.leases.renewals.take(node, call).is_some() {
         answer(env, call, Renewed::Lost);
     }
 }
 
 /// Renewals wait no longer for partitions that say nothing.
 pub(crate) fn give_up_renewals(env: &mut Env) {
-    for late in env.renewals.due(env.now.mono_ms) {
+    for late in env.leases.renewals.due(env.now.mono_ms) {
         heard(env, late);
     }
 }

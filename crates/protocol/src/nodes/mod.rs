@@ -6,3 +6,12 @@ pub(crate) mod choice;
 pub(crate) mod granted;
 pub(crate) mod registry;
 pub(crate) mod renewals;
+
+/// Leases of nodes at this manager.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Leases {
+    /// What was granted to nodes.
+    pub granted: granted::Granted,
+    /// Renewals that wait.
+    pub renewals: renewals::Renewals,
+}

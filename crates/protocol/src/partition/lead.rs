@@ -48,7 +48,7 @@ impl<R: RequestHandler> Partition<R> {
             env.note(Transition::SyncStarted, Some(self.log.number));
             Phase::Sync(SyncState::default())
         };
-        env.granted.end(self.log.number);
+        env.leases.granted.end(self.log.number);
         env.found(self.log.replica.high_water);
         let queue = live.keys().filter(|origin| !kept.contains(origin)).copied().collect();
         let mut residents = R::begin(env, &phase);
@@ -71,7 +71,7 @@ impl<R: RequestHandler> Partition<R> {
         // Entries that nobody waited for are on no list any more.
         env.disk.persist_now = true;
         leader.residents.step_down(env);
-        env.granted.end(self.log.number);
+        env.leases.granted.end(self.log.number);
         let epoch = env.epoch();
         let Inbox { live, pending_replies, .. } = leader.inbox;
         let appended: BTreeSet<Origin> = pending_replies.iter().map(|it| it.origin).collect();

@@ -183,7 +183,7 @@ impl RingTask {
             let rid = led.env.next_id(NameOf::Task);
             let inner = Internal::RingTask { part: led.log.number, work, rid };
             let asked = InternalRequest { inner, op: op.clone(), deadline_ms };
-            led.env.internal.asked.push(asked);
+            led.env.router.asked.push(asked);
             self.asked.insert(rid, Asked { of, op, again_ms: None });
         }
     }

@@ -86,7 +86,7 @@ impl Following {
         let op = FollowOp { since: self.since, wait_ms, held };
         let op = Op::Documents(DocumentOp::Follow(op));
         let deadline_ms = now + DEADLINE_MS;
-        env.internal.asked.push(InternalRequest { inner: Internal::Follow, op, deadline_ms });
+        env.router.asked.push(InternalRequest { inner: Internal::Follow, op, deadline_ms });
     }
 
     /// The owner answered. Gives whether what counts has changed.
@@ -106,7 +106,7 @@ impl Following {
         }
         let (spaces, pools, numbers) = match &mut self.beginning {
             Some(Told { spaces, pools, numbers }) => (spaces, pools, numbers),
-            None => (&mut env.documents_env.spaces, &mut env.nodes.pools, &mut env.numbers),
+            None => (&mut env.documents_env.spaces, &mut env.nodes.pools, &mut env.numbers.told),
         };
         let mut described = 0;
         for document in documents {
@@ -126,7 +126,7 @@ impl Following {
         env.nodes.news += u64::from(described > 0);
         if let Some(told) = self.beginning.take_if(|_| documents.is_empty()) {
             (env.documents_env.spaces, env.documents_env.knows_spaces) = (told.spaces, true);
-            (env.nodes.pools, env.numbers) = (told.pools, told.numbers);
+            (env.nodes.pools, env.numbers.told) = (told.pools, told.numbers);
             env.nodes.find_pools_of_classes();
             return true;
         }

@@ -354,7 +354,7 @@ fn answer(env: &mut Env, caller: Caller, result: OpResult) {
         Caller::Client(call) => {
             env.effects.push(Effect::Reply { call, reply: Reply::Request(result) })
         }
-        Caller::Internal(inner) => env.internal.done.push((inner, result)),
+        Caller::Internal(inner) => env.router.done.push((inner, result)),
     }
 }
 

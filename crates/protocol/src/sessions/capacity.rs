@@ -21,15 +21,15 @@ const RECORDS_MS: u64 = 10_000;
 pub(crate) fn refuses_for_room(led: &mut At<'_>, op: &OpenOp) -> Option<Refusal> {
     let limit = led.env.config.sizes.session_bytes;
     let asked = Op::Open(op.clone()).bytes() as u64;
-    let grown = led.env.session_bytes.saturating_add(asked);
+    let grown = led.env.held.session_bytes.saturating_add(asked);
     if grown <= limit {
         // Until it is counted anew.
-        led.env.session_bytes = grown;
+        led.env.held.session_bytes = grown;
         return None;
     }
     let text = format!(
         "records of sessions at manager {} fill {} of {limit} bytes, those of ended ones for ten minutes",
-        led.env.config.id, led.env.session_bytes
+        led.env.config.id, led.env.held.session_bytes
     );
     Some(Refusal::new(RefusalKind::Overloaded, Retry::AfterMs(RECORDS_MS), text))
 }

@@ -61,8 +61,8 @@ impl Scanning {
         if !matches!(led.lead.phase, Phase::Recover(_)) {
             return if is_done { self.finish_scan(led) } else { Next::Nothing };
         }
-        if led.env.granted.owns_since(number).is_none() {
-            led.env.granted.begin(number, now);
+        if led.env.leases.granted.owns_since(number).is_none() {
+            led.env.leases.granted.begin(number, now);
         }
         // What a node that was shut out runs nobody can be asked for.
         if led.lead.may_write_found(led.env, led.log)

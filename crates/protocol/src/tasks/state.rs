@@ -108,7 +108,7 @@ impl Tasks {
         if let Some(op) = held.op.clone() {
             let deadline_ms = held.until_ms.saturating_sub(led.env.now.mono_ms);
             let own = OwnRequest { part: led.log.number, rid, op, deadline_ms };
-            led.env.internal.own.push_back(own);
+            led.env.router.own.push_back(own);
         }
         self.held.insert(rid, Held { again_ms: None, ..held });
     }

@@ -180,7 +180,7 @@ impl SessionNumbering {
         let said = led.log.replica.docs.get(key).and_then(|it| said_by(it));
         let parsed = said
             .and_then(|it| Some((PoolName::parse(&it.pool).ok()?, NodeId::parse(&it.node).ok()?)));
-        let told = Arc::make_mut(&mut led.env.session_numbers);
+        let told = Arc::make_mut(&mut led.env.numbers.of_sessions);
         let Some((pool, node)) = parsed.filter(|it| sessions_of_node(&it.0, &it.1) == group) else {
             told.learn_group(&group, []);
             self.kept.remove(key);

@@ -117,7 +117,7 @@ impl SessionNumbering {
         let op = Op::Numbers(NumbersOp { pool, node: node.clone(), there });
         let deadline_ms = led.env.now.mono_ms + DEADLINE_MS;
         let inner = Internal::Numbers { part: led.log.number, node: node.clone() };
-        led.env.internal.asked.push(InternalRequest { inner, op, deadline_ms });
+        led.env.router.asked.push(InternalRequest { inner, op, deadline_ms });
         self.resting.insert(node.clone(), led.env.now.mono_ms + REST_MS);
         self.asked.insert(node);
     }
@@ -174,7 +174,7 @@ impl Resident for SessionNumbering {
 
     fn step_down(&mut self, env: &mut Env) {
         for group in self.kept.keys().filter_map(Self::group_of) {
-            Arc::make_mut(&mut env.session_numbers).learn_group(&group, []);
+            Arc::make_mut(&mut env.numbers.of_sessions).learn_group(&group, []);
         }
         *self = Self::default();
     }
