@@ -378,9 +378,11 @@ fn node_stats_from(it: v1::NodeStats) -> Result<(NodeReg, NodeLoad), WireError> 
         unproven: None,
         address: it.address,
         pool: named("NodeStats.pool", PoolName::parse(&it.pool))?,
-        places: it.places,
-        cpu_millis: it.cpu_millis,
-        memory_mib: it.memory_mib,
+        offers: Resources {
+            places: it.places,
+            cpu_millis: it.cpu_millis,
+            memory_mib: it.memory_mib,
+        },
         labels: labels_from("NodeStats.labels", it.labels)?,
         classes: named("NodeStats.classes", classes)?,
         digests: digests_from("NodeStats.class_digests", it.class_digests)?,
@@ -398,7 +400,7 @@ fn node_stats_from(it: v1::NodeStats) -> Result<(NodeReg, NodeLoad), WireError> 
         cpu_millis: it.used_cpu_millis,
         memory_mib: it.used_memory_mib,
     };
-    let offered = node.offers();
+    let offered = node.offers;
     Ok((node, NodeLoad { used, offered, kept: it.kept }))
 }
 

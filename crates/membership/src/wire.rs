@@ -181,9 +181,7 @@ mod tests {
             unproven: None,
             address: "127.0.0.1:1".into(),
             pool: PoolName::default_pool(),
-            places: 4,
-            cpu_millis: 4_000,
-            memory_mib: 512,
+            offers: rota_model::Resources { places: 4, cpu_millis: 4_000, memory_mib: 512 },
             labels: [rota_model::parse_label("zone=a").unwrap()].into(),
             classes: vec![ClassName::parse("builtin").unwrap()],
             digests: BTreeMap::from([(ClassName::parse("builtin").unwrap(), ClassDigest(7))]),
@@ -224,6 +222,27 @@ mod tests {
             let json = state_to_json(&cluster(), &before);
             assert_eq!(state_from_json(&cluster(), &json), Ok(before));
         }
+    }
+
+    #[test]
+    fn what_a_node_offers_stands_among_the_other_fields_without_what_it_did_not_say() {
+        let node = state(1).nodes.into_values().next().unwrap();
+        let all = NodeReg { digests: BTreeMap::new(), facts: BTreeMap::new(), ..node };
+        let places = NodeReg { offers: rota_model::Resources::of_places(4), ..all.clone() };
+        let text = |offers: &str| {
+            let (boot, classes) = (u64::MAX, r#"["builtin"],"sandbox":"basic","renew_ms":3000"#);
+            format!(
+                r#"{{"node":"n1","boot":{boot},"address":"127.0.0.1:1","pool":"default",{offers},"labels":{{"zone":"a"}},"classes":{classes},"state":"READY","revision":1}}"#
+            )
+        };
+        let said = r#""places":4,"cpu_millis":4000,"memory_mib":512"#;
+        for (reg, text) in [(all, text(said)), (places, text(r#""places":4"#))] {
+            assert_eq!(serde_json::to_string(&reg).unwrap(), text);
+            assert_eq!(serde_json::from_str::<NodeReg>(&text).unwrap(), reg);
+        }
+        let none = text("\"cpu_millis\":1");
+        let error = serde_json::from_str::<NodeReg>(&none).unwrap_err().to_string();
+        assert!(error.contains("missing field `places`"), "{error}");
     }
 
     #[test]

@@ -25,14 +25,9 @@ pub struct NodeReg {
     pub address: String,
     /// Its pool.
     pub pool: PoolName,
-    /// How many places it has.
-    pub places: u32,
-    /// Processors that it has for sessions, in thousandths; 0 when it did not say.
-    #[serde(default, skip_serializing_if = "is_zero32")]
-    pub cpu_millis: u32,
-    /// Memory that it has for sessions, in MiB; 0 when it did not say.
-    #[serde(default, skip_serializing_if = "is_zero32")]
-    pub memory_mib: u32,
+    /// What it has for sessions. It stands among the other fields, without what the node did not say.
+    #[serde(flatten, with = "offers")]
+    pub offers: Resources,
     /// What it is, as its operator says.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: Labels,
@@ -86,12 +81,6 @@ impl NodeReg {
         if proves { self.unproven } else { Some(self.boot) }
     }
 
-    /// What it has for sessions.
-    pub fn offers(&self) -> Resources {
-        let (cpu_millis, memory_mib) = (self.cpu_millis, self.memory_mib);
-        Resources { places: self.places, cpu_millis, memory_mib }
-    }
-
     /// What a session of a class takes there, by the text of the class that the node has.
     pub fn takes(&self, class: &ClassName) -> Resources {
         self.facts.get(class).map_or(Resources::of_places(1), |it| it.needs.takes())
@@ -103,9 +92,34 @@ impl NodeReg {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
-fn is_zero32(number: &u32) -> bool {
-    *number == 0
+/// How [`NodeReg::offers`] is written.
+mod offers {
+    use rota_model::Resources;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Serialize, Deserialize)]
+    struct Written {
+        places: u32,
+        #[serde(default, skip_serializing_if = "is_zero")]
+        cpu_millis: u32,
+        #[serde(default, skip_serializing_if = "is_zero")]
+        memory_mib: u32,
+    }
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+    fn is_zero(number: &u32) -> bool {
+        *number == 0
+    }
+
+    pub(super) fn serialize<S: Serializer>(offers: &Resources, to: S) -> Result<S::Ok, S::Error> {
+        let Resources { places, cpu_millis, memory_mib } = *offers;
+        Written { places, cpu_millis, memory_mib }.serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Resources, D::Error> {
+        let Written { places, cpu_millis, memory_mib } = Written::deserialize(from)?;
+        Ok(Resources { places, cpu_millis, memory_mib })
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]

@@ -6,7 +6,6 @@ use rota_model::{
     PoolSettings, Resources, SessionSpec,
 };
 use rota_placement::Candidate;
-use rota_ring::NodeReg;
 
 /// A chosen node.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -140,7 +139,7 @@ impl Nodes {
         let offers = offers.into_iter().chain(new).reduce(Resources::most);
         let may_return = self.reg.values().any(|reg| {
             let could = reg.state.is_gone() && reg.pool == spec.pool && !reg.is_forgotten();
-            could && needs.fits(&reg.labels) && is_large_enough(reg.offers(), limit, needs.takes())
+            could && needs.fits(&reg.labels) && is_large_enough(reg.offers, limit, needs.takes())
         });
         NoNode::Unfit(Unfit { needs, offers, may_return })
     }
@@ -183,7 +182,7 @@ impl Nodes {
     pub fn offers_of_new(&self, pool: &PoolName, settings: &PoolSettings) -> Resources {
         let ordered = format!("{pool}-");
         let ordered = self.of_pool(pool).filter(|it| it.node.as_str().starts_with(&ordered));
-        let least = ordered.map(NodeReg::offers).reduce(Resources::least).unwrap_or_default();
+        let least = ordered.map(|it| it.offers).reduce(Resources::least).unwrap_or_default();
         let said = |said: u32, least: u32| if said > 0 { said } else { least };
         Resources {
             places: settings.places,

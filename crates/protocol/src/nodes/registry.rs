@@ -245,7 +245,7 @@ impl Nodes {
     /// A node's load as far as this manager knows.
     pub fn load(&self, reg: &NodeReg) -> NodeLoad {
         let kept = self.known.get(&reg.node).map_or(0, |it| it.kept);
-        NodeLoad { used: self.used(&reg.node), offered: reg.offers(), kept }
+        NodeLoad { used: self.used(&reg.node), offered: reg.offers, kept }
     }
 
     /// How many more sessions of one place the nodes of a pool take. One that is out of reach counts until it is declared
