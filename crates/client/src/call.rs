@@ -1,13 +1,12 @@
 //! One call from its first attempt to its answer or its deadline.
 
 use crate::attempt::Call;
-use crate::error::CallError;
+use crate::error::{CallError, causes};
 use crate::retry::{self, Attempts, Failure, Step, is_cut_off};
 use crate::routing::Routes;
 use crate::session::{Client, OnWait};
 use rota_model::{Changed, RefusalKind, SlotId};
 use rota_proto::v1;
-use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -93,11 +92,6 @@ pub(crate) fn failure(status: &Status) -> Failure {
     Failure::Refused(Box::new(rota_proto::refusal::refusal(status)))
 }
 
-/// What caused a status, from the top down.
-pub(crate) fn causes(status: &Status) -> impl Iterator<Item = &(dyn Error + 'static)> {
-    std::iter::successors(status.source(), |it: &&(dyn Error + 'static)| (*it).source())
-}
-
 /// The status's text, and the error at the bottom of what caused it: "tcp connect error" alone
 /// does not tell a refused connection from a host that is away.
 fn what_broke(status: &Status) -> String {
@@ -147,10 +141,10 @@ impl Client {
         request: C,
         wait: Duration,
     ) -> Result<Answered<C::Answer>, CallError> {
-        let mut progress = Progress::new(self.next_entry(), wait, request.may_change());
+        let mut progress = Progress::new(self.endpoints.next_entry(), wait, request.may_change());
         loop {
             let slot = |m| request.slot(m);
-            progress.entry = self.awake(progress.entry, progress.deadline).await;
+            progress.entry = self.endpoints.awake(progress.entry, progress.deadline).await;
             let route = Route { entry: progress.entry, may_route: progress.may_route };
             let endpoint = self.target(&slot, route, progress.deadline).await;
             progress.attempts += 1;
@@ -206,7 +200,7 @@ impl Client {
                 progress.may_route = progress.attempts.is_multiple_of(2);
             }
             if elsewhere {
-                self.leave_entry(progress.entry);
+                self.endpoints.leave(progress.entry);
                 progress.entry = progress.entry.wrapping_add(1);
             }
             sleep(pause).await;
@@ -223,7 +217,7 @@ impl Client {
 
     /// Nobody answered in time. The next call begins elsewhere.
     fn out_of_time(&self, progress: Progress, endpoint: &str) -> CallError {
-        self.leave_entry(progress.entry);
+        self.endpoints.leave(progress.entry);
         progress.out_of_time(endpoint)
     }
 
@@ -231,7 +225,7 @@ impl Client {
     /// elsewhere.
     fn given_up(&self, failed: CallError, entry: usize) -> CallError {
         if matches!(&failed, CallError::Refused { refusal, .. } if is_cut_off(refusal.kind)) {
-            self.leave_entry(entry);
+            self.endpoints.leave(entry);
         }
         failed
     }
@@ -243,18 +237,18 @@ impl Client {
         request: C,
         deadline: Instant,
     ) -> Result<Option<Result<C::Answer, Failure>>, CallError> {
-        let borrowed = self.connect_to(endpoint)?;
+        let borrowed = self.endpoints.connect_to(endpoint)?;
         let mut request = Request::new(request);
         request.set_timeout(deadline.saturating_duration_since(Instant::now()));
         let sent = timeout_at(deadline, C::send(request, borrowed.channel.clone())).await;
         Ok(sent.ok().map(|sent| match sent {
             Ok(response) => {
-                self.heard_at(endpoint);
+                self.endpoints.heard_at(endpoint);
                 Ok(response.into_inner())
             }
             Err(status) => {
                 if causes(&status).next().is_none() {
-                    self.heard_at(endpoint);
+                    self.endpoints.heard_at(endpoint);
                 }
                 Err(failure(&status))
             }
@@ -269,7 +263,7 @@ impl Client {
         route: Route,
         deadline: Instant,
     ) -> Arc<str> {
-        let entry = self.endpoint(route.entry);
+        let entry = self.endpoints.at(route.entry);
         if !self.routes_by_view() || slot(1).is_none() {
             return entry;
         }

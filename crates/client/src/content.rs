@@ -69,7 +69,7 @@ async fn begin(
     asked: &Updates,
     endpoint: &str,
 ) -> Result<(v1::ContentUpdatesResponse, Streaming<v1::ContentUpdatesResponse>), Status> {
-    let borrowed = client.connect_to(endpoint);
+    let borrowed = client.endpoints.connect_to(endpoint);
     let borrowed = borrowed.map_err(|it| Status::invalid_argument(it.to_string()))?;
     let service = ContentClient::new(borrowed.channel.clone());
     let mut service = service.max_decoding_message_size(MESSAGE_BYTES_MAX);

@@ -2,8 +2,14 @@
 
 use rota_docstore::{Effect, Exception};
 use rota_model::{Changed, FieldError, Refusal, RefusalKind, Retry};
+use std::error::Error;
 use std::time::Duration;
-use tonic::Code;
+use tonic::{Code, Status};
+
+/// What caused a status, from the top down.
+pub(crate) fn causes(status: &Status) -> impl Iterator<Item = &(dyn Error + 'static)> {
+    std::iter::successors(status.source(), |it: &&(dyn Error + 'static)| (*it).source())
+}
 
 /// Why a call failed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

@@ -32,7 +32,7 @@ impl Client {
         address: &str,
         request: v1::EventsRequest,
     ) -> Result<Events, CallError> {
-        let borrowed = self.connect_to(address)?;
+        let borrowed = self.endpoints.connect_to(address)?;
         let service = OperatorClient::new(borrowed.channel.clone());
         let mut service = service.max_decoding_message_size(PAGE_BYTES_MAX);
         let failure = match timeout(BEGIN_WAIT, service.events(request)).await {

@@ -33,9 +33,9 @@ mod call;
 mod connections;
 mod content;
 pub mod documents;
+mod endpoints;
 mod error;
 mod events;
-mod hung;
 mod keep_alive;
 pub mod pools;
 mod programs;
@@ -53,12 +53,13 @@ pub use cached::{
 pub use connections::{CONNECTIONS_DEFAULT, EndpointsError, parse_endpoints};
 pub use content::ContentFeed;
 pub use documents::Documents;
+pub use endpoints::Entry;
 pub use error::CallError;
 pub use events::Events;
 pub use keep_alive::{KeepAlive, may_live_on};
 pub use pools::Pools;
 pub use programs::{Logs, Printed};
-pub use session::{Client, Entry, OnWait, Options};
+pub use session::{Client, OnWait, Options};
 pub use tasks::Tasks;
 pub use watch::{DocumentWatch, Watch, WatchOptions, Watchable};
 

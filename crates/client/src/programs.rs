@@ -155,7 +155,7 @@ impl Logs {
     async fn begin(&mut self) -> Result<Streaming<v1::LogsResponse>, Status> {
         self.resume.awake(&self.client).await;
         let endpoint = self.resume.entry(&self.client);
-        let borrowed = self.client.connect_to(&endpoint);
+        let borrowed = self.client.endpoints.connect_to(&endpoint);
         let borrowed = borrowed.map_err(|it| Status::invalid_argument(it.to_string()))?;
         let mut client = programs(borrowed.channel.clone());
         match timeout(LOGS_BEGIN_WAIT, client.logs(self.request.clone())).await {

@@ -45,7 +45,7 @@ impl Resume {
     fn new(client: &Client, patience: Duration, may_change: bool) -> Self {
         Self {
             patience,
-            entry: client.next_entry(),
+            entry: client.endpoints.next_entry(),
             failures: 0,
             failed: Attempts::new(may_change),
             broken_since: None,
@@ -55,12 +55,12 @@ impl Resume {
 
     /// Passes over endpoints that hang, before an attempt.
     pub(crate) async fn awake(&mut self, client: &Client) {
-        self.entry = client.awake(self.entry, Instant::now() + BEGIN_WAIT).await;
+        self.entry = client.endpoints.awake(self.entry, Instant::now() + BEGIN_WAIT).await;
     }
 
     /// The endpoint whose turn it is.
     pub(crate) fn entry(&self, client: &Client) -> Arc<str> {
-        client.endpoint(self.entry)
+        client.endpoints.at(self.entry)
     }
 
     /// How the next attempt is routed: every other one after a failure asks the entry, which may
@@ -109,7 +109,7 @@ impl Resume {
             client.routes.mark_stale();
         }
         if elsewhere {
-            client.leave_entry(self.entry);
+            client.endpoints.leave(self.entry);
             self.entry = self.entry.wrapping_add(1);
         }
         sleep(pause).await;

@@ -2,9 +2,9 @@
 
 use crate::attempt::Call;
 use crate::call;
-use crate::connections::{Borrowed, CONNECTIONS_DEFAULT, Connections, EndpointsError};
+use crate::connections::{CONNECTIONS_DEFAULT, Connections, EndpointsError};
+use crate::endpoints::{Endpoints, Entry};
 use crate::error::CallError;
-use crate::hung::Known;
 use crate::keep_alive::KeepAlive;
 use crate::retry::Attempts;
 use crate::routing::RouteCache;
@@ -13,21 +13,11 @@ use rota_model::Changed;
 use rota_proto::v1;
 use rota_proto::v1::machines_client::MachinesClient;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 use tonic::Request;
 use tracing::Instrument;
-
-/// At which endpoint a call begins.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Entry {
-    /// The one that answered last; the first at the beginning.
-    #[default]
-    Sticky,
-    /// Each call at the next one: load over all managers.
-    RoundRobin,
-}
 
 /// Is told why a call has not succeeded yet, when it goes on after a pause.
 pub type OnWait = fn(&CallError);
@@ -67,16 +57,13 @@ impl Default for Options {
 #[derive(Clone, Debug)]
 pub struct Client {
     inner: Arc<Inner>,
+    pub(crate) endpoints: Arc<Endpoints>,
     pub(crate) routes: Arc<RouteCache>,
 }
 
 #[derive(Debug)]
 struct Inner {
-    endpoints: Vec<Arc<str>>,
     options: Options,
-    connections: Connections,
-    entry: AtomicUsize,
-    known: Known,
     /// Begins every request id of this client.
     name: String,
     requests: AtomicU64,
@@ -92,47 +79,20 @@ impl Client {
     /// The same with other options.
     pub fn with_options(endpoints: &str, options: Options) -> Result<Self, EndpointsError> {
         let endpoints = crate::parse_endpoints(endpoints)?;
+        let connections = Connections::new(options.connections, options.connect_timeout);
+        let endpoints = Endpoints::new(&endpoints, options.entry, connections);
         let inner = Inner {
-            endpoints: endpoints.iter().map(|it| it.as_str().into()).collect(),
-            connections: Connections::new(options.connections, options.connect_timeout),
             options,
-            entry: AtomicUsize::new(0),
-            known: Known::new(endpoints.len()),
             name: uuid::Uuid::new_v4().simple().to_string(),
             requests: AtomicU64::new(0),
         };
-        Ok(Self { inner: Arc::new(inner), routes: Arc::default() })
+        let (inner, endpoints) = (Arc::new(inner), Arc::new(endpoints));
+        Ok(Self { inner, endpoints, routes: Arc::default() })
     }
 
     /// The managers' addresses, in the order given.
     pub fn endpoints(&self) -> &[Arc<str>] {
-        &self.inner.endpoints
-    }
-
-    pub(crate) fn endpoint(&self, entry: usize) -> Arc<str> {
-        let count = self.inner.endpoints.len();
-        self.inner.endpoints.get(entry % count).expect("an index below the length").clone()
-    }
-
-    pub(crate) fn next_entry(&self) -> usize {
-        match self.inner.options.entry {
-            Entry::Sticky => self.inner.entry.load(Ordering::Relaxed),
-            Entry::RoundRobin => self.inner.entry.fetch_add(1, Ordering::Relaxed),
-        }
-    }
-
-    /// Makes later calls begin elsewhere, unless another call already did.
-    pub(crate) fn leave_entry(&self, entry: usize) {
-        if self.inner.options.entry == Entry::Sticky {
-            let (now, next) = (entry, entry.wrapping_add(1));
-            let (done, seen) = (Ordering::Relaxed, Ordering::Relaxed);
-            let _another_was_first = self.inner.entry.compare_exchange(now, next, done, seen);
-        }
-    }
-
-    /// What is known of its endpoints.
-    pub(crate) fn known(&self) -> &Known {
-        &self.inner.known
+        self.endpoints.list()
     }
 
     pub(crate) fn on_wait(&self) -> Option<OnWait> {
@@ -141,11 +101,6 @@ impl Client {
 
     pub(crate) fn routes_by_view(&self) -> bool {
         self.inner.options.route_by_view
-    }
-
-    pub(crate) fn connect_to(&self, endpoint: &str) -> Result<Borrowed, CallError> {
-        let connections = &self.inner.connections;
-        connections.to(endpoint).map_err(|_| CallError::Address(endpoint.to_owned()))
     }
 
     /// A request id that nobody else uses.
@@ -412,7 +367,7 @@ impl Client {
     ) -> Result<C::Answer, CallError> {
         let span = tracing::debug_span!("call", kind = C::NAME, request = request.request_id());
         let attempt = Attempts::new(request.may_change());
-        let borrowed = self.connect_to(address)?;
+        let borrowed = self.endpoints.connect_to(address)?;
         let mut request = Request::new(request);
         request.set_timeout(wait);
         let sent = C::send(request, borrowed.channel.clone());
@@ -427,7 +382,7 @@ impl Client {
         event: v1::SendRequest,
         wait: Duration,
     ) -> Result<v1::SendResponse, CallError> {
-        let borrowed = self.connect_to(address)?;
+        let borrowed = self.endpoints.connect_to(address)?;
         let mut request = Request::new(event);
         request.set_timeout(wait);
         let mut machines = MachinesClient::new(borrowed.channel.clone());

@@ -164,7 +164,7 @@ impl<Request: Watchable> Watch<Request> {
     async fn begin(&mut self) -> Result<Streaming<Request::Answer>, Status> {
         self.resume.awake(&self.client).await;
         let endpoint = self.resume.entry(&self.client);
-        let borrowed = self.client.connect_to(&endpoint);
+        let borrowed = self.client.endpoints.connect_to(&endpoint);
         let borrowed = borrowed.map_err(|it| Status::invalid_argument(it.to_string()))?;
         match timeout(BEGIN_WAIT, self.request.clone().begin(borrowed.channel.clone())).await {
             Ok(begun) => Ok(begun?.into_inner()),

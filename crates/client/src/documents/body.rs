@@ -55,7 +55,7 @@ where
     loop {
         let (space, docid) = (put.space.as_str(), &put.docid);
         let endpoint = owner(client, &mut resume, space, docid).await;
-        let borrowed = client.connect_to(&endpoint)?;
+        let borrowed = client.endpoints.connect_to(&endpoint)?;
         let rewound = source.seek(SeekFrom::Start(0)).await;
         rewound.map_err(|it| CallError::Source(it.to_string()))?;
         let mut pieces = Pieces { begin: Some(put.into()), source };
@@ -143,7 +143,7 @@ impl BodyReader {
     }
 
     async fn begin(&self, endpoint: &str) -> Result<Streaming<v1::GetBodyResponse>, Status> {
-        let borrowed = self.client.connect_to(endpoint);
+        let borrowed = self.client.endpoints.connect_to(endpoint);
         let borrowed = borrowed.map_err(|it| Status::invalid_argument(it.to_string()))?;
         let mut service = documents(borrowed.channel.clone());
         match timeout(BEGIN_WAIT, service.get_body(v1::GetBodyRequest::from(&self.get))).await {

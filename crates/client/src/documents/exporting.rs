@@ -41,7 +41,7 @@ pub(super) async fn begin(
     loop {
         let (space, docid) = (export.name.space(), export.name.docid());
         let endpoint = owner(client, &mut resume, space, docid).await;
-        let borrowed = client.connect_to(&endpoint)?;
+        let borrowed = client.endpoints.connect_to(&endpoint)?;
         let mut service = documents(borrowed.channel.clone());
         let begun =
             timeout(BEGIN_WAIT, service.export_document(v1::ExportDocumentRequest::from(export)))

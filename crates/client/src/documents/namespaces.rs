@@ -166,7 +166,7 @@ impl Namespaces {
         loop {
             resume.awake(&self.client).await;
             let endpoint = resume.entry(&self.client);
-            let borrowed = self.client.connect_to(&endpoint)?;
+            let borrowed = self.client.endpoints.connect_to(&endpoint)?;
             let mut service = namespaces(borrowed.channel.clone());
             let request = with_key(request.clone(), self.admin_key.as_ref());
             let begun = timeout(BEGIN_WAIT, service.delete_namespace(request)).await;
@@ -204,7 +204,7 @@ impl Namespaces {
         loop {
             resume.awake(&self.client).await;
             let endpoint = resume.entry(&self.client);
-            let borrowed = self.client.connect_to(&endpoint)?;
+            let borrowed = self.client.endpoints.connect_to(&endpoint)?;
             let mut service = namespaces(borrowed.channel.clone());
             let request = with_key(request.clone(), self.admin_key.as_ref());
             let begun = timeout(BEGIN_WAIT, service.export_namespace(request)).await;
@@ -232,7 +232,7 @@ impl Namespaces {
         // Finds a manager that answers: the records cannot be sent a second time.
         let find = self.keyed(v1::ListNamespacesRequest::default());
         let endpoint = self.client.call(find, patience).await?.endpoint;
-        let borrowed = self.client.connect_to(&endpoint)?;
+        let borrowed = self.client.endpoints.connect_to(&endpoint)?;
         let into = into.map_or_else(String::new, |it| it.as_str().into());
         let mut records = Records { into, source };
         let mut service = namespaces(borrowed.channel.clone());
