@@ -258,7 +258,7 @@ fn waiting(env: &Env, part: &Partition, leader: &Leader) -> BTreeMap<PoolName, u
     let sessions = &leader.residents.sessions;
     let opens = sessions.capacity.pools(env, &leader.inbox);
     let mut counts = BTreeMap::new();
-    for pool in opens.chain(sessions.reopening_in(&part.log)) {
+    for pool in opens.chain(sessions.reopening.pools(&part.log)) {
         *counts.entry(pool).or_default() += 1;
     }
     counts

@@ -38,11 +38,11 @@ impl Leader {
             .values()
             .filter_map(crate::documents::waiting::Waiting::until_ms);
         waits.push(Wait::new("operations at work", now_ms, outside));
-        let waiters = self.residents.sessions.work.values().flat_map(|it| &it.waiters);
+        let waiters = self.residents.sessions.work.ids.values().flat_map(|it| &it.waiters);
         waits.push(nowhere("waiters of ids", waiters.collect()));
         if self.lead.is_open() {
             // What is not committed waits for its copies: the node is asked after that.
-            let work = self.residents.sessions.work.iter();
+            let work = self.residents.sessions.work.ids.iter();
             let work = work.filter(|(it, _)| !log.replica.latest.contains_key(&key_of(env, it)));
             let asked = work.map(|(_, it)| it.ask_ms.max(self.lead.since_ms));
             waits.push(Wait::new("ids in progress", now_ms, asked));

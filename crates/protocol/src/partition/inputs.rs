@@ -183,7 +183,7 @@ impl Partitions {
         env.nodes.on_connection(node, false);
         for part in self.awake_mut() {
             if let Some(mut led) = part.led(env) {
-                led.residents.sessions.on_node_connected(&mut led.at, node);
+                led.residents.sessions.work.on_node_connected(&mut led.at, node);
             }
         }
     }
@@ -206,7 +206,7 @@ impl Partitions {
             };
             let CallWhat::Create { key, token } = what else { continue };
             if let Some(mut led) = self.led(&part, env) {
-                led.residents.sessions.on_unsent(&mut led.at, &key, token, call);
+                led.residents.sessions.work.on_unsent(&mut led.at, &key, token, call);
             }
         }
     }

@@ -4,6 +4,7 @@ use crate::log::at::At;
 use crate::log::origin::{Ending, Origin};
 use crate::log::resident::RequestHandler;
 use crate::ports::note::Transition;
+use crate::sessions::expiry::expired;
 use crate::sessions::follows::stays_lost;
 use crate::sessions::read::{key_of, not_found, view_of};
 use crate::sessions::remembered::write_session;
@@ -16,6 +17,9 @@ use rota_model::{
     SessionState,
 };
 use rota_ring::Spares;
+
+/// Most sessions that one step begins to close because they are over: about a millisecond.
+const EXPIRED_MAX: usize = 64;
 
 impl Sessions {
     pub fn on_close(&mut self, led: &mut At<'_>, origin: Origin, op: &CloseOp) {
@@ -103,12 +107,11 @@ impl Sessions {
     ) {
         record.state = SessionState::Closing;
         record.detail.clear();
-        self.note_ending(led, &record, Ending::Overtaken);
+        self.work.note_ending(led, &record, Ending::Overtaken);
         led.env.note(Transition::CloseStarted, Some(led.log.number));
         let session = record.key.clone();
         remember_close(led, key, record, request);
-        let work = self.work.entry(session).or_default();
-        (work.ask_ms, work.asked) = (0, 0);
+        self.work.ask_anew(&session);
     }
 
     /// The close found nothing to close; nobody else owned the partition when it arrived.
@@ -154,8 +157,28 @@ impl Sessions {
         self.begin_closing(led, key, record, Reason::Drained, detail);
     }
 
+    /// Begins to close what is over by itself.
+    pub(crate) fn close_expired(&mut self, led: &mut At<'_>) {
+        let now = led.env.now.mono_ms;
+        for _ in 0..EXPIRED_MAX {
+            if !led.may_begin() || led.backlog().is_some() {
+                return;
+            }
+            let Some((session, life, reason)) = self.expiry.next(&self.uses, now) else { return };
+            let key = key_of(led.env, &session);
+            let Some(record) = led.log.replica.session(&key).cloned() else { continue };
+            let lives = !record.state.is_ended() && record.state != SessionState::Closing;
+            if !lives || record.life != life {
+                continue;
+            }
+            let lifetime = record.lifetime.as_deref().cloned().unwrap_or_default();
+            led.env.note(Transition::SessionExpired, Some(led.log.number));
+            self.begin_closing(led, &key, record, reason, expired(&lifetime, reason));
+        }
+    }
+
     /// Begins to close a session that no client closed.
-    pub(crate) fn begin_closing(
+    fn begin_closing(
         &mut self,
         led: &mut At<'_>,
         key: &DocKey,
@@ -167,12 +190,11 @@ impl Sessions {
         record.state = SessionState::Closing;
         record.reason = Some(reason);
         record.detail = detail;
-        self.note_ending(led, &record, Ending::Overtaken);
+        self.work.note_ending(led, &record, Ending::Overtaken);
         fail_opens(&mut record);
         let session = record.key.clone();
         write_session(led, key, record, None);
-        let work = self.work.entry(session).or_default();
-        (work.ask_ms, work.asked) = (0, 0);
+        self.work.ask_anew(&session);
     }
 }
 

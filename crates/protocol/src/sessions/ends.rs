@@ -1,16 +1,18 @@
 //! Ends that no client asked for, as owners write them: what a node says of a scanned session, and what was lost with
 //! its node.
 
+use crate::log::at::At;
 use crate::log::env::Env;
 use crate::log::state::Log;
 use crate::ports::note::Transition;
 use crate::sessions::follows::{Follows, end_unasked, reopens};
 use crate::sessions::read::key_of;
-use crate::sessions::remembered::session_writes;
+use crate::sessions::remembered::{session_writes, write_session};
 use crate::sessions::request_ids::{fail_opens, forget_overtaken};
 use crate::sessions::scan_state::{Scan, UNKNOWN_THERE};
 use crate::sessions::version::{next_version, version_after};
-use rota_messages::{DocKey, Write};
+use rota_messages::documents::Brief;
+use rota_messages::{Doc, DocKey, Write};
 use rota_model::node_msg::{DeadToken, ScanFate};
 use rota_model::{Epoch, Exit, NodeId, Reason, SessionRecord, SessionState};
 use std::collections::BTreeSet;
@@ -120,4 +122,22 @@ pub(crate) fn lost(
         forget_overtaken(&mut lost, pe);
     }
     lost
+}
+
+/// Nothing of the boot on which a session was placed runs any more.
+pub(crate) fn write_boot_over(led: &mut At<'_>, key: &DocKey) {
+    if !led.lead.is_open() {
+        return;
+    }
+    let over = |doc: &&Arc<Doc>| {
+        let runs_at = doc.brief().and_then(Brief::runs_at);
+        runs_at.is_some_and(|(node, boot)| led.env.is_over(led.log.number, node, *boot))
+    };
+    let doc = led.log.replica.get(key).filter(over);
+    let Some(record) = doc.and_then(|it| it.session()).cloned() else {
+        return;
+    };
+    let lost = lost(led.env, &record, led.log.replica.pe, Follows::AsItsClassSays);
+    led.env.note_end(Transition::SessionLost, led.log.number, record.state, &lost);
+    write_session(led, key, lost, None);
 }

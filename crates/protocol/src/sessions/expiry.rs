@@ -11,15 +11,9 @@
 //! to the owner alone: a new owner counts idle from its own serving, and never ends a session too early.
 
 use crate::log::at::At;
-use crate::ports::note::Transition;
-use crate::sessions::read::key_of;
-use crate::sessions::state::Sessions;
 use crate::sessions::uses::Uses;
 use rota_model::{Lifetime, Reason, SessionKey, SessionRecord, SessionState, Stamp};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Most sessions that one step begins to close: about a millisecond.
-const STEP_MAX: usize = 64;
 
 /// One life that ends by itself.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -79,6 +73,14 @@ impl Expiry {
         }
     }
 
+    /// A new owner arms what lives.
+    pub fn arm_all(&mut self, led: &At<'_>, uses: &Uses) {
+        let keys = led.log.replica.counts.session_counts.timed();
+        for record in keys.filter_map(|key| led.log.replica.session(key)) {
+            self.arm(led, uses, record);
+        }
+    }
+
     /// A life has ended, or is being closed.
     pub fn disarm(&mut self, key: &SessionKey) {
         if let Some(armed) = self.armed.remove(key) {
@@ -87,7 +89,7 @@ impl Expiry {
     }
 
     /// The next one that ends now, and why. Those that were used meanwhile are put off.
-    fn next(&mut self, uses: &Uses, now_ms: u64) -> Option<(SessionKey, Stamp, Reason)> {
+    pub fn next(&mut self, uses: &Uses, now_ms: u64) -> Option<(SessionKey, Stamp, Reason)> {
         while self.due.first().is_some_and(|(at, _)| *at <= now_ms) {
             let (_, key) = self.due.pop_first()?;
             let Some(armed) = self.armed.get_mut(&key) else { continue };
@@ -108,41 +110,11 @@ impl Expiry {
     }
 }
 
-/// Why it is closed, for people.
-fn detail(lifetime: &Lifetime, reason: Reason) -> String {
+/// Why a session is closed that is over, for people.
+pub(crate) fn expired(lifetime: &Lifetime, reason: Reason) -> String {
     let seconds = |ms: Option<u64>| ms.unwrap_or_default() as f64 / 1_000.0;
     if reason == Reason::IdleTimeout {
         return format!("nobody used it for {} s", seconds(lifetime.idle_ms));
     }
     format!("it lived for {} s", seconds(lifetime.max_life_ms))
-}
-
-impl Sessions {
-    /// A new owner arms what lives.
-    pub(crate) fn arm_all(&mut self, led: &At<'_>) {
-        let keys = led.log.replica.counts.session_counts.timed();
-        for record in keys.filter_map(|key| led.log.replica.session(key)) {
-            self.expiry.arm(led, &self.uses, record);
-        }
-    }
-
-    /// Begins to close what is over.
-    pub(crate) fn tick_expiry(&mut self, led: &mut At<'_>) {
-        let now = led.env.now.mono_ms;
-        for _ in 0..STEP_MAX {
-            if !led.may_begin() || led.backlog().is_some() {
-                return;
-            }
-            let Some((session, life, reason)) = self.expiry.next(&self.uses, now) else { return };
-            let key = key_of(led.env, &session);
-            let Some(record) = led.log.replica.session(&key).cloned() else { continue };
-            let lives = !record.state.is_ended() && record.state != SessionState::Closing;
-            if !lives || record.life != life {
-                continue;
-            }
-            let lifetime = record.lifetime.as_deref().cloned().unwrap_or_default();
-            led.env.note(Transition::SessionExpired, Some(led.log.number));
-            self.begin_closing(led, &key, record, reason, detail(&lifetime, reason));
-        }
-    }
 }

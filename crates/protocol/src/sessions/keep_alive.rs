@@ -2,11 +2,9 @@
 //! epoch knows of no use before the first one that it hears of, so it never takes a session for idle too early.
 
 use crate::log::at::At;
-use crate::log::origin::Origin;
-use crate::log::resident::RequestHandler;
 use crate::sessions::read::{key_of, not_found, view_at_node, visible};
-use crate::sessions::state::Sessions;
-use rota_messages::Answer;
+use crate::sessions::uses::Uses;
+use rota_messages::{Answer, OpResult};
 use rota_model::{KeepAliveOp, Refusal, RefusalKind, Retry, SessionRecord, SessionState, Stamp};
 
 /// Why a session is not kept alive, or changed, if so.
@@ -28,17 +26,13 @@ pub(crate) fn refuses(record: &SessionRecord, life: Option<Stamp>) -> Option<Ref
     Some(Refusal::new(RefusalKind::NotFound, Retry::WhenChanged, text))
 }
 
-impl Sessions {
-    /// Nobody else owned the partition when the call arrived.
-    pub fn on_keep_alive_confirmed(&mut self, led: &mut At<'_>, origin: Origin, op: &KeepAliveOp) {
-        let Some(record) = visible(led, &key_of(led.env, &op.key)) else {
-            return self.reply(led, origin, Err(not_found(&op.key)));
-        };
-        if let Some(refusal) = refuses(&record, op.life) {
-            return self.reply(led, origin, Err(refusal));
-        }
-        let idle_ms = self.uses.note(&record, led.env.now.mono_ms);
-        let session = view_at_node(led, record);
-        self.reply(led, origin, Ok(Answer::KeptAlive { session, idle_ms }));
+/// Keeps a session alive, once it is known that nobody else owned the partition when the call arrived.
+pub(crate) fn keep_alive(led: &At<'_>, uses: &mut Uses, op: &KeepAliveOp) -> OpResult {
+    let record = visible(led, &key_of(led.env, &op.key)).ok_or_else(|| not_found(&op.key))?;
+    if let Some(refusal) = refuses(&record, op.life) {
+        return Err(refusal);
     }
+    let idle_ms = uses.note(&record, led.env.now.mono_ms);
+    let session = view_at_node(led, record);
+    Ok(Answer::KeptAlive { session, idle_ms })
 }

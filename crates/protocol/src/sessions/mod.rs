@@ -8,6 +8,7 @@ pub(crate) mod drain;
 pub(crate) mod ends;
 pub(crate) mod expiry;
 pub(crate) mod follows;
+pub(crate) mod in_progress;
 mod keep_alive;
 pub(crate) mod mend;
 pub(crate) mod open;

@@ -13,17 +13,18 @@ use crate::ports::note::Transition;
 use crate::sessions::capacity::{
     full_for_good, refused_by_pool, refused_unheard, refuses_for_room, unfit, unknown_class,
 };
+use crate::sessions::in_progress::Work;
 use crate::sessions::read::{key_of, view_at_node, visible};
 use crate::sessions::refusals::start_failed;
 use crate::sessions::remembered::{memory_wait, write_session};
 use crate::sessions::request_ids::{asked_before, new_life, remember, reused, spec_answered};
 use crate::sessions::retry_placement::{note_begins_anew, note_overtaken};
-use crate::sessions::state::{Sessions, Work};
+use crate::sessions::state::Sessions;
 use crate::sessions::version::next_version;
 use rota_messages::{Answer, DocKey};
 use rota_model::{
-    LifeFacts, OpenOp, Outcome, Placement, Refusal, RefusalKind, RequestEntry, RequestFate,
-    RequestId, Retry, SessionRecord, SessionState, Token,
+    LifeFacts, OpenOp, Outcome, Refusal, RefusalKind, RequestEntry, RequestFate, RequestId, Retry,
+    SessionRecord, SessionState,
 };
 
 /// Most requests that wait for one id.
@@ -37,7 +38,7 @@ impl Sessions {
         origin: Origin,
         key: &rota_model::SessionKey,
     ) {
-        match self.work.get_mut(key).filter(|work| work.redriven) {
+        match self.work.ids.get_mut(key).filter(|work| work.redriven) {
             Some(work) => wait(work, origin),
             None => led.confirm_then(origin),
         }
@@ -216,7 +217,7 @@ impl Sessions {
                 remember(&mut record, led.env, &op.request, RequestFate::Opening);
                 led.env.note(Transition::OpenPending, Some(led.log.number));
                 let session = op.key.clone();
-                self.write_pending(led, key, record, chosen, Some(op.request));
+                self.work.write_pending(led, key, record, chosen, Some(op.request));
                 self.join_work(led, origin, &session);
             }
             Err(_) if self.capacity.wait_for_news(led, origin) => {}
@@ -235,26 +236,6 @@ impl Sessions {
         }
     }
 
-    /// Writes PENDING on a node, under the token that its log position names.
-    pub fn write_pending(
-        &mut self,
-        led: &mut At<'_>,
-        key: &DocKey,
-        mut record: SessionRecord,
-        chosen: Chosen,
-        request: Option<RequestId>,
-    ) {
-        let pe = led.lead.pe;
-        let token = Token(led.log.replica.next_pos(pe));
-        led.env.nodes.ask(&chosen.node, &record.spec.class, token, led.env.now.mono_ms);
-        self.work.entry(record.key.clone()).or_default().begin(token);
-        let Chosen { node, boot } = chosen;
-        record.version = next_version(led.env, led.log, &record);
-        record.state = SessionState::Pending;
-        record.placement = Some(Placement { node, boot, token, address: String::new() });
-        write_session(led, key, record, request);
-    }
-
     /// Lets a request wait for an id in progress.
     pub fn join_work(
         &mut self,
@@ -262,7 +243,7 @@ impl Sessions {
         origin: Origin,
         session: &rota_model::SessionKey,
     ) {
-        let work = self.work.entry(session.clone()).or_default();
+        let work = self.work.ids.entry(session.clone()).or_default();
         if work.waiters.len() < WAITERS_MAX {
             wait(work, origin);
             return;

@@ -5,21 +5,20 @@ use crate::log::at::At;
 use crate::log::inbox::Inbox;
 use crate::log::origin::{Ending, Origin};
 use crate::log::resident::RequestHandler;
-use crate::nodes::calls::{CallFor, CallWhat};
 use crate::ports::note::Transition;
-use crate::sessions::ends::lost;
-use crate::sessions::follows::{Follows, end_unasked};
+use crate::sessions::ends::write_boot_over;
+use crate::sessions::follows::end_unasked;
+use crate::sessions::in_progress::Work;
 use crate::sessions::mend::FoundEnd;
 use crate::sessions::read::{key_of, view_at_node, view_of};
 use crate::sessions::refusals::{overtaken, start_failed};
 use crate::sessions::remembered::{session_writes, write_session};
 use crate::sessions::request_ids::{fail_opens, forget_overtaken, remember};
-use crate::sessions::state::{Sessions, Work};
+use crate::sessions::state::Sessions;
 use crate::sessions::version::{next_version, told_early};
 use crate::sessions::withdraw::end_at;
-use rota_messages::documents::Brief;
-use rota_messages::{Answer, Doc, DocKey, Op};
-use rota_model::node_msg::{Blame, DeadToken, NodeAnswer, NodeCall, ToNode};
+use rota_messages::{Answer, DocKey, Op};
+use rota_model::node_msg::{Blame, DeadToken, NodeAnswer};
 use rota_model::{
     BootId, Exit, MendStep, Mended, NodeId, OpenOp, Outcome, Reason, RequestFate, SessionKey,
     SessionRecord, SessionState, Token,
@@ -37,61 +36,6 @@ pub(crate) struct Running<'a> {
 }
 
 impl Sessions {
-    /// Asks the node for what a committed record wants.
-    pub fn ask(&mut self, led: &mut At<'_>, session: &SessionKey) {
-        let key = key_of(led.env, session);
-        if led.log.replica.latest.contains_key(&key) {
-            return;
-        }
-        if let Some(record) = led.log.replica.record(&key) {
-            self.ask_for(led, &key, &record);
-        }
-    }
-
-    pub(crate) fn ask_for(&mut self, led: &mut At<'_>, key: &DocKey, record: &SessionRecord) {
-        let session = &record.key;
-        let Some(placement) = record.placement.clone() else {
-            return;
-        };
-        if self.withdraw(led, key, record) {
-            return;
-        }
-        let now = led.env.now.mono_ms;
-        let work = self.work.entry(session.clone()).or_default();
-        work.asked += 1;
-        work.ask_ms = now + (led.env.config.timing.node_resend_ms << work.asked.min(3));
-        let (part, range, pe) = (led.log.number, led.log.range, led.lead.pe);
-        let (token, boot) = (placement.token, placement.boot);
-        let request = record.requests.last().map(|it| it.id.clone());
-        let closing = record.state == SessionState::Closing;
-        let what = if closing {
-            CallWhat::Destroy { key: session.clone(), token }
-        } else {
-            CallWhat::Create { key: session.clone(), token }
-        };
-        let until_ms = now + led.env.config.timing.tombstone_ms;
-        let node = placement.node.clone();
-        let call = CallFor { part, pe, node, boot, what, until_ms };
-        let deadline_ms = led.env.config.timing.create_deadline_ms;
-        let (slot, session) = (key.slot, session.clone());
-        let (life, spec, grace_ms) = (record.life, record.spec.clone(), record.grace_ms);
-        let asked = led.env.ask_node(call, |call| {
-            let head = NodeCall { call, boot, pe, range };
-            if closing {
-                return ToNode::Destroy { head, key: session, slot, token, grace_ms, request };
-            }
-            ToNode::Create { head, key: session, slot, token, life, deadline_ms, spec, request }
-        });
-        if let Some(call) = asked
-            && !closing
-        {
-            work.on_given(token, call);
-        }
-        if asked.is_none() && led.env.is_over(led.log.number, &placement.node, boot) {
-            write_boot_over(led, key);
-        }
-    }
-
     /// A node answered about a token.
     pub fn on_node_answer(
         &mut self,
@@ -103,7 +47,7 @@ impl Sessions {
         if !led.lead.is_open() {
             return;
         }
-        if let Some(work) = self.work.get_mut(session) {
+        if let Some(work) = self.work.ids.get_mut(session) {
             work.on_seen(token);
         }
         let key = key_of(led.env, session);
@@ -124,10 +68,10 @@ impl Sessions {
                     led.env.note(Transition::NodeUnable, Some(led.log.number));
                     led.env.nodes.on_unable(&at.node, led.env.now.mono_ms);
                 }
-                self.on_refused(led, &key, record, &detail, blame);
+                self.work.on_refused(led, &key, record, &detail, blame);
             }
             NodeAnswer::Full if !closing => {
-                self.on_refused(led, &key, record, "it is full", Blame::Node);
+                self.work.on_refused(led, &key, record, "it is full", Blame::Node);
             }
             NodeAnswer::Dead(DeadToken::Ended { reason, exit, detail }) if !closing => {
                 write_end(led, &key, record, reason, exit, &detail);
@@ -217,7 +161,7 @@ impl Sessions {
 
     fn answer_opens(&mut self, led: &mut At<'_>, key: &DocKey, mut record: SessionRecord) {
         let session = record.key.clone();
-        let work = self.work.remove(&session).unwrap_or_default();
+        let work = self.work.ids.remove(&session).unwrap_or_default();
         let Some(placement) = record.placement.clone() else {
             return;
         };
@@ -269,7 +213,7 @@ impl Sessions {
         } else {
             // READY may not be shown yet, and an earlier owner may have told it: they wait on.
             let waits = Work { waiters: others, redriven: work.redriven, ..Work::default() };
-            self.work.insert(session, waits);
+            self.work.ids.insert(session, waits);
             led.lead.unsent.dirty = true;
         }
     }
@@ -305,7 +249,7 @@ impl Sessions {
 
     /// A life ended and that is committed: everybody who waited for it goes on.
     pub(crate) fn release(&mut self, led: &mut At<'_>, session: &SessionKey) {
-        let Some(work) = self.work.remove(session) else {
+        let Some(work) = self.work.ids.remove(session) else {
             return;
         };
         let key = key_of(led.env, session);
@@ -358,12 +302,12 @@ impl Sessions {
         let sessions: Vec<SessionKey> = records.map(|record| record.key.clone()).collect();
         for session in &sessions {
             led.env.note(Transition::Redriven, Some(led.log.number));
-            self.work.entry(session.clone()).or_default().redriven = true;
+            self.work.ids.entry(session.clone()).or_default().redriven = true;
         }
         // The registry may have changed since the first entry was written.
         self.sweep_lost(led);
         for session in &sessions {
-            self.ask(led, session);
+            self.work.ask(led, session);
         }
     }
 
@@ -373,7 +317,7 @@ impl Sessions {
         if !led.lead.is_open() {
             return;
         }
-        let due = self.work.iter().filter(|(_, work)| now >= work.ask_ms);
+        let due = self.work.ids.iter().filter(|(_, work)| now >= work.ask_ms);
         let due: Vec<SessionKey> = due.map(|(session, _)| session.clone()).collect();
         for session in due {
             let key = key_of(led.env, &session);
@@ -385,29 +329,17 @@ impl Sessions {
                         self.release(led, &session);
                     }
                 }
-                Some(_) => self.ask(led, &session),
+                Some(_) => self.work.ask(led, &session),
             }
         }
     }
 
     pub(crate) fn rerun_waiters(&mut self, led: &mut At<'_>, session: &SessionKey) {
-        let Some(work) = self.work.remove(session) else {
+        let Some(work) = self.work.ids.remove(session) else {
             return;
         };
         for origin in work.waiters {
             self.run(led, origin);
-        }
-    }
-
-    /// The connection to a node is new: what was asked before may be lost.
-    pub fn on_node_connected(&mut self, led: &mut At<'_>, node: &NodeId) {
-        let now = led.env.now.mono_ms;
-        for (session, work) in &mut self.work {
-            let key = key_of(led.env, session);
-            let at = led.log.replica.session(&key).and_then(|it| it.placement.as_ref());
-            if at.is_some_and(|at| at.node == *node) {
-                work.ask_ms = work.ask_ms.min(now);
-            }
         }
     }
 }
@@ -498,22 +430,4 @@ fn write_closed(
     forget_overtaken(&mut record, led.log.replica.pe);
     led.env.note_end(Transition::CloseFinished, led.log.number, SessionState::Closing, &record);
     write_session(led, key, record, None);
-}
-
-/// Nothing of the boot on which a session was placed runs any more.
-fn write_boot_over(led: &mut At<'_>, key: &DocKey) {
-    if !led.lead.is_open() {
-        return;
-    }
-    let over = |doc: &&Arc<Doc>| {
-        let runs_at = doc.brief().and_then(Brief::runs_at);
-        runs_at.is_some_and(|(node, boot)| led.env.is_over(led.log.number, node, *boot))
-    };
-    let doc = led.log.replica.get(key).filter(over);
-    let Some(record) = doc.and_then(|it| it.session()).cloned() else {
-        return;
-    };
-    let lost = lost(led.env, &record, led.log.replica.pe, Follows::AsItsClassSays);
-    led.env.note_end(Transition::SessionLost, led.log.number, record.state, &lost);
-    write_session(led, key, lost, None);
 }

@@ -19,8 +19,8 @@ use crate::log::env::Env;
 use crate::log::state::Log;
 use crate::ports::note::Transition;
 use crate::sessions::capacity::ROOM_MS;
+use crate::sessions::in_progress::InProgress;
 use crate::sessions::request_ids::life_of;
-use crate::sessions::state::Sessions;
 use rota_messages::DocKey;
 use rota_model::{ClassName, Now, PoolName, SessionRecord, SessionSpec, SessionState, Stamp};
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,6 +54,48 @@ impl Reopening {
         self.waits
     }
 
+    /// Begins the next lives, where nodes have room. Gives what waits for that.
+    pub fn tick(&mut self, led: &mut At<'_>, work: &mut InProgress) -> Vec<SessionSpec> {
+        let now = led.env.now.mono_ms;
+        // An owner that has just started does not know the pools yet.
+        let may = led.may_begin() && led.backlog().is_none() && led.env.documents_env.knows_spaces;
+        if !self.waits || now < self.next_ms || !may {
+            return Vec::new();
+        }
+        let keys: Vec<DocKey> = led.log.replica.sessions_reopening().cloned().collect();
+        let (mut waiting, mut begun, mut pausing) = (Vec::new(), 0, false);
+        self.pauses.retain(|key, _| keys.binary_search(key).is_ok());
+        let mut full: BTreeSet<(PoolName, ClassName)> = BTreeSet::new();
+        for key in &keys {
+            let Some(old) = led.log.replica.record(key) else { continue };
+            if !admits(led.env, &old) {
+                continue;
+            }
+            if !self.may_begin(key, &old, led.env.now) {
+                pausing = true;
+                continue;
+            }
+            let kind = (old.spec.pool.clone(), old.spec.class.clone());
+            if begun < STEP_MAX && !full.contains(&kind) && reopen(led, work, key, &old) {
+                begun += 1;
+            } else {
+                full.insert(kind);
+                waiting.push(old.spec.clone());
+            }
+        }
+        let pause_ms = if pausing { PAUSE_MS } else { REOPEN_MS };
+        let next_ms = now + if begun < STEP_MAX { pause_ms } else { ROOM_MS };
+        (self.waits, self.next_ms) = (begun < keys.len(), next_ms);
+        waiting
+    }
+
+    /// The pool of each lost session that waits to be opened again.
+    pub fn pools(&self, log: &Log) -> impl Iterator<Item = PoolName> {
+        let keys = self.waits.then(|| log.replica.sessions_reopening());
+        let records = keys.into_iter().flatten().filter_map(|key| log.replica.record(key));
+        records.map(|it| it.spec.pool.clone())
+    }
+
     /// Whether a session may begin its next life now. A pause is counted by the monotonic clock from when this owner
     /// sees it, and a clock that stepped back does not prolong it.
     fn may_begin(&mut self, key: &DocKey, old: &SessionRecord, now: Now) -> bool {
@@ -77,62 +119,16 @@ fn admits(env: &Env, record: &SessionRecord) -> bool {
         && env.documents_env.spaces.check_open(namespace).is_ok()
 }
 
-impl Sessions {
-    /// Begins the next lives, where nodes have room. Gives what waits for that.
-    pub fn tick_reopening(&mut self, led: &mut At<'_>) -> Vec<SessionSpec> {
-        let now = led.env.now.mono_ms;
-        // An owner that has just started does not know the pools yet.
-        let may = led.may_begin() && led.backlog().is_none() && led.env.documents_env.knows_spaces;
-        if !self.reopening.waits || now < self.reopening.next_ms || !may {
-            return Vec::new();
-        }
-        let keys: Vec<DocKey> = led.log.replica.sessions_reopening().cloned().collect();
-        let (mut waiting, mut begun, mut pausing) = (Vec::new(), 0, false);
-        self.reopening.pauses.retain(|key, _| keys.binary_search(key).is_ok());
-        let mut full: BTreeSet<(PoolName, ClassName)> = BTreeSet::new();
-        for key in &keys {
-            let Some(old) = led.log.replica.record(key) else { continue };
-            if !admits(led.env, &old) {
-                continue;
-            }
-            if !self.reopening.may_begin(key, &old, led.env.now) {
-                pausing = true;
-                continue;
-            }
-            let kind = (old.spec.pool.clone(), old.spec.class.clone());
-            if begun < STEP_MAX && !full.contains(&kind) && self.reopen(led, key, &old) {
-                begun += 1;
-            } else {
-                full.insert(kind);
-                waiting.push(old.spec.clone());
-            }
-        }
-        let pause_ms = if pausing { PAUSE_MS } else { REOPEN_MS };
-        let next_ms = now + if begun < STEP_MAX { pause_ms } else { ROOM_MS };
-        (self.reopening.waits, self.reopening.next_ms) = (begun < keys.len(), next_ms);
-        waiting
-    }
-
-    /// The pool of each lost session that waits to be opened again.
-    pub fn reopening_in(&self, log: &Log) -> impl Iterator<Item = PoolName> {
-        let keys = self.reopening.waits.then(|| log.replica.sessions_reopening());
-        let records = keys.into_iter().flatten().filter_map(|key| log.replica.record(key));
-        records.map(|it| it.spec.pool.clone())
-    }
-
-    /// Begins the next life of a session. False where no node has room.
-    fn reopen(&mut self, led: &mut At<'_>, key: &DocKey, old: &SessionRecord) -> bool {
-        let Ok(chosen) = led.env.nodes.choose(&old.spec, &[], led.env.now.mono_ms) else {
-            return false;
-        };
-        let lives = (Some(old), Some(old));
-        let record =
-            life_of(led.env, lives, (&old.key, &old.spec), &chosen.node, led.stamps_above());
-        let is_restart = old.state == SessionState::Failed;
-        let step =
-            if is_restart { Transition::SessionRestarted } else { Transition::SessionReopened };
-        led.env.note(step, Some(led.log.number));
-        self.write_pending(led, key, record, chosen, None);
-        true
-    }
+/// Begins the next life of a session. False where no node has room.
+fn reopen(led: &mut At<'_>, work: &mut InProgress, key: &DocKey, old: &SessionRecord) -> bool {
+    let Ok(chosen) = led.env.nodes.choose(&old.spec, &[], led.env.now.mono_ms) else {
+        return false;
+    };
+    let lives = (Some(old), Some(old));
+    let record = life_of(led.env, lives, (&old.key, &old.spec), &chosen.node, led.stamps_above());
+    let is_restart = old.state == SessionState::Failed;
+    let step = if is_restart { Transition::SessionRestarted } else { Transition::SessionReopened };
+    led.env.note(step, Some(led.log.number));
+    work.write_pending(led, key, record, chosen, None);
+    true
 }

@@ -10,6 +10,7 @@ use crate::log::state::Log;
 use crate::sessions::capacity::{no_room_yet, tell_pool_owners};
 use crate::sessions::ends::write_off_lost;
 use crate::sessions::follows::Follows;
+use crate::sessions::keep_alive::keep_alive;
 use crate::sessions::read::{key_of, page, read, view_at_node};
 use crate::sessions::scan::Scanning;
 use crate::sessions::scan_state::Scan;
@@ -47,7 +48,7 @@ impl Resident for Sessions {
 
     fn serve(&mut self, led: &mut At<'_>) {
         self.reopening.look();
-        self.arm_all(led);
+        self.expiry.arm_all(led, &self.uses);
         self.redrive(led);
     }
 
@@ -59,11 +60,11 @@ impl Resident for Sessions {
         match record.state {
             SessionState::Pending | SessionState::Starting => {
                 self.expiry.arm(led, &self.uses, &record);
-                self.ask_for(led, key, &record);
+                self.work.ask_for(led, key, &record);
             }
             SessionState::Closing => {
                 self.expiry.disarm(&record.key);
-                self.ask_for(led, key, &record);
+                self.work.ask_for(led, key, &record);
             }
             SessionState::Closed | SessionState::Failed | SessionState::Lost => {
                 if record.is_reopened() {
@@ -87,7 +88,7 @@ impl Resident for Sessions {
     fn unwedged(&mut self, led: &mut At<'_>) {
         // What nodes answered meanwhile was not taken: they are asked once more.
         let now = led.env.now.mono_ms;
-        self.work.values_mut().for_each(|work| work.ask_ms = work.ask_ms.min(now));
+        self.work.ids.values_mut().for_each(|work| work.ask_ms = work.ask_ms.min(now));
         // What the registry said meanwhile could not be written.
         self.sweep_lost(led);
         self.tick_work(led);
@@ -107,7 +108,7 @@ impl Resident for Sessions {
                 for key in self.drain.next(led) {
                     self.close_drained(led, &key);
                 }
-                self.tick_expiry(led);
+                self.close_expired(led);
                 self.sweep_when_due(led);
                 self.tick_room(led);
                 self.watches.expire_pulls(led);
@@ -117,7 +118,7 @@ impl Resident for Sessions {
     }
 
     fn is_busy(&self) -> bool {
-        !self.work.is_empty()
+        !self.work.ids.is_empty()
             || !self.looks.is_empty()
             || self.drain.after.is_some()
             || self.reopening.waits()
@@ -126,7 +127,7 @@ impl Resident for Sessions {
     fn retain(&mut self, is_there: &dyn Fn(&Origin) -> bool) {
         self.capacity.waiting.retain(is_there);
         self.looks.retain(is_there);
-        for work in self.work.values_mut() {
+        for work in self.work.ids.values_mut() {
             work.waiters.retain(is_there);
         }
     }
@@ -181,7 +182,10 @@ impl RequestHandler for Sessions {
                 let result = Ok(Answer::Listed(page(led, &list)));
                 self.reply(led, origin, result);
             }
-            Op::KeepAlive(keep) => self.on_keep_alive_confirmed(led, origin, &keep),
+            Op::KeepAlive(keep) => {
+                let result = keep_alive(led, &mut self.uses, &keep);
+                self.reply(led, origin, result);
+            }
             Op::Lives(LivesOp::Update(op)) => self.on_update_confirmed(led, origin, &op),
             // Who knows of actions, too, has them shown.
             Op::Lives(LivesOp::Show(_) | LivesOp::Fire(_)) => {}
@@ -253,7 +257,7 @@ impl Sessions {
     /// Opens that wait for room try again when nodes or loads changed, and tell the pool's owner.
     fn tick_room(&mut self, led: &mut At<'_>) {
         let due = self.capacity.due(led);
-        let reopening = self.tick_reopening(led);
+        let reopening = self.reopening.tick(led, &mut self.work);
         if due.is_empty() && reopening.is_empty() {
             return;
         }

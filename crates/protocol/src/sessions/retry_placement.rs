@@ -4,18 +4,18 @@ use crate::log::at::At;
 use crate::log::origin::{Ending, Origin};
 use crate::nodes::choice::NoNode;
 use crate::ports::note::Transition;
+use crate::sessions::in_progress::InProgress;
 use crate::sessions::remembered::write_session;
 use crate::sessions::request_ids::fail_opens;
-use crate::sessions::state::Sessions;
 use crate::sessions::version::next_version;
-use rota_messages::{DocKey, Op};
+use rota_messages::DocKey;
 use rota_model::node_msg::Blame;
-use rota_model::{Reason, RequestFate, RequestId, SessionRecord, SessionState};
+use rota_model::{Reason, RequestFate, SessionRecord, SessionState};
 
 /// Nodes at which one life may fail to start before it is given up.
 const FAILURES_MAX: u32 = 3;
 
-impl Sessions {
+impl InProgress {
     /// The node refused for good: its token is dead and never ran, so another node may be tried.
     ///
     /// What a node is to blame for never fails an open: when no other node is left, the life ends,
@@ -40,7 +40,7 @@ impl Sessions {
         };
         led.env.nodes.asked_done(&placement.node, placement.token);
         led.env.note(Transition::NodeRefused, Some(led.log.number));
-        let work = self.work.entry(record.key.clone()).or_default();
+        let work = self.ids.entry(record.key.clone()).or_default();
         work.refused.push(placement.node.clone());
         work.failures += u32::from(blame == Blame::Session);
         work.asked = 0;
@@ -75,21 +75,6 @@ impl Sessions {
                 }
                 fail_opens(&mut failed);
                 write_session(led, key, failed, None);
-            }
-        }
-    }
-
-    /// The life ends for which some open waits: its record is about to forget for which, or is committed later.
-    pub fn note_ending(&mut self, led: &mut At<'_>, record: &SessionRecord, ending: Ending) {
-        let began = |request: &RequestId| {
-            record.request(request).is_some_and(|it| it.fate == RequestFate::Opening)
-        };
-        let waiters = self.work.get(&record.key).map_or(&[][..], |work| &work.waiters);
-        for origin in waiters {
-            if let Some(asked) = led.inbox.live.get_mut(origin)
-                && matches!(&asked.op, Op::Open(open) if began(&open.request))
-            {
-                asked.ending = Some(ending);
             }
         }
     }

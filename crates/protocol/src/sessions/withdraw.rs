@@ -10,19 +10,19 @@
 use crate::log::at::At;
 use crate::nodes::calls::{CallFor, CallWhat};
 use crate::ports::note::Transition;
+use crate::sessions::in_progress::InProgress;
 use crate::sessions::read::key_of;
-use crate::sessions::state::Sessions;
 use rota_messages::DocKey;
 use rota_model::node_msg::{NodeCall, ToNode};
 use rota_model::{BootId, NodeId, SessionKey, SessionRecord, SessionState, Token};
 
-impl Sessions {
+impl InProgress {
     /// The link to a node threw away a Create before one byte of it went to a connection.
     pub fn on_unsent(&mut self, led: &mut At<'_>, session: &SessionKey, token: Token, call: u64) {
         if !led.lead.is_open() {
             return;
         }
-        let Some(work) = self.work.get_mut(session) else {
+        let Some(work) = self.ids.get_mut(session) else {
             return;
         };
         work.on_unsent(token, call);
@@ -46,7 +46,7 @@ impl Sessions {
         if !(led.lead.is_open() && is_out) {
             return false;
         }
-        let Some(work) = self.work.get_mut(&record.key) else { return false };
+        let Some(work) = self.ids.get_mut(&record.key) else { return false };
         if token.0.pe != led.lead.pe || !work.is_unsent(token) {
             return false;
         }
