@@ -45,14 +45,8 @@ impl Room {
         };
         !state.net.iter().any(on_its_way)
             && (0..state.managers.len()).all(|at| {
-                !self.has_news(state, at) && self.parts.manager(state, at).unsynced.is_empty()
+                !self.parts.has_news(state, at) && self.parts.manager(state, at).unsynced.is_empty()
             })
-    }
-
-    fn has_news(&self, state: &State, at: usize) -> bool {
-        let store = self.parts.store(state);
-        let process = self.parts.manager(state, at).process.as_ref();
-        !store.away && process.is_some_and(|it| it.config_index() < store.state.index)
     }
 
     fn of_messages(&self, state: &State, list: &mut Vec<Action>) {
@@ -119,7 +113,7 @@ impl Room {
                 list.push(Action::Crash(at, true));
             }
         }
-        if self.has_news(state, at) {
+        if self.parts.has_news(state, at) {
             list.push(Action::Watch(at));
         }
         if !host.unsynced.is_empty() {
@@ -496,7 +490,7 @@ impl Room {
             Flying::Cas { from, cas, .. } => {
                 let (from, cas) = (*from, *cas);
                 let done = self.write(state, from.0, number)?;
-                let fate = self.fate(state, done);
+                let fate = self.parts.fate(state, done);
                 match self.place_of_run(state, from) {
                     Some(at) => self.work(state, Work::Manager(at, Told::Cas(cas, fate))),
                     None => Ok(()),

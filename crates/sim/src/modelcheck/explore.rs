@@ -6,6 +6,7 @@ use super::bounds::{Bounds, From, Late};
 use super::clients::Wish;
 use super::fair::{self, Fair};
 use super::flying::Flying;
+use super::known::Came;
 use super::room::{LEASE_OVER, Room, owner_of_node};
 use super::seen::Seen;
 use super::state::{Action, State};
@@ -119,8 +120,8 @@ fn explore_with(
             (false, Some(Broken { violation, trace }))
         }
     };
-    let Room { came, came_after, .. } = search.room;
-    let unshown = bounds.shows.iter().copied().filter(|it| !came_after.contains(it)).collect();
+    let Room { came: Came { ever: came, after }, .. } = search.room;
+    let unshown = bounds.shows.iter().copied().filter(|it| !after.contains(it)).collect();
     Explored { name, states, steps, fair_runs, came, unshown, exhausted, broken }
 }
 
@@ -307,10 +308,10 @@ fn missed(room: &mut Room, state: &mut State) -> Verdict {
 fn until_next_step(room: &mut Room, state: &mut State, what: &str) -> Verdict {
     for _ in 0..20 {
         let mut next = state.clone();
-        room.came.clear();
+        room.came.ever.clear();
         room.tick(&mut next)?;
         fair::deliver(room, &mut next)?;
-        if room.came.contains(what) {
+        if room.came.ever.contains(what) {
             return Ok(());
         }
         *state = next;

@@ -54,7 +54,7 @@ impl Fair {
         if self.alive.get(room.parts.hash(&stripped(room, state))).is_some() {
             return Ok(());
         }
-        if self.room.parts.managers.len() + self.room.steps.len() > PARTS_MAX {
+        if self.room.parts.managers.len() + self.room.known.steps() > PARTS_MAX {
             self.room = healed(room);
         }
         let state = &stripped(room, state);

@@ -115,14 +115,14 @@ impl Room {
     /// Whether an owner takes reports for a Sync, or did under this epoch.
     fn syncs(&mut self, state: &State, at: usize, part: ManagerNumber) -> bool {
         let key = wide(&(3_u8, state.managers[at], part));
-        if let Some(known) = self.known.get(key) {
+        if let Some(known) = self.known.answer(key) {
             return known == 1;
         }
         let stats = self.parts.manager(state, at).process.as_ref().map(|it| it.stats());
         let parts = stats.map(|it| it.parts).unwrap_or_default();
         let role = parts.iter().find(|it| it.part == part).map(|it| it.role);
         let syncs = role.is_some_and(|it| ["syncing", "serving", "wedged"].contains(&it));
-        self.known.insert(key, u32::from(syncs));
+        self.known.keep_answer(key, u32::from(syncs));
         syncs
     }
 
@@ -145,7 +145,7 @@ impl Room {
     /// Whether a message does to a manager what an empty heartbeat of its sender does.
     fn is_as_heartbeat(&mut self, state: &State, at: usize, number: u32) -> bool {
         let key = wide(&(4_u8, state.managers[at], number));
-        if let Some(known) = self.known.get(key) {
+        if let Some(known) = self.known.answer(key) {
             return known == 1;
         }
         let Flying::Peer(envelope) = self.parts.flying.get(number) else { return false };
@@ -157,7 +157,7 @@ impl Room {
         let beaten = self.step_manager(&mut after[1], at, &Told::Flying(beat));
         let [was, is] = after.map(|it| self.parts.managers.canon(it.managers[at]));
         let alike = sent.is_nothing() && beaten.is_nothing() && was == is;
-        self.known.insert(key, u32::from(alike));
+        self.known.keep_answer(key, u32::from(alike));
         alike
     }
 }

@@ -5,6 +5,7 @@
 //! * [`bounds`]: what may happen, and how often; [`suite`]: the searches.
 //! * [`explore`]: the search; [`state`]: what it searches; [`actions`]: what may happen in a state.
 //! * [`room`], [`work`]: how one state becomes the next, and what is left out of consideration and why.
+//! * [`known`]: what is computed once, and what came about.
 //! * [`hosts`], [`names`], [`flying`], [`clients`]: processes, messages, and what clients know.
 //! * [`late`]: messages that matter to nobody any more.
 //! * [`check`]: what must hold in each state; [`fair`]: what must come in the end.
@@ -18,6 +19,7 @@ pub mod explore;
 pub mod fair;
 pub mod flying;
 pub mod hosts;
+pub mod known;
 pub mod late;
 pub mod mutant;
 pub mod names;

@@ -27,9 +27,10 @@ use super::check;
 use super::clients::{self, Clients};
 use super::flying::{Flying, Out, Run};
 use super::hosts::{ManagerHost, Store};
+use super::known::{Came, Known};
 use super::names::{START_MS, manager_id, node_id};
 use super::node_host::NodeHost;
-use super::seen::{Seen, Table, wide};
+use super::seen::{Table, wide};
 use super::state::{Part, State};
 use super::work::{Fate, Told, Work};
 use crate::invariant::{Verdict, Violation};
@@ -47,17 +48,6 @@ pub const LEASE_OVER: &str = "lease_over";
 
 /// In the place of a config store: it refuses.
 const REFUSED: u32 = u32::MAX;
-
-/// What one process did with one input.
-#[derive(Clone)]
-pub struct Stepped {
-    /// The process since.
-    pub host: u32,
-    /// What it sent.
-    pub out: Arc<[Out]>,
-    /// What came about in it, by name.
-    pub came: Arc<[&'static str]>,
-}
 
 /// The parts of all states of one search, each kept once.
 #[derive(Default)]
@@ -135,6 +125,34 @@ impl Parts {
     pub fn clients_of(&self, state: &State) -> &Clients {
         self.clients.get(state.clients)
     }
+
+    /// Whether the config store holds what a manager of a state has not seen.
+    pub fn has_news(&self, state: &State, at: usize) -> bool {
+        let store = self.store(state);
+        let process = self.manager(state, at).process.as_ref();
+        !store.away && process.is_some_and(|it| it.config_index() < store.state.index)
+    }
+
+    /// What the author of a compare-and-set is told that arrived: nothing, from a store that is away.
+    pub fn fate(&self, state: &State, done: bool) -> Fate {
+        match (self.store(state).away, done) {
+            (true, _) => Fate::Unknown,
+            (false, true) => Fate::Done,
+            (false, false) => Fate::Conflict,
+        }
+    }
+
+    /// What a process sent, each message by its number.
+    pub fn kept(&mut self, out: Vec<Out>) -> Arc<[Out]> {
+        let kept = out.into_iter().map(|output| {
+            if let Out::Fly(message) = output {
+                Out::Kept(self.keep_flying(message))
+            } else {
+                output
+            }
+        });
+        kept.collect()
+    }
 }
 
 /// The states of one search, and how they follow from each other.
@@ -155,14 +173,10 @@ pub struct Room {
     pub bystanders: BTreeSet<ManagerNumber>,
     /// The parts of all states.
     pub parts: Parts,
-    /// Steps that were computed, by process and input.
-    pub known: Seen,
-    /// What they came to.
-    pub steps: Vec<Stepped>,
-    /// What came about in any of them, by name.
-    pub came: BTreeSet<&'static str>,
-    /// The same, after all crashes, suspicions and beginnings of joins that may happen.
-    pub came_after: BTreeSet<&'static str>,
+    /// What was computed.
+    pub known: Known,
+    /// What came about.
+    pub came: Came,
 }
 
 impl Room {
@@ -187,10 +201,8 @@ impl Room {
             keys,
             tracked,
             parts: Parts::default(),
-            known: Seen::default(),
-            steps: Vec::new(),
-            came: BTreeSet::new(),
-            came_after: BTreeSet::new(),
+            known: Known::default(),
+            came: Came::default(),
         }
     }
 
@@ -316,7 +328,7 @@ impl Room {
                 queue.push_back(Work::Manager(at, Told::Flying(message)));
             }
             Out::LeaseOver => {
-                self.note(state, &[LEASE_OVER]);
+                self.came.note(&state.left, &[LEASE_OVER]);
                 self.may_end(state);
             }
             Out::Ordered(_) => {}
@@ -345,7 +357,7 @@ impl Room {
         {
             let (from, cas) = (*from, *cas);
             let done = self.write(state, from.0, number)?;
-            let fate = self.fate(state, done);
+            let fate = self.parts.fate(state, done);
             queue.push_back(Work::Manager(at, Told::Cas(cas, fate)));
             return Ok(());
         }
@@ -377,7 +389,7 @@ impl Room {
             return Ok(false);
         }
         let key = wide(&(2_u8, state.store, number));
-        let next = match self.known.get(key) {
+        let next = match self.known.answer(key) {
             Some(known) => known,
             None => {
                 let (Flying::Cas { change, .. } | Flying::Orphan { change, .. }) =
@@ -387,7 +399,7 @@ impl Room {
                 };
                 let change = change.clone();
                 let next = self.written(state, &change);
-                self.known.insert(key, next);
+                self.known.keep_answer(key, next);
                 next
             }
         };
@@ -397,15 +409,6 @@ impl Room {
         check::written(self, state, author, &self.parts.stores.get(next).state)?;
         state.store = next;
         Ok(true)
-    }
-
-    /// What the author of a compare-and-set is told that arrived: nothing, from a store that is away.
-    pub fn fate(&self, state: &State, done: bool) -> Fate {
-        match (self.parts.store(state).away, done) {
-            (true, _) => Fate::Unknown,
-            (false, true) => Fate::Done,
-            (false, false) => Fate::Conflict,
-        }
     }
 
     /// The config store goes away, or comes back.

@@ -3,10 +3,11 @@
 use super::clients;
 use super::flying::{Caller, Flying, Out, ToAny};
 use super::hosts::{ManagerHost, closed_nodes};
+use super::known::Stepped;
 use super::mutant;
 use super::names::node_id;
 use super::node_host::{NodeHost, stream_of};
-use super::room::{Receiver, Room, Stepped};
+use super::room::{Receiver, Room};
 use super::seen::wide;
 use super::state::State;
 use crate::setup::{manager_address, node_address};
@@ -109,9 +110,8 @@ impl Room {
         let store = if sees || self.bug.is_some() { state.store } else { u32::MAX };
         let call = if let Told::Call(_) = told { state.clients } else { u32::MAX };
         let key = wide(&(0_u8, before, told, store, call));
-        if let Some(known) = self.known.get(key) {
-            let Stepped { host, out, came } = self.steps[known as usize].clone();
-            self.note(state, &came);
+        if let Some(Stepped { host, out, came }) = self.known.step(key) {
+            self.came.note(&state.left, &came);
             state.managers[at] = host;
             return Sent { at, out };
         }
@@ -120,10 +120,10 @@ impl Room {
         self.tell_manager(state, &mut host, told, &mut out);
         mutant::alter(self, state, &mut out);
         let came: Arc<[&'static str]> = std::mem::take(&mut host.came).into_iter().collect();
-        self.note(state, &came);
+        self.came.note(&state.left, &came);
         let host = self.parts.keep_manager(host);
-        let out = self.kept(out);
-        self.remember(key, Stepped { host, out: out.clone(), came });
+        let out = self.parts.kept(out);
+        self.known.keep_step(key, Stepped { host, out: out.clone(), came });
         state.managers[at] = host;
         Sent { at, out }
     }
@@ -132,8 +132,7 @@ impl Room {
     pub fn step_node(&mut self, state: &mut State, at: usize, told: &Told) -> Sent {
         let before = state.nodes[at];
         let key = wide(&(1_u8, before, told));
-        if let Some(known) = self.known.get(key) {
-            let Stepped { host, out, .. } = self.steps[known as usize].clone();
+        if let Some(Stepped { host, out, .. }) = self.known.step(key) {
             state.nodes[at] = host;
             return Sent { at, out };
         }
@@ -141,37 +140,10 @@ impl Room {
         let mut out = Vec::new();
         self.tell_node(&mut host, told, &mut out);
         let host = self.parts.keep_node(host);
-        let out = self.kept(out);
-        self.remember(key, Stepped { host, out: out.clone(), came: Arc::default() });
+        let out = self.parts.kept(out);
+        self.known.keep_step(key, Stepped { host, out: out.clone(), came: Arc::default() });
         state.nodes[at] = host;
         Sent { at, out }
-    }
-
-    /// Takes down what came about.
-    pub fn note(&mut self, state: &State, came: &[&'static str]) {
-        self.came.extend(came);
-        let left = &state.left;
-        if (left.crashes, left.suspicions, left.joins) == (0, 0, 0) {
-            self.came_after.extend(came);
-        }
-    }
-
-    /// What a process sent, each message by its number.
-    fn kept(&mut self, out: Vec<Out>) -> Arc<[Out]> {
-        let kept = out.into_iter().map(|output| {
-            if let Out::Fly(message) = output {
-                Out::Kept(self.parts.keep_flying(message))
-            } else {
-                output
-            }
-        });
-        kept.collect()
-    }
-
-    fn remember(&mut self, key: u128, step: Stepped) {
-        let number = u32::try_from(self.steps.len()).expect("fewer steps than states");
-        self.known.insert(key, number);
-        self.steps.push(step);
     }
 
     fn tell_manager(
