@@ -109,7 +109,7 @@ fn a_search_that_never_comes_to_what_it_is_named_for_is_not_fine() {
     let bounds = all.iter().find(|it| it.name == "n=3 r=1: node cut off, lease");
     let bounds = bounds.expect("it is one of them");
     assert!(explore(bounds, None).is_fine());
-    let short = Bounds { left: Left { ticks: 2, ..bounds.left }, ..bounds.clone() };
+    let short = Bounds { left: bounds.left.ticks(2), ..bounds.clone() };
     let explored = explore(&short, None);
     assert!(explored.exhausted && explored.broken.is_none() && !explored.is_fine());
     assert_eq!(explored.unshown, ["node_lost", "session_lost"]);
@@ -298,7 +298,7 @@ fn a_node_that_forgets_what_it_was_told_to_destroy_is_found() {
 /// answers, until its clock went on, since the copy that it wanted was not wanted any more.
 #[test]
 fn a_wish_that_a_view_does_not_allow_is_no_reason_to_read_it_without_end() {
-    let left = Left { crashes: 1, starts: 1, suspicions: 1, ticks: 1, ..Left::default() };
+    let left = Left::NOTHING.crashes(1).starts(1).suspicions(1).ticks(1);
     let ci = suite::ci();
     let two = ci.iter().find(|it| it.numbers.len() == 2).unwrap();
     let bounds = Bounds { name: "two, and one comes back", left, ..two.clone() };

@@ -3,6 +3,7 @@
 use super::bounds::{STEP_MS, Times};
 use super::clients::Wish;
 use super::flying::Flying;
+use super::left::Left;
 use super::names::node_id;
 use super::room::{Receiver, Room};
 use super::state::{Action, State};
@@ -23,12 +24,12 @@ impl Room {
         for at in 0..state.managers.len() {
             self.of_manager(state, at, &mut list);
         }
-        if quiet && state.left.ticks > 0 {
+        if quiet && state.left.clocks.ticks > 0 {
             list.push(Action::Tick);
         }
         if self.parts.store(state).away {
             list.push(Action::Outage(false));
-        } else if state.left.outages > 0 {
+        } else if state.left.store.outages > 0 {
             list.push(Action::Outage(true));
         }
         self.of_nodes(state, &mut list);
@@ -50,6 +51,7 @@ impl Room {
     }
 
     fn of_messages(&self, state: &State, list: &mut Vec<Action>) {
+        let Left { network, store, nodes, .. } = &state.left;
         let (mut before, away) = (None, self.parts.store(state).away);
         for number in &state.net {
             if before.replace(*number) == Some(*number) {
@@ -63,10 +65,10 @@ impl Room {
             }
             list.push(Action::Arrive(*number));
             if matches!(message, Flying::Cas { .. }) {
-                if state.left.unknowns > 0 {
+                if store.unknowns > 0 {
                     list.push(Action::Unknown(*number));
                 }
-                if state.left.unheard > 0 && !away {
+                if store.unheard > 0 && !away {
                     list.push(Action::Land(*number));
                 }
                 continue;
@@ -78,38 +80,40 @@ impl Room {
                 message,
                 Flying::Peer(_) | Flying::ToNode { .. } | Flying::FromNode { .. }
             );
-            if streamed && state.left.copies > 0 {
+            if streamed && network.copies > 0 {
                 list.push(Action::ArriveTwice(*number));
             }
-            if state.left.losses > 0 && !is_orphan {
+            if network.losses > 0 && !is_orphan {
                 list.push(Action::Lose(*number));
             }
             let calls = matches!(message, Flying::ToNode { .. });
-            if state.left.resumes > 0 && calls && self.may_resume(state, message) {
+            if nodes.resumes > 0 && calls && self.may_resume(state, message) {
                 list.push(Action::ArriveTorn(*number));
             }
-            let once = state.left.copies == self.bounds.left.copies;
-            if state.left.refusals > 0 && once && matches!(message, Flying::ToNode { .. }) {
+            let once = network.copies == self.bounds.left.network.copies;
+            if network.refusals > 0 && once && matches!(message, Flying::ToNode { .. }) {
                 list.push(Action::Refuse(*number));
             }
         }
     }
 
     fn of_manager(&self, state: &State, at: usize, list: &mut Vec<Action>) {
-        let (host, left) = (self.parts.manager(state, at), &state.left);
+        let host = self.parts.manager(state, at);
+        let Left { managers, operators, clocks, .. } = &state.left;
         let Some(process) = &host.process else {
             let known = host.run > 0;
-            if known && left.starts > 0 {
+            if known && managers.starts > 0 {
                 list.push(Action::Start(at));
-            } else if !known && left.joins > 0 && !self.bounds.numbers.contains(&host.number.0) {
+            } else if !known && operators.joins > 0 && !self.bounds.numbers.contains(&host.number.0)
+            {
                 list.push(Action::Join(at));
             }
             return;
         };
         let apart = self.bystanders.contains(&host.number);
-        if left.crashes > 0 && !apart && self.bounds.may_die(host.number) {
+        if managers.crashes > 0 && !apart && self.bounds.may_die(host.number) {
             list.push(Action::Crash(at, false));
-            if left.wipes > 0 {
+            if managers.wipes > 0 {
                 list.push(Action::Crash(at, true));
             }
         }
@@ -119,7 +123,7 @@ impl Room {
         if !host.unsynced.is_empty() {
             list.push(Action::Synced(at));
         }
-        if left.early > 0 && host.clock_ms == self.clock_ms(state) {
+        if clocks.early > 0 && host.clock_ms == self.clock_ms(state) {
             list.push(Action::TickManager(at));
         }
         let accuses = self.bounds.may_accuse(host.number);
@@ -135,16 +139,18 @@ impl Room {
             }
             match &peer.process {
                 None => list.push(Action::Notice(at, other)),
-                Some(_) if left.suspicions > 0 && accuses => list.push(Action::Suspect(at, other)),
+                Some(_) if managers.suspicions > 0 && accuses => {
+                    list.push(Action::Suspect(at, other))
+                }
                 Some(_) => {}
             }
         }
         let is_leaver = host.number.0 == self.bounds.leaver;
-        if left.leaves > 0 && process.is_claimed() && !is_leaver {
+        if operators.leaves > 0 && process.is_claimed() && !is_leaver {
             list.push(Action::Leave(at));
         }
         let under_way = process.view().is_some_and(|it| it.transition.is_some());
-        if left.cancels > 0 && process.is_claimed() && under_way {
+        if operators.cancels > 0 && process.is_claimed() && under_way {
             list.push(Action::Cancel(at));
         }
         self.drains(state, at, list);
@@ -154,7 +160,8 @@ impl Room {
     fn drains(&self, state: &State, at: usize, list: &mut Vec<Action>) {
         let host = self.parts.manager(state, at);
         let claimed = host.process.as_ref().is_some_and(Manager::is_claimed);
-        if state.left.drains > 0 && claimed && self.bounds.doors.contains(&host.number.0) {
+        if state.left.operators.drains > 0 && claimed && self.bounds.doors.contains(&host.number.0)
+        {
             let nodes = &self.parts.store(state).state.nodes;
             let serves = |node: &usize| {
                 let reg = nodes.get(&node_id(*node));
@@ -166,33 +173,33 @@ impl Room {
     }
 
     fn of_nodes(&self, state: &State, list: &mut Vec<Action>) {
-        let left = &state.left;
+        let Left { nodes, clocks, .. } = &state.left;
         for at in 0..state.nodes.len() {
             let host = self.parts.node(state, at);
-            if left.boots > 0 && host.agent.is_registered() {
+            if nodes.boots > 0 && host.agent.is_registered() {
                 list.push(Action::Boot(at));
             }
-            if left.resumes > 0 && host.agent.is_registered() {
+            if nodes.resumes > 0 && host.agent.is_registered() {
                 list.push(Action::Resume(at));
             }
             let leased = self.bounds.times == Times::Lease;
-            if left.early > 0 && leased && host.clock_ms == self.clock_ms(state) {
+            if clocks.early > 0 && leased && host.clock_ms == self.clock_ms(state) {
                 list.push(Action::TickNode(at));
             }
-            if left.silences > 0 && !host.silent {
+            if nodes.silences > 0 && !host.silent {
                 list.push(Action::Silence(at));
             }
-            if left.returns > 0 && host.silent {
+            if nodes.returns > 0 && host.silent {
                 list.push(Action::Heard(at));
             }
-            if left.ends > 0 {
+            if nodes.ends > 0 {
                 list.extend((0..host.programs.len()).map(|it| Action::End(at, it)));
             }
         }
     }
 
     fn of_clients(&self, state: &State, list: &mut Vec<Action>) {
-        let left = &state.left;
+        let may = &state.left.clients;
         let claimed = |door: &ManagerNumber| {
             let at = self.place_of(*door);
             let process = at.and_then(|it| self.parts.manager(state, it).process.as_ref());
@@ -201,7 +208,7 @@ impl Room {
         let doors = self.bounds.doors.iter().map(|it| ManagerNumber(*it));
         for door in doors.filter(claimed) {
             for id in 0..self.keys.len() {
-                for (wish, left) in [(Wish::Open, left.opens), (Wish::Close, left.closes)] {
+                for (wish, left) in [(Wish::Open, may.opens), (Wish::Close, may.closes)] {
                     if left > 0 {
                         list.push(Action::Ask(wish, id, door));
                     }
@@ -209,15 +216,12 @@ impl Room {
             }
             let asked = self.parts.clients_of(state).asked.iter().enumerate();
             let again = asked.filter(|(call, asked)| {
-                left.repeats > 0
-                    && asked.of == *call
-                    && asked.before.is_some()
-                    && asked.door != door
+                may.repeats > 0 && asked.of == *call && asked.before.is_some() && asked.door != door
             });
             list.extend(again.map(|(call, _)| Action::AskAgain(call, door)));
         }
         let readers = self.bounds.readers.iter().map(|it| ManagerNumber(*it));
-        for reader in readers.filter(|it| left.gets > 0 && claimed(it)) {
+        for reader in readers.filter(|it| may.gets > 0 && claimed(it)) {
             list.extend((0..self.keys.len()).map(|id| Action::Ask(Wish::Get, id, reader)));
         }
     }
@@ -233,22 +237,22 @@ impl Room {
                 self.arrive(state, number)
             }
             Action::ArriveTwice(number) => {
-                state.left.copies -= 1;
+                state.left.network.copies -= 1;
                 self.arrive(state, number)
             }
             Action::Lose(number) => {
-                state.left.losses -= 1;
+                state.left.network.losses -= 1;
                 state.land(number);
                 Ok(())
             }
             Action::Refuse(number) => self.refuse(state, number),
             Action::Crash(at, wiped) => {
-                state.left.crashes -= 1;
-                state.left.wipes -= u8::from(wiped);
+                state.left.managers.crashes -= 1;
+                state.left.managers.wipes -= u8::from(wiped);
                 self.work(state, Work::Manager(at, Told::Crash(wiped)))
             }
             Action::Start(at) => {
-                state.left.starts -= 1;
+                state.left.managers.starts -= 1;
                 self.work(state, Work::Manager(at, Told::Start))
             }
             Action::Notice(at, other) => {
@@ -256,7 +260,7 @@ impl Room {
                 self.work(state, Work::Manager(at, Told::Refused(number)))
             }
             Action::Suspect(at, other) => {
-                state.left.suspicions -= 1;
+                state.left.managers.suspicions -= 1;
                 let number = self.parts.manager(state, other).number;
                 self.work(state, Work::Manager(at, Told::Refused(number)))
             }
@@ -264,20 +268,20 @@ impl Room {
             Action::Synced(at) => self.work(state, Work::Manager(at, Told::Synced)),
             Action::Unknown(number) => self.unknown(state, number),
             Action::Land(number) => {
-                state.left.unheard -= 1;
+                state.left.store.unheard -= 1;
                 self.land(state, number)
             }
             Action::Tick => {
-                state.left.ticks -= 1;
+                state.left.clocks.ticks -= 1;
                 self.tick(state)
             }
             Action::TickManager(at) => {
-                state.left.early -= 1;
+                state.left.clocks.early -= 1;
                 let clock_ms = self.clock_ms(state) + STEP_MS;
                 self.work(state, Work::Manager(at, Told::Clock(clock_ms)))
             }
             Action::TickNode(at) => {
-                state.left.early -= 1;
+                state.left.clocks.early -= 1;
                 let clock_ms = self.clock_ms(state) + STEP_MS;
                 self.work(state, Work::Node(at, Told::Clock(clock_ms), false))
             }
@@ -302,55 +306,55 @@ impl Room {
         match action {
             Action::Ask(wish, id, door) => {
                 match wish {
-                    Wish::Open => state.left.opens -= 1,
-                    Wish::Close => state.left.closes -= 1,
-                    Wish::Get => state.left.gets -= 1,
+                    Wish::Open => state.left.clients.opens -= 1,
+                    Wish::Close => state.left.clients.closes -= 1,
+                    Wish::Get => state.left.clients.gets -= 1,
                 }
                 self.ask(state, wish, id, door).map(drop)
             }
             Action::AskAgain(call, door) => {
-                state.left.repeats -= 1;
+                state.left.clients.repeats -= 1;
                 let mut clients = self.parts.clients_of(state).clone();
                 let again = clients.ask_again(call, door);
                 state.clients = self.parts.keep_clients(clients);
                 self.call(state, again, door)
             }
             Action::Join(at) => {
-                state.left.joins -= 1;
+                state.left.operators.joins -= 1;
                 self.work(state, Work::Manager(at, Told::Start))
             }
             Action::Leave(at) => {
-                state.left.leaves -= 1;
+                state.left.operators.leaves -= 1;
                 let number = ManagerNumber(self.bounds.leaver);
                 self.work(state, Work::Manager(at, Told::Leave(number)))
             }
             Action::Cancel(at) => {
-                state.left.cancels -= 1;
+                state.left.operators.cancels -= 1;
                 self.work(state, Work::Manager(at, Told::Cancel))
             }
             Action::Drain(at, node) => {
-                state.left.drains -= 1;
+                state.left.operators.drains -= 1;
                 self.may_end_on(state, node);
                 self.work(state, Work::Manager(at, Told::Drain(node)))
             }
             Action::Boot(at) => {
-                state.left.boots -= 1;
+                state.left.nodes.boots -= 1;
                 self.may_end(state);
                 self.work(state, Work::Node(at, Told::Boot, false))
             }
             Action::Resume(at) => {
-                state.left.resumes -= 1;
+                state.left.nodes.resumes -= 1;
                 self.work(state, Work::Node(at, Told::Resume, false))
             }
             Action::ArriveTorn(number) => self.arrive_torn(state, number),
             Action::End(at, program) => self.end(state, at, program),
             Action::Silence(at) => self.cut_off(state, at),
             Action::Heard(at) => {
-                state.left.returns -= 1;
+                state.left.nodes.returns -= 1;
                 self.work(state, Work::Node(at, Told::Silence(false), false))
             }
             Action::Outage(away) => {
-                state.left.outages -= u8::from(away);
+                state.left.store.outages -= u8::from(away);
                 self.set_away(state, away)
             }
             Action::Arrive(_)
@@ -373,7 +377,7 @@ impl Room {
 
     /// A link throws a call away of which nothing was sent, and says so.
     fn refuse(&mut self, state: &mut State, number: u32) -> Verdict {
-        state.left.refusals -= 1;
+        state.left.network.refusals -= 1;
         let Flying::ToNode { from, node, message } = self.parts.flying.get(number).clone() else {
             return Ok(());
         };
@@ -393,7 +397,7 @@ impl Room {
 
     /// An agent dies while a message has half of its effect.
     fn arrive_torn(&mut self, state: &mut State, number: u32) -> Verdict {
-        state.left.resumes -= 1;
+        state.left.nodes.resumes -= 1;
         state.land(number);
         match self.receiver(state, self.parts.flying.get(number)) {
             Some(Receiver::Node(at)) => self.work(state, Work::Node(at, Told::Torn(number), false)),
@@ -402,7 +406,7 @@ impl Room {
     }
 
     fn cut_off(&mut self, state: &mut State, at: usize) -> Verdict {
-        state.left.silences -= 1;
+        state.left.nodes.silences -= 1;
         self.silence(state, at)
     }
 
@@ -415,7 +419,7 @@ impl Room {
     }
 
     fn end(&mut self, state: &mut State, at: usize, program: usize) -> Verdict {
-        state.left.ends -= 1;
+        state.left.nodes.ends -= 1;
         self.may_end(state);
         let name = self.parts.node(state, at).programs.keys().nth(program).cloned();
         let Some((key, token)) = name else { return Ok(()) };
@@ -518,7 +522,7 @@ impl Room {
     }
 
     fn unknown(&mut self, state: &mut State, number: u32) -> Verdict {
-        state.left.unknowns -= 1;
+        state.left.store.unknowns -= 1;
         let Flying::Cas { from, cas, change } = self.parts.flying.get(number).clone() else {
             return Ok(());
         };

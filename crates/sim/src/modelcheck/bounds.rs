@@ -1,66 +1,9 @@
 //! What may happen in one search, and how often.
 
+use super::left::Left;
 use rota_model::{ClusterName, ManagerNumber};
 use rota_protocol::{Sizes, Timing};
 use rota_ring::RingShape;
-
-/// How often each kind of thing may still happen. Everything else (messages that arrive, watches that
-/// show news, a manager that starts again) happens as often as it can.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Left {
-    /// Opens by clients.
-    pub opens: u8,
-    /// Closes by clients.
-    pub closes: u8,
-    /// Reads by clients.
-    pub gets: u8,
-    /// Requests that are asked again, under their name, of another manager.
-    pub repeats: u8,
-    /// Messages that are lost.
-    pub losses: u8,
-    /// Messages that arrive and stay under way: they may arrive again.
-    pub copies: u8,
-    /// Calls to nodes that wait for a connection and are thrown away, since the port refuses: their manager is
-    /// told. What arrived once was sent, so this comes before any copy.
-    pub refusals: u8,
-    /// Managers' processes that die.
-    pub crashes: u8,
-    /// Such deaths that take the disk along.
-    pub wipes: u8,
-    /// Managers that start again.
-    pub starts: u8,
-    /// A manager is taken for gone that runs.
-    pub suspicions: u8,
-    /// A manager hears that the outcome of its compare-and-set is unknown; it may be written later.
-    pub unknowns: u8,
-    /// A compare-and-set is done, and its manager hears of that later.
-    pub unheard: u8,
-    /// The clocks of all go on by one step when nothing is under way.
-    pub ticks: u8,
-    /// One process is a step ahead of the others' clocks, whatever is under way.
-    pub early: u8,
-    /// Numbers that join, in the order of [`Bounds::newcomers`].
-    pub joins: u8,
-    /// Numbers that an operator orders to leave.
-    pub leaves: u8,
-    /// Joins and leaves that an operator takes back.
-    pub cancels: u8,
-    /// Nodes of which an operator orders that they become empty, and that nothing more is placed there.
-    pub drains: u8,
-    /// Node-agents that die with what they run, and boot anew.
-    pub boots: u8,
-    /// Programs that end by themselves.
-    pub ends: u8,
-    /// Node-agents that go silent while their programs run on.
-    pub silences: u8,
-    /// Silent node-agents that are heard again; the others stay silent for good.
-    pub returns: u8,
-    /// The config store is away: it shows nothing, does not answer reads, and writes nothing of what is
-    /// asked meanwhile. It comes back at any later time.
-    pub outages: u8,
-    /// Agents of nodes that die alone, the next one going on.
-    pub resumes: u8,
-}
 
 /// One search.
 #[derive(Clone, Debug)]

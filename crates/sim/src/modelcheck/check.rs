@@ -294,7 +294,7 @@ pub fn written(room: &Room, state: &State, author: ManagerNumber, after: &Config
         return Ok(());
     }
     view_order::check(was, view)?;
-    let is_cancelled = state.left.cancels < room.bounds.left.cancels;
+    let is_cancelled = state.left.operators.cancels < room.bounds.left.operators.cancels;
     one_transition::check(was, view, false, is_cancelled)?;
     for number in given_up::newly(was, view) {
         rightly_given_up(room, state, was, view, number)?;

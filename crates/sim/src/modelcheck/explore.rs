@@ -97,7 +97,10 @@ fn explore_with(
 ) -> Explored {
     let nobody = u32::MAX;
     let mut room = Room::new(&Bounds { cut: nobody, deaf: nobody, ..bounds.clone() }, None);
-    let named = [(bounds.left.suspicions, bounds.accuser), (bounds.left.crashes, bounds.mortal)];
+    let named = [
+        (bounds.left.managers.suspicions, bounds.accuser),
+        (bounds.left.managers.crashes, bounds.mortal),
+    ];
     for (_, number) in named.iter().filter(|(left, _)| *left > 0) {
         let is_apart = room.bystanders.contains(&ManagerNumber(*number));
         assert!(!is_apart, "{}: {number} is a bystander, and does nothing", bounds.name);

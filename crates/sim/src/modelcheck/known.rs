@@ -1,7 +1,7 @@
 //! What a search computed once and looks up from then on, and what came about in it.
 
-use super::bounds::Left;
 use super::flying::Out;
+use super::left::Left;
 use super::seen::Seen;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -67,7 +67,7 @@ impl Came {
     /// Takes down what came about where this may still happen.
     pub fn note(&mut self, left: &Left, came: &[&'static str]) {
         self.ever.extend(came);
-        if (left.crashes, left.suspicions, left.joins) == (0, 0, 0) {
+        if (left.managers.crashes, left.managers.suspicions, left.operators.joins) == (0, 0, 0) {
             self.after.extend(came);
         }
     }

@@ -136,10 +136,10 @@ impl Room {
         let apart = |it: usize| self.bystanders.contains(&self.numbers[it]);
         let left = &state.left;
         let accuses = self.bounds.may_accuse(self.numbers[at]);
-        let dies = left.crashes > 0 && self.bounds.may_die(peer.number);
+        let dies = left.managers.crashes > 0 && self.bounds.may_die(peer.number);
         self.parts.manager(state, other).process.is_none()
             || (dies && !apart(other))
-            || (left.suspicions > 0 && accuses && !apart(at) && !apart(other))
+            || (left.managers.suspicions > 0 && accuses && !apart(at) && !apart(other))
     }
 
     /// Whether a message does to a manager what an empty heartbeat of its sender does.

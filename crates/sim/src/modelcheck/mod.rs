@@ -2,7 +2,7 @@
 //! nodes of `rota_node` and the View of `rota_ring`, the very code, between a network, a config store,
 //! disks and clients that may do whatever the bounds allow.
 //!
-//! * [`bounds`]: what may happen, and how often; [`suite`]: the searches.
+//! * [`bounds`], [`left`]: what may happen, and how often; [`suite`]: the searches.
 //! * [`explore`]: the search; [`state`]: what it searches; [`actions`]: what may happen in a state.
 //! * [`room`], [`work`]: how one state becomes the next, and what is left out of consideration and why.
 //! * [`known`]: what is computed once, and what came about.
@@ -21,6 +21,7 @@ pub mod flying;
 pub mod hosts;
 pub mod known;
 pub mod late;
+pub mod left;
 pub mod mutant;
 pub mod names;
 mod node_host;
@@ -31,5 +32,6 @@ pub mod suite;
 pub mod words;
 pub mod work;
 
-pub use bounds::{Bounds, Left};
+pub use bounds::Bounds;
 pub use explore::{Broken, Explored, Progress, explore, explore_telling, explore_watching};
+pub use left::Left;

@@ -457,7 +457,7 @@ fn bystanders(bounds: &Bounds, tracked: &BTreeSet<ManagerNumber>) -> BTreeSet<Ma
         place::ring_from(&all, *part).take(count).collect::<Vec<ManagerNumber>>()
     };
     let near: BTreeSet<ManagerNumber> = tracked.iter().flat_map(near).collect();
-    let leaves = bounds.left.leaves > 0;
+    let leaves = bounds.left.operators.leaves > 0;
     if bounds.all_act {
         return BTreeSet::new();
     }

@@ -1,8 +1,8 @@
 //! A state of the whole cluster, and what may happen in it. Processes, messages, the config store and
 //! clients are kept once each in tables and named by numbers: states share nearly all of their parts.
 
-use super::bounds::Left;
 use super::clients::Wish;
+use super::left::Left;
 use super::seen::wide_of;
 use rota_model::ManagerNumber;
 use std::hash::Hash;

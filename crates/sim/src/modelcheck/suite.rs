@@ -6,39 +6,14 @@ mod nightly;
 pub use ci::ci;
 pub use nightly::nightly;
 
-use super::bounds::{Bounds, From, Left, Times};
+use super::bounds::{Bounds, From, Times};
 use super::hosts::BEGUN_SHORT;
+use super::left::Left;
 use super::room::LEASE_OVER;
 use crate::mutants::Bug;
 use rota_protocol::Transition;
 
-const NOTHING: Left = Left {
-    opens: 0,
-    closes: 0,
-    gets: 0,
-    repeats: 0,
-    losses: 0,
-    copies: 0,
-    refusals: 0,
-    crashes: 0,
-    wipes: 0,
-    starts: 2,
-    suspicions: 0,
-    unknowns: 0,
-    unheard: 0,
-    ticks: 0,
-    early: 0,
-    joins: 0,
-    leaves: 0,
-    cancels: 0,
-    drains: 0,
-    boots: 0,
-    ends: 0,
-    silences: 0,
-    returns: 0,
-    outages: 0,
-    resumes: 0,
-};
+const NOTHING: Left = Left::NOTHING.starts(2);
 
 const THREE: Bounds = Bounds {
     name: "n=3 r=1: open, close",
@@ -57,7 +32,7 @@ const THREE: Bounds = Bounds {
     all_act: false,
     cut: u32::MAX,
     deaf: u32::MAX,
-    left: Left { opens: 1, closes: 1, ..NOTHING },
+    left: NOTHING.opens(1).closes(1),
     leaver: u32::MAX,
     disk_apart: false,
     times: Times::Repeat,
@@ -163,37 +138,37 @@ pub fn bounds_for(bug: Bug) -> Option<Bounds> {
 
 #[allow(clippy::too_many_lines, reason = "it is a list")]
 fn found_within(bug: Bug) -> Option<(Bounds, Left)> {
-    let (n, rejoin) = (NOTHING, Left { suspicions: 1, ticks: 3, ..NOTHING });
+    let (n, rejoin) = (NOTHING, NOTHING.suspicions(1).ticks(3));
     let of = |bounds, left| Some((bounds, left));
     match bug {
-        Bug::BootIgnored => of(Bounds { doors: &[10], ..THREE }, Left { opens: 1, boots: 1, ..n }),
+        Bug::BootIgnored => of(Bounds { doors: &[10], ..THREE }, n.opens(1).boots(1)),
         Bug::StaleConfirm | Bug::AddedUnasked | Bug::LoneUnread => Some(of_reads(bug)),
         Bug::FullAssumed | Bug::UnsentAssumed | Bug::WithdrawnLater => Some(of_creates(bug)),
-        Bug::SuffixKept | Bug::HiddenTail => of(WIDE, Left { opens: 1, crashes: 1, ..n }),
-        Bug::NoRedrive => of(TWO, Left { opens: 1, crashes: 1, ..n }),
-        Bug::TimeoutThenProceed => of(TWO, Left { opens: 1, ..n }),
-        Bug::AckBeforeDisk => of(Bounds { disk_apart: true, ..TWO }, Left { opens: 1, ..n }),
-        Bug::DestroyAssumed => of(Bounds { opened: 1, ..TWO }, Left { closes: 1, ..n }),
-        Bug::CarelessStore => of(TWO, Left { suspicions: 2, ..n }),
+        Bug::SuffixKept | Bug::HiddenTail => of(WIDE, n.opens(1).crashes(1)),
+        Bug::NoRedrive => of(TWO, n.opens(1).crashes(1)),
+        Bug::TimeoutThenProceed => of(TWO, n.opens(1)),
+        Bug::AckBeforeDisk => of(Bounds { disk_apart: true, ..TWO }, n.opens(1)),
+        Bug::DestroyAssumed => of(Bounds { opened: 1, ..TWO }, n.closes(1)),
+        Bug::CarelessStore => of(TWO, n.suspicions(2)),
         Bug::EmptySnapshot | Bug::EarlyMember => of(Bounds { opened: 1, ..TWO }, rejoin),
-        Bug::GrantUnwaited => of(NODE_UNHEARD, Left { ticks: 1, ..n }),
-        Bug::NewOwnerUnwaited => of(NODE_UNHEARD, Left { ticks: 1, suspicions: 1, ..n }),
-        Bug::GrantForAll => of(OWNER_DEAF, Left { ticks: 7, ..n }),
+        Bug::GrantUnwaited => of(NODE_UNHEARD, n.ticks(1)),
+        Bug::NewOwnerUnwaited => of(NODE_UNHEARD, n.ticks(1).suspicions(1)),
+        Bug::GrantForAll => of(OWNER_DEAF, n.ticks(7)),
         Bug::JournalLate
         | Bug::AdoptedAnew
         | Bug::DeadForgotten
         | Bug::FencesForgotten
         | Bug::LeaseByItself
         | Bug::NewsForgotten => of_agents(bug),
-        Bug::LeaseIgnored => of(LEASE, Left { silences: 1, ticks: 9, ..n }),
+        Bug::LeaseIgnored => of(LEASE, n.silences(1).ticks(9)),
         Bug::SplitUnfenced | Bug::EarlyHandOver | Bug::EmptyArc | Bug::ReplicaKept => {
-            of(JOIN, Left { joins: 1, ticks: 6, ..n })
+            of(JOIN, n.joins(1).ticks(6))
         }
-        Bug::JoinHidden => of(TWO_JOINS, Left { joins: 2, ticks: 2, ..n }),
-        Bug::CordonForgotten => of(DRAIN, Left { drains: 1, boots: 1, ..n }),
-        Bug::CordonUnseen => of(Bounds { opened: 0, ..DRAIN }, Left { opens: 1, drains: 2, ..n }),
-        Bug::DrainHidden => of(DRAIN, Left { drains: 1, ..n }),
-        Bug::HandedToStranger => of(LEAVE, Left { leaves: 1, ticks: 4, ..n }),
+        Bug::JoinHidden => of(TWO_JOINS, n.joins(2).ticks(2)),
+        Bug::CordonForgotten => of(DRAIN, n.drains(1).boots(1)),
+        Bug::CordonUnseen => of(Bounds { opened: 0, ..DRAIN }, n.opens(1).drains(2)),
+        Bug::DrainHidden => of(DRAIN, n.drains(1)),
+        Bug::HandedToStranger => of(LEAVE, n.leaves(1).ticks(4)),
         Bug::FullForgotten
         | Bug::NoFence
         | Bug::RecoverySkipped
@@ -256,28 +231,24 @@ fn found_within(bug: Bug) -> Option<(Bounds, Left)> {
 
 /// Rules of agents that die alone.
 fn of_agents(bug: Bug) -> Option<(Bounds, Left)> {
-    let n = Left { resumes: 1, ..NOTHING };
+    let n = NOTHING.resumes(1);
     let anew = Bounds { opened: 1, doors: &[10], ..THREE };
-    let fences = Left { closes: 1, suspicions: 1, copies: 1, ticks: 1, ..n };
-    let lease = Left { silences: 1, ticks: 6, resumes: 4, ..NOTHING };
+    let fences = n.closes(1).suspicions(1).copies(1).ticks(1);
+    let lease = NOTHING.silences(1).ticks(6).resumes(4);
     let rows: [(Bug, Bounds, Left); 6] = [
-        (Bug::JournalLate, TWO, Left { opens: 1, losses: 1, ticks: 1, ..n }),
-        (Bug::AdoptedAnew, anew, Left { opens: 1, ..n }),
-        (Bug::DeadForgotten, TWO, Left { opens: 1, closes: 1, copies: 1, ..n }),
+        (Bug::JournalLate, TWO, n.opens(1).losses(1).ticks(1)),
+        (Bug::AdoptedAnew, anew, n.opens(1)),
+        (Bug::DeadForgotten, TWO, n.opens(1).closes(1).copies(1)),
         (Bug::FencesForgotten, Bounds { opened: 1, ..TWO }, fences),
         (Bug::LeaseByItself, LEASE, lease),
-        (
-            Bug::NewsForgotten,
-            Bounds { opened: 1, ..TWO },
-            Left { ends: 1, losses: 1, ticks: 1, ..n },
-        ),
+        (Bug::NewsForgotten, Bounds { opened: 1, ..TWO }, n.ends(1).losses(1).ticks(1)),
     ];
     rows.into_iter().find(|row| row.0 == bug).map(|(_, bounds, left)| (bounds, left))
 }
 
 /// Rules of reads: a get that is told what no longer holds.
 fn of_reads(bug: Bug) -> (Bounds, Left) {
-    let read = Left { gets: 1, closes: 1, suspicions: 1, ..NOTHING };
+    let read = NOTHING.gets(1).closes(1).suspicions(1);
     let stale = Bounds { nodes: 1, readers: &[30], ..UNHEARD };
     match bug == Bug::StaleConfirm {
         true => (OPENED, read),
@@ -304,10 +275,10 @@ fn is_seen_at_rest(bug: Bug) -> bool {
 fn of_creates(bug: Bug) -> (Bounds, Left) {
     let n = NOTHING;
     if bug == Bug::WithdrawnLater {
-        return (TWO, Left { opens: 1, crashes: 1, refusals: 1, ..n });
+        return (TWO, n.opens(1).crashes(1).refusals(1));
     }
     let refusals = u8::from(bug == Bug::UnsentAssumed);
-    (THREE, Left { opens: 1, refusals, ..n })
+    (THREE, n.opens(1).refusals(refusals))
 }
 
 /// Bounds for bugs of what is said under another epoch or before its time, of fences, and of losses.
@@ -316,32 +287,28 @@ fn of_epochs(bug: Bug) -> Option<(Bounds, Left)> {
         (Bug::FullForgotten, n) => {
             let ids = &[(10, 10), (30, 30)];
             let full = Bounds { ids, opened: 1, places: 1, doors: &[10], ..THREE };
-            (full, Left { opens: 1, closes: 1, copies: 1, ..n })
+            (full, n.opens(1).closes(1).copies(1))
         }
         (Bug::NoFence, n) => {
-            let left = Left { closes: 1, suspicions: 1, copies: 1, ticks: 1, ..n };
+            let left = n.closes(1).suspicions(1).copies(1).ticks(1);
             (Bounds { opened: 1, ..TWO }, left)
         }
         (Bug::RecoverySkipped, n) => {
-            let left = Left { crashes: 2, wipes: 2, starts: 2, ticks: 1, ..n };
+            let left = n.crashes(2).wipes(2).starts(2).ticks(1);
             (Bounds { opened: 1, doors: &[10], ..THREE }, left)
         }
         (Bug::LateAckCounted, n) => {
             let two_ids = Bounds { ids: &[(10, 10), (10, 10)], ..WIDE };
-            (two_ids, Left { opens: 2, suspicions: 1, ..n })
+            (two_ids, n.opens(2).suspicions(1))
         }
-        (Bug::OldEpochAcked, n) => (TWO, Left { opens: 1, suspicions: 1, ..n }),
-        (Bug::RegisteredEarly, n) => {
-            (Bounds { doors: &[10], ..THREE }, Left { opens: 1, boots: 1, ..n })
-        }
-        (Bug::ServedUnsynced, n) => (WIDE, Left { opens: 1, crashes: 1, ..n }),
-        (Bug::ClaimedEarly, n) => {
-            (Bounds { opened: 1, ..ONE }, Left { crashes: 1, starts: 1, ..n })
-        }
-        (Bug::DestroyedForgotten, n) => (TWO, Left { opens: 1, closes: 1, ..n }),
+        (Bug::OldEpochAcked, n) => (TWO, n.opens(1).suspicions(1)),
+        (Bug::RegisteredEarly, n) => (Bounds { doors: &[10], ..THREE }, n.opens(1).boots(1)),
+        (Bug::ServedUnsynced, n) => (WIDE, n.opens(1).crashes(1)),
+        (Bug::ClaimedEarly, n) => (Bounds { opened: 1, ..ONE }, n.crashes(1).starts(1)),
+        (Bug::DestroyedForgotten, n) => (TWO, n.opens(1).closes(1)),
         (Bug::DeltaAfterLoss, n) => {
             let apart = Bounds { disk_apart: true, doors: &[10], ..TWO };
-            (apart, Left { opens: 1, crashes: 2, starts: 2, ..n })
+            (apart, n.opens(1).crashes(2).starts(2))
         }
         (_, _) => return None,
     })

@@ -5,7 +5,7 @@ use super::{
     NODE_UNHEARD, NOTHING, ONE, OPENED, OWNER_DEAF, PURGES, THREE, THREE_TWO_JOINS, TOMBSTONE_GOES,
     TWO, TWO_JOINS, UNHEARD, WIDE, WITHDRAWS,
 };
-use crate::modelcheck::bounds::{Bounds, From, Left, Times};
+use crate::modelcheck::bounds::{Bounds, From, Times};
 
 /// All of them.
 pub fn ci() -> Vec<Bounds> {
@@ -16,39 +16,31 @@ pub fn ci() -> Vec<Bounds> {
         of(
             "n=1 r=0: open, close, crash, unknown outcome, loss",
             ONE,
-            Left { opens: 1, closes: 1, crashes: 1, unknowns: 1, losses: 1, ticks: 1, ..n },
+            n.opens(1).closes(1).crashes(1).unknowns(1).losses(1).ticks(1),
         ),
         of(
             "n=2 r=1: open, crash for good, suspicion",
             TWO,
-            Left { opens: 1, crashes: 1, suspicions: 1, starts: 0, ticks: 1, ..n },
+            n.opens(1).crashes(1).suspicions(1).starts(0).ticks(1),
         ),
         of(
             "n=2 r=1: open, crash, writes and their ends apart",
             Bounds { disk_apart: true, ..TWO },
-            Left { opens: 1, crashes: 1, ticks: 1, ..n },
+            n.opens(1).crashes(1).ticks(1),
         ),
-        of("n=3 r=1: 2 opens, crash", THREE, Left { opens: 2, crashes: 1, ..n }),
+        of("n=3 r=1: 2 opens, crash", THREE, n.opens(2).crashes(1)),
         of(
             "n=3 r=1: open, close, copy, loss",
             THREE,
-            Left { opens: 1, closes: 1, copies: 1, losses: 1, ticks: 1, ..n },
+            n.opens(1).closes(1).copies(1).losses(1).ticks(1),
         ),
-        of(
-            "n=3 r=1: open, suspicion, return",
-            THREE,
-            Left { opens: 1, suspicions: 1, ticks: 3, ..n },
-        ),
+        of("n=3 r=1: open, suspicion, return", THREE, n.opens(1).suspicions(1).ticks(3)),
         of(
             "n=3 r=1: crash for good, suspicion, join, no clocks",
             JOIN,
-            Left { crashes: 1, suspicions: 1, joins: 1, starts: 0, ..n },
+            n.crashes(1).suspicions(1).joins(1).starts(0),
         ),
-        of(
-            "n=3 r=1: suspicion, join",
-            JOIN,
-            Left { suspicions: 1, joins: 1, starts: 0, ticks: 1, ..n },
-        ),
+        of("n=3 r=1: suspicion, join", JOIN, n.suspicions(1).joins(1).starts(0).ticks(1)),
     ];
     all.extend(ci_in_time());
     all.extend(ci_further());
@@ -69,23 +61,19 @@ fn ci_refusals() -> Vec<Bounds> {
         of(
             "n=3 r=1: open, 2 refusals, loss",
             Bounds { doors: &[10], ..THREE },
-            Left { opens: 1, refusals: 2, losses: 1, ticks: 2, ..n },
+            n.opens(1).refusals(2).losses(1).ticks(2),
         ),
-        of("n=2 r=1: 2 opens, close, refusal", TWO, Left { opens: 2, closes: 1, refusals: 1, ..n }),
+        of("n=2 r=1: 2 opens, close, refusal", TWO, n.opens(2).closes(1).refusals(1)),
         of(
             "n=2 r=1: open, refusal, crash for good",
             TWO,
-            Left { opens: 1, refusals: 1, crashes: 1, starts: 0, ticks: 1, ..n },
+            n.opens(1).refusals(1).crashes(1).starts(0).ticks(1),
         ),
-        of(
-            "n=2 r=1: open, refusal, suspicion",
-            TWO,
-            Left { opens: 1, refusals: 1, suspicions: 1, ..n },
-        ),
+        of("n=2 r=1: open, refusal, suspicion", TWO, n.opens(1).refusals(1).suspicions(1)),
         of(
             "n=3 r=1: open, refusal, node boots anew",
             Bounds { doors: &[10], ..THREE },
-            Left { opens: 1, refusals: 1, boots: 1, ..n },
+            n.opens(1).refusals(1).boots(1),
         ),
     ]
 }
@@ -94,7 +82,7 @@ fn ci_refusals() -> Vec<Bounds> {
 fn ci_in_time() -> Vec<Bounds> {
     let of = |name, bounds: Bounds, left| Bounds { name, left, ..bounds };
     let n = NOTHING;
-    let all = Left { crashes: 1, suspicions: 1, joins: 1, starts: 0, ticks: 1, ..n };
+    let all = n.crashes(1).suspicions(1).joins(1).starts(0).ticks(1);
     vec![
         of(
             "n=3 r=1: lease about to end, crash for good, suspicion, join, one accuser, one step",
@@ -109,17 +97,17 @@ fn ci_in_time() -> Vec<Bounds> {
         of(
             "n=3 r=1: open, close, tombstones",
             Bounds { times: Times::Tombstone, opened: 1, doors: &[10], shows: PURGES, ..THREE },
-            Left { opens: 1, closes: 1, ticks: 6, ..n },
+            n.opens(1).closes(1).ticks(6),
         ),
         of(
             "n=3 r=1: open, suspicion, loss, copy_deadline about to end",
             Bounds { opened: 0, shows: BEGINS_SHORT, ..COPY_MISSED },
-            Left { opens: 1, suspicions: 1, losses: 1, ticks: 1, ..n },
+            n.opens(1).suspicions(1).losses(1).ticks(1),
         ),
         of(
             "n=4 r=1: suspicion, loss, repair_after about to end, one accuser",
             Bounds { numbers: &[10, 20, 30, 50], accuser: 30, all_act: true, ..COPY_MISSED },
-            Left { suspicions: 1, losses: 1, ticks: 2, ..n },
+            n.suspicions(1).losses(1).ticks(2),
         ),
     ]
 }
@@ -132,18 +120,14 @@ fn ci_outages() -> Vec<Bounds> {
         of(
             "n=2 r=1: open, close, config store away",
             Bounds { doors: &[10], ..TWO },
-            Left { opens: 1, closes: 1, outages: 1, ticks: 1, ..n },
+            n.opens(1).closes(1).outages(1).ticks(1),
         ),
         of(
             "n=2 r=1: close, read, suspicion, config store away, no clocks",
             Bounds { opened: 1, doors: &[10], readers: &[10, 40], ..TWO },
-            Left { closes: 1, gets: 1, suspicions: 1, outages: 1, ..n },
+            n.closes(1).gets(1).suspicions(1).outages(1),
         ),
-        of(
-            "n=3 r=1: suspicion, config store away",
-            OPENED,
-            Left { suspicions: 1, outages: 1, ticks: 2, ..n },
-        ),
+        of("n=3 r=1: suspicion, config store away", OPENED, n.suspicions(1).outages(1).ticks(2)),
     ]
 }
 
@@ -156,36 +140,32 @@ fn ci_faults() -> Vec<Bounds> {
         of(
             "n=2 r=1: suspicion, unknown outcome",
             Bounds { opened: 1, ..TWO },
-            Left { suspicions: 1, unknowns: 1, ticks: 3, ..n },
+            n.suspicions(1).unknowns(1).ticks(3),
         ),
-        of(
-            "n=3 r=1: suspicion, unknown outcome",
-            OPENED,
-            Left { suspicions: 1, unknowns: 1, ticks: 3, ..n },
-        ),
-        of("n=3 r=1: join, unknown outcome", JOIN, Left { joins: 1, unknowns: 1, ticks: 6, ..n }),
-        of("n=3 r=1: leave, suspicion, no clocks", LEAVE, Left { leaves: 1, suspicions: 1, ..n }),
+        of("n=3 r=1: suspicion, unknown outcome", OPENED, n.suspicions(1).unknowns(1).ticks(3)),
+        of("n=3 r=1: join, unknown outcome", JOIN, n.joins(1).unknowns(1).ticks(6)),
+        of("n=3 r=1: leave, suspicion, no clocks", LEAVE, n.leaves(1).suspicions(1)),
         of(
             "n=3 r=1: leave, crash for good, one step",
             LEAVE,
-            Left { leaves: 1, crashes: 1, starts: 0, ticks: 1, ..n },
+            n.leaves(1).crashes(1).starts(0).ticks(1),
         ),
-        of("n=3 r=1: join, cancel", JOIN, Left { joins: 1, cancels: 1, ticks: 6, ..n }),
-        of("n=3 r=1: leave, cancel", abandon, Left { leaves: 1, cancels: 1, ticks: 2, ..n }),
+        of("n=3 r=1: join, cancel", JOIN, n.joins(1).cancels(1).ticks(6)),
+        of("n=3 r=1: leave, cancel", abandon, n.leaves(1).cancels(1).ticks(2)),
         of(
             "n=3 r=1: node cut off, lease, the node's owner is suspected",
             LEASE_AT_OWNER,
-            Left { silences: 1, suspicions: 1, ticks: 5, ..n },
+            n.silences(1).suspicions(1).ticks(5),
         ),
         of(
             "n=3 r=1: 2 ids in 2 partitions, crash with disk, no clocks",
             Bounds { ids: &[(10, 10), (30, 30)], opened: 2, doors: &[10], ..THREE },
-            Left { crashes: 1, wipes: 1, starts: 1, ..n },
+            n.crashes(1).wipes(1).starts(1),
         ),
         of(
             "n=2 r=0: open, crash, suspicion",
             Bounds { r: 0, ..TWO },
-            Left { opens: 1, crashes: 1, suspicions: 1, ticks: 1, ..n },
+            n.opens(1).crashes(1).suspicions(1).ticks(1),
         ),
     ]
 }
@@ -195,26 +175,18 @@ fn ci_reads() -> Vec<Bounds> {
     let of = |name, bounds: Bounds, left| Bounds { name, left, ..bounds };
     let n = NOTHING;
     vec![
-        of("n=3 r=1: close, 2 reads", OPENED, Left { closes: 1, gets: 2, ..n }),
-        of(
-            "n=3 r=1: read, suspicion, return",
-            OPENED,
-            Left { gets: 1, suspicions: 1, ticks: 3, ..n },
-        ),
-        of(
-            "n=3 r=1: close, read, suspicion",
-            OPENED,
-            Left { closes: 1, gets: 1, suspicions: 1, ..n },
-        ),
+        of("n=3 r=1: close, 2 reads", OPENED, n.closes(1).gets(2)),
+        of("n=3 r=1: read, suspicion, return", OPENED, n.gets(1).suspicions(1).ticks(3)),
+        of("n=3 r=1: close, read, suspicion", OPENED, n.closes(1).gets(1).suspicions(1)),
         of(
             "n=3 r=1: close, read, crash for good",
             OPENED,
-            Left { closes: 1, gets: 1, crashes: 1, starts: 0, ticks: 1, ..n },
+            n.closes(1).gets(1).crashes(1).starts(0).ticks(1),
         ),
         of(
             "n=3 r=1: close, read, suspicion, added unheard and cut off",
             Bounds { from: From::Adding, ..UNHEARD },
-            Left { closes: 1, gets: 1, suspicions: 1, unheard: 1, ..n },
+            n.closes(1).gets(1).suspicions(1).unheard(1),
         ),
     ]
 }
@@ -223,21 +195,21 @@ fn ci_further() -> Vec<Bounds> {
     let of = |name, bounds: Bounds, left| Bounds { name, left, ..bounds };
     let n = NOTHING;
     vec![
-        of("n=3 r=1: open, join", JOIN, Left { opens: 1, joins: 1, ticks: 6, ..n }),
+        of("n=3 r=1: open, join", JOIN, n.opens(1).joins(1).ticks(6)),
         of(
             "n=4 r=2: crash for good, suspicion",
             Bounds { numbers: &[10, 20, 30, 50], opened: 1, ..WIDE },
-            Left { crashes: 1, suspicions: 1, starts: 0, ..n },
+            n.crashes(1).suspicions(1).starts(0),
         ),
         of(
             "n=3 r=1: 2 ids, 2 opens, 1 place",
             Bounds { ids: &[(10, 10), (10, 10)], places: 1, doors: &[10], ..THREE },
-            Left { opens: 2, ..n },
+            n.opens(2),
         ),
         of(
             "n=3 r=1: open, node boots anew",
             Bounds { opened: 1, doors: &[10], ..THREE },
-            Left { opens: 1, boots: 1, ticks: 1, ..n },
+            n.opens(1).boots(1).ticks(1),
         ),
     ]
 }
@@ -250,27 +222,19 @@ fn ci_agents() -> Vec<Bounds> {
         of(
             "n=1: open, close, repetitions, an agent dies",
             ONE,
-            Left { opens: 1, closes: 1, resumes: 1, copies: 1, losses: 1, ticks: 1, ..n },
+            n.opens(1).closes(1).resumes(1).copies(1).losses(1).ticks(1),
         ),
-        of(
-            "n=2 r=1: open, close, an agent dies",
-            TWO,
-            Left { opens: 1, closes: 1, resumes: 1, ..n },
-        ),
+        of("n=2 r=1: open, close, an agent dies", TWO, n.opens(1).closes(1).resumes(1)),
         of(
             "n=3 r=1: open, an agent dies, suspicion, one accuser",
             Bounds { accuser: 30, doors: &[10], ..THREE },
-            Left { opens: 1, resumes: 1, suspicions: 1, ..n },
+            n.opens(1).resumes(1).suspicions(1),
         ),
-        of(
-            "n=3 r=1: node cut off, agents die, lease",
-            LEASE,
-            Left { silences: 1, resumes: 2, ticks: 7, ..n },
-        ),
+        of("n=3 r=1: node cut off, agents die, lease", LEASE, n.silences(1).resumes(2).ticks(7)),
         of(
             "n=3 r=1: the owner of session and node hears nothing of it, an agent dies, lease",
             OWNER_DEAF,
-            Left { resumes: 1, ticks: 8, ..n },
+            n.resumes(1).ticks(8),
         ),
     ]
 }
@@ -279,46 +243,42 @@ fn ci_leases() -> Vec<Bounds> {
     let of = |name, bounds: Bounds, left| Bounds { name, left, ..bounds };
     let n = NOTHING;
     vec![
-        of("n=3 r=1: node cut off, lease", LEASE, Left { silences: 1, ticks: 7, ..n }),
+        of("n=3 r=1: node cut off, lease", LEASE, n.silences(1).ticks(7)),
         of(
             "n=3 r=1: node cut off and reached again, lease",
             LEASE_AT_OWNER,
-            Left { silences: 1, returns: 1, ticks: 7, ..n },
+            n.silences(1).returns(1).ticks(7),
         ),
-        of(
-            "n=3 r=1: a node's owner hears nothing of it, lease",
-            NODE_UNHEARD,
-            Left { ticks: 7, ..n },
-        ),
+        of("n=3 r=1: a node's owner hears nothing of it, lease", NODE_UNHEARD, n.ticks(7)),
         of(
             "n=3 r=1: a node's owner hears nothing of it, lease, suspicion, one accuser",
             Bounds { accuser: 30, shows: LOSES_NODE, ..NODE_UNHEARD },
-            Left { suspicions: 1, ticks: 1, ..n },
+            n.suspicions(1).ticks(1),
         ),
         of(
             "n=3 r=1: the owner of session and node hears nothing of it, lease",
             OWNER_DEAF,
-            Left { ticks: 8, ..n },
+            n.ticks(8),
         ),
-        of("n=3 r=1: leave", LEAVE, Left { leaves: 1, ticks: 4, ..n }),
-        of("n=3 r=1: open, drain", DRAIN, Left { opens: 1, drains: 1, ticks: 4, ..n }),
-        of("n=3 r=1: drain, node boots anew", DRAIN, Left { drains: 1, boots: 1, ticks: 2, ..n }),
+        of("n=3 r=1: leave", LEAVE, n.leaves(1).ticks(4)),
+        of("n=3 r=1: open, drain", DRAIN, n.opens(1).drains(1).ticks(4)),
+        of("n=3 r=1: drain, node boots anew", DRAIN, n.drains(1).boots(1).ticks(2)),
         of(
             "n=3 r=1: drain, crash for good, suspicion",
             DRAIN,
-            Left { drains: 1, crashes: 1, suspicions: 1, starts: 0, ticks: 2, ..n },
+            n.drains(1).crashes(1).suspicions(1).starts(0).ticks(2),
         ),
-        of("n=3 r=1: 2 joins", THREE_TWO_JOINS, Left { joins: 2, ticks: 4, ..n }),
-        of("n=2 r=0: 2 joins", Bounds { r: 0, ..TWO_JOINS }, Left { joins: 2, ticks: 10, ..n }),
+        of("n=3 r=1: 2 joins", THREE_TWO_JOINS, n.joins(2).ticks(4)),
+        of("n=2 r=0: 2 joins", Bounds { r: 0, ..TWO_JOINS }, n.joins(2).ticks(10)),
         of(
             "n=3 r=1: open, crash with disk",
             THREE,
-            Left { opens: 1, crashes: 1, wipes: 1, starts: 1, ticks: 1, ..n },
+            n.opens(1).crashes(1).wipes(1).starts(1).ticks(1),
         ),
         of(
             "n=3 r=1: 2 crashes with disks: a last copy is lost",
             Bounds { opened: 1, doors: &[10], ..THREE },
-            Left { crashes: 2, wipes: 2, starts: 2, ticks: 1, ..n },
+            n.crashes(2).wipes(2).starts(2).ticks(1),
         ),
     ]
 }
