@@ -10,8 +10,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Types with at most so many methods are not listed.
+/// Types with at most so many methods, in at most so many files, are not listed.
 const METHODS_MAX: usize = 30;
+const FILES_MAX: usize = 8;
 /// Structs with at most so many fields are not listed.
 const FIELDS_MAX: usize = 16;
 /// Where guards on an absent leader are counted.
@@ -151,7 +152,9 @@ impl Shape {
             biggest_of_all_paths: biggest_cycle(&arrows(tree, Paths::All)).len(),
             cycle: cycle.iter().map(|file| within(folder, &tree.files[*file].path)).collect(),
         });
-        let big = methods(tree).into_iter().filter(|(_, found)| found.count > METHODS_MAX);
+        let big = methods(tree)
+            .into_iter()
+            .filter(|(_, found)| found.count > METHODS_MAX || found.files.len() > FILES_MAX);
         self.types.extend(big.map(|((_, type_name), found)| BigType {
             name: type_name,
             methods: found.count,
@@ -192,6 +195,19 @@ impl Shape {
     pub fn cycles(&self) -> impl Iterator<Item = (&str, &[String])> {
         let all = self.crates.iter().map(|shown| (shown.name.as_str(), shown.cycle.as_slice()));
         all.filter(|(_, files)| !files.is_empty())
+    }
+
+    /// Types with many methods: crate, name, how many, in how many files.
+    #[cfg(test)]
+    pub fn big_types(&self) -> impl Iterator<Item = (&str, &str, usize, usize)> {
+        let all = self.types.iter();
+        all.map(|it| (it.crate_name.as_str(), it.name.as_str(), it.methods, it.files))
+    }
+
+    /// Structs with many fields: crate and name.
+    #[cfg(test)]
+    pub fn wide_structs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.structs_over_16_fields.iter().map(|it| (it.crate_name.as_str(), it.name.as_str()))
     }
 
     fn write_crates(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
