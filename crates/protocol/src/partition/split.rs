@@ -4,7 +4,7 @@ use crate::log::env::Env;
 use crate::log::requests::Asked;
 use crate::log::resident::Resident;
 use crate::partition::partitions::Partitions;
-use crate::partition::state::Leader;
+use crate::partition::state::{Leader, Partition};
 use crate::ports::slots::slot_of_request;
 use rota_model::{Epoch, ManagerNumber};
 use rota_ring::{PartitionState, View};
@@ -51,8 +51,16 @@ impl Partitions {
     pub(crate) fn hand_requests_over(&mut self, me: ManagerNumber, view: &View) {
         let halted = self.all().filter(|it| it.halted.is_some()).map(|it| it.log.number);
         let halted: BTreeSet<ManagerNumber> = halted.collect();
+        // Whoever leads already takes what comes there. What a former home asks for on its own account stays with that.
+        let leading = |it: &Partition| {
+            let pe = it.leader().map(|it| it.lead.pe)?;
+            let entry = view.parts.get(&it.log.number)?;
+            (entry.pe == pe).then_some(it.log.number)
+        };
+        let leading: BTreeSet<ManagerNumber> = self.all().filter_map(leading).collect();
         let leads = |number: &ManagerNumber| {
-            let part = view.parts.get(number).filter(|_| !halted.contains(number));
+            let is_new = |it: &ManagerNumber| !halted.contains(it) && !leading.contains(it);
+            let part = view.parts.get(number).filter(|_| is_new(number));
             part.is_some_and(|it| it.owner == me && it.state == PartitionState::Active)
         };
         let home = |asked: &Asked| view.home(slot_of_request(&asked.op, view.m));

@@ -31,7 +31,8 @@ pub fn check_start(ledger: &Ledger, ran: &Ran) -> Verdict {
 ///
 /// # Errors
 /// Every member of the ISR knows that this life is being closed, or has ended, or that the event has fired, or was taken
-/// back. In a partition that was given up a life may be found again, and what had happened to its events not.
+/// back. In a partition that was given up a life may be found again, and its close and what had happened to its events
+/// not.
 pub fn check_asked(
     ledger: &Ledger,
     (part, pe): (ManagerNumber, Epoch),
@@ -43,12 +44,13 @@ pub fn check_asked(
         return Err(Violation::new("action", text));
     };
     let knows = |number| ledger.disks.closing.contains(&(number, key.clone(), life));
-    if entry.isr.iter().all(|member| knows(member.number)) {
+    let may_forget = ledger.lost.contains(&slot);
+    if !may_forget && entry.isr.iter().all(|member| knows(member.number)) {
         let text =
             format!("an action of {key} is asked for under pe {pe}, and life {life} is over");
         return Err(Violation::new("action", text));
     }
-    let origin = ledger.origin_of(key, life).filter(|_| !ledger.lost.contains(&slot));
+    let origin = ledger.origin_of(key, life).filter(|_| !may_forget);
     let is_gone = |origin| {
         let gone = |number| ledger.disks.gone_events.is_gone(number, (key, origin), word);
         entry.isr.iter().all(|member| gone(member.number))
@@ -120,6 +122,9 @@ mod tests {
         ledger.disks.closing.insert((b, key("y"), life(1)));
         let verdict = check_asked(&ledger, (a, Epoch(1)), of, (life(1), "a@1"));
         assert_eq!(verdict.unwrap_err().rule, "action");
+        ledger.lost.insert(SlotId(5));
+        let verdict = check_asked(&ledger, (a, Epoch(1)), of, (life(1), "a@1"));
+        assert_eq!(verdict, Ok(()), "the partition forgot the close");
     }
 
     #[test]
