@@ -222,7 +222,7 @@ pub struct Orders {
     /// Nothing of those was begun: nobody knew the provisioner. So they left nothing behind.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub none_begun: bool,
-    /// The failure is that none of them came in time. They may come yet.
+    /// The failure is that nodes are overdue. They may come yet.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_late: bool,
     /// Nodes that are expected no more, and of which something may be left.

@@ -184,27 +184,35 @@ fn failure(table: &Table) -> String {
     orders.map(|it| it.failure.clone()).next().unwrap_or_default()
 }
 
+/// What an open is told that finds no room within a second.
+fn told(table: &mut Table, request: &str) -> String {
+    let call = table.ask_within(300, open(&of_another_owner(table), request), 1_000);
+    let refusal = table.wait_for(call, 2_000).unwrap_err();
+    assert_eq!(refusal.kind, RefusalKind::Provisioning, "{refusal:?}");
+    refusal.message
+}
+
+const LATE: &str = "did not register within 10 s, such as node default-1-0";
+
 #[test]
-fn opens_that_wait_and_operators_are_told_that_nodes_which_were_begun_do_not_come() {
+fn opens_that_wait_and_operators_are_told_of_nodes_that_do_not_come_until_they_do() {
     let mut table = Table::growing();
     let waiting = table.ask_within(300, open("a", "r1"), 40_000);
     table.pass(1_000);
     provisioned(&mut table);
-    let node = table.ordered[0].clone();
     table.pass(9_000);
     assert_eq!(failure(&table), "", "it may come yet");
     table.pass(1_500);
-    let late = format!("none registered within 10 s: see what node {node} logged");
-    assert!(failure(&table).contains(&late), "{}", failure(&table));
-    let call = table.ask_within(300, open("b", "r2"), 1_000);
-    let refusal = table.wait_for(call, 2_000).unwrap_err();
-    assert_eq!(refusal.kind, RefusalKind::Provisioning);
-    assert!(refusal.message.contains(&late), "{refusal:?}");
-    assert!(table.count(Transition::OrderFailed) > 0);
+    assert!(failure(&table).contains(LATE), "{}", failure(&table));
+    let message = told(&mut table, "r2");
+    assert!(message.contains("provisioner process was asked for nodes that"), "{message}");
+    assert!(message.contains(LATE), "{message}");
     // The next order says nothing of those that did not come.
+    assert!(table.ordered.len() > 1);
     provisioned(&mut table);
     table.pass(1_000);
-    assert!(failure(&table).contains("none registered"), "{}", failure(&table));
+    assert!(failure(&table).contains(LATE), "{}", failure(&table));
+    assert_eq!(table.count(Transition::OrderFailed), 1, "it is noted once");
     nodes_come(&mut table);
     opened(table.wait_for(waiting, 2_000));
     table.pass(500);
@@ -212,15 +220,69 @@ fn opens_that_wait_and_operators_are_told_that_nodes_which_were_begun_do_not_com
 }
 
 #[test]
-fn a_pool_that_is_described_otherwise_is_told_nothing_of_nodes_that_were_late() {
+fn opens_are_told_of_late_nodes_as_long_as_the_pool_can_have_no_others() {
     let mut table = Table::growing();
     table.set_pool(&json!({"min_nodes": 1, "max_nodes": 1}));
     provisioned(&mut table);
+    for step in 0..5 {
+        table.pass(10_500);
+        let message = told(&mut table, &format!("r{step}"));
+        assert!(message.contains(LATE), "{step}: {message}");
+    }
+    assert_eq!(table.ordered.len(), 1);
+}
+
+#[test]
+fn a_node_that_came_says_nothing_of_one_that_did_not() {
+    let mut table = Table::growing();
+    table.set_pool(&json!({"min_nodes": 2, "max_nodes": 2}));
+    provisioned(&mut table);
+    assert_eq!(table.ordered.len(), 2);
+    table.register("default-1-1", 1);
     table.pass(12_000);
-    assert!(failure(&table).contains("none registered"), "{}", failure(&table));
-    table.set_pool(&json!({"min_nodes": 1, "max_nodes": 1, "provisioner": "docker"}));
-    table.pass(2_000);
+    assert!(failure(&table).contains(LATE), "{}", failure(&table));
+    // Other settings bring it no sooner.
+    table.set_pool(&json!({"min_nodes": 1, "max_nodes": 2}));
+    table.pass(1_000);
+    assert!(failure(&table).contains(LATE), "{}", failure(&table));
+    table.register("default-1-0", 1);
+    table.pass(1_000);
     assert_eq!(failure(&table), "");
+}
+
+#[test]
+fn the_last_nodes_that_were_given_up_are_told_to_operators_and_to_no_open() {
+    let mut table = Table::growing();
+    let waiting = table.ask_within(300, open("a", "r1"), 5_000);
+    table.pass(1_000);
+    provisioned(&mut table);
+    table.wait_for(waiting, 6_000).unwrap_err();
+    for _ in 0..10 {
+        table.pass(10_000);
+    }
+    assert!(failure(&table).contains(LATE), "{}", failure(&table));
+    let message = told(&mut table, "r2");
+    assert!(message.ends_with("a new one may be on its way"), "{message}");
+    assert_eq!(failure(&table), "", "that of another order");
+}
+
+#[test]
+fn a_provisioner_that_says_what_failed_is_told_instead_of_that_nodes_are_late() {
+    let mut table = Table::growing();
+    table.ask_within(300, open("a", "r0"), 40_000);
+    table.pass(1_000);
+    provisioned(&mut table);
+    table.pass(12_000);
+    assert!(failure(&table).contains(LATE), "{}", failure(&table));
+    let (by, order) = *table.orders.last().expect("one more was ordered");
+    let failure_of = Some("no quota".to_owned());
+    table.input(
+        by,
+        Input::Provisioned { order, begun: true, failed: Vec::new(), failure: failure_of },
+    );
+    table.pass(1_000);
+    assert_eq!(failure(&table), "no quota");
+    assert!(told(&mut table, "r1").ends_with("no quota"));
 }
 
 /// Opens that want every node that the pool may get, and wait for long.

@@ -18,7 +18,7 @@ use rota_protocol::Numbered;
 use rota_protocol::operate::read_pool;
 use rota_protocol::stable_numbers::of_pool;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -62,13 +62,18 @@ fn described(document: Option<&Document>) -> Result<Described, Exception> {
     Ok(read_pool(document)?.map(|it| (it, document.version())))
 }
 
-/// Most names of nodes that are told at once.
+/// Most names that are told at once.
 const TOLD_MAX: usize = 8;
 
 /// Names of nodes, for people.
 fn some_of(nodes: &[NodeId]) -> String {
-    let names: Vec<&str> = nodes.iter().map(NodeId::as_str).take(TOLD_MAX).collect();
-    let more = nodes.len().saturating_sub(names.len());
+    some(&nodes.iter().map(NodeId::as_str).collect::<Vec<_>>())
+}
+
+/// The first of these names, for people, and how many more there are.
+fn some(all: &[&str]) -> String {
+    let names: Vec<&str> = all.iter().copied().take(TOLD_MAX).collect();
+    let more = all.len() - names.len();
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     format!("{}{more}", names.join(", "))
 }
@@ -84,11 +89,13 @@ async fn orders(shared: &Shared, name: &PoolName, deadline: Instant) -> Result<O
     let mut orders =
         orders.flatten().unwrap_or_default().as_of(Clock::start().now().wall_ms, has_come);
     let overdue = std::mem::take(&mut orders.overdue);
-    if orders.failure.is_empty() && !overdue.is_empty() {
-        // It may come all the same; until then it has its place in the maximum.
-        orders.failure = format!("not registered in time: {}", some_of(&overdue));
+    if orders.is_late && !overdue.is_empty() {
+        // They may come all the same; until then they have their places in the maximum.
+        orders.failure =
+            format!("not registered in time: {}; {}", some_of(&overdue), orders.failure);
     }
     orders.ordered.extend(overdue);
+    orders.ordered.sort_unstable();
     Ok(orders)
 }
 
@@ -144,8 +151,12 @@ async fn state(
     PoolState { name, settings, version, texts, load, orders, warning, numbered, in_force }
 }
 
-fn missing(name: &PoolName) -> Failure {
-    let problem = format!("{name} is not described, and no node says that it is of it");
+fn missing(name: &PoolName, there: &BTreeSet<PoolName>) -> Failure {
+    let pools = match there.iter().map(PoolName::as_str).collect::<Vec<_>>() {
+        none if none.is_empty() => "there are no pools".to_owned(),
+        all => format!("the pools are {}", some(&all)),
+    };
+    let problem = format!("{name} is not described, and no node says that it is of it; {pools}");
     Exception::of_field(codes::DOCUMENT, FieldError::new("name", problem)).into()
 }
 
@@ -174,7 +185,10 @@ impl PoolsService {
         let found = described(whole(update).as_deref())?;
         let load = loads(shared).await?.remove(&name);
         if found.is_none() && load.is_none() {
-            return Err(missing(&name));
+            let described = descriptions(shared, POOL_CLASS).await?;
+            let described = described.iter().map(|it| PoolName::parse(it.name().docid()));
+            let there = described.filter_map(Result::ok).chain(loads(shared).await?.into_keys());
+            return Err(missing(&name, &there.collect()));
         }
         Ok(state(shared, name, found, load.unwrap_or_default(), deadline).await)
     }
@@ -203,11 +217,13 @@ impl PoolsService {
             }
             (0, _, _) => {
                 let why = if orders.failure.is_empty() { "" } else { "; " };
+                let left_ms = orders.given_up_wall_ms.saturating_sub(Clock::start().now().wall_ms);
                 format!(
                     "nodes of pool {name} were ordered and may come: {}{why}{}; give it --provisioner none, so that no \
-                     more are ordered, and try again when they are given up",
+                     more are ordered, and try again when they are given up, in {} s",
                     some_of(&orders.ordered),
-                    orders.failure
+                    orders.failure,
+                    left_ms.div_ceil(1_000)
                 )
             }
             (there, _, _) => format!(

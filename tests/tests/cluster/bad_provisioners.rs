@@ -191,3 +191,22 @@ async fn a_provisioner_that_answers_badly_in_every_way_leaks_nothing_and_the_ope
     assert!(scene.nodes_in("asked", "start").len() > MISTAKES.len(), "each mistake was made");
     scene.cluster.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn opens_and_operators_are_told_of_nodes_that_a_provisioner_says_it_began_and_that_do_not_come()
+ {
+    let scene = Scene::start().await;
+    scene.does("echo '{\"ok\": true}'");
+    let told = "provisioner test was asked for nodes that did not register within 4 s";
+    scene.is_told(&scene.cluster.clients()[0], "late", told).await;
+    eventually("the pool names the nodes that are late", PATIENCE, async || {
+        let shown = scene.pool().await;
+        let failure = shown["failure"].as_str().unwrap_or_default();
+        let is_shown =
+            failure.starts_with("not registered in time: small-") && failure.contains(told);
+        if is_shown { Ok(()) } else { Err(shown.to_string()) }
+    })
+    .await;
+    assert_eq!(scene.agents(), vec![]);
+    scene.cluster.end().await;
+}

@@ -1,59 +1,53 @@
-//! Orders of which no node came in time, although the provisioner began them: people are told while they are overdue.
+//! Nodes that a provisioner was asked for and that did not register in time. Operators and opens that wait are told of
+//! them while they are overdue.
 
 use crate::log::at::At;
 use crate::pools::order::{expected, ordered, write};
 use crate::pools::state::Pools;
 use crate::ports::note::Transition;
 use rota_model::PoolName;
-use rota_model::items::Orders;
+use rota_model::items::{Orders, decision_of};
 
-/// Why an order is late, for people.
-fn why(led: &At<'_>, late: &Orders) -> Option<String> {
-    let node = late.ordered.first()?;
+/// Why a pool lacks nodes that are overdue, for people. `None` when none is, or when the provisioner said what failed.
+fn lateness(led: &At<'_>, pool: &PoolName, raw: &Orders, now: &Orders) -> Option<String> {
+    let may_be_late = raw.failed.is_empty() && (raw.failure.is_empty() || raw.is_late);
+    let node = now.overdue.first().filter(|_| may_be_late)?;
+    let by = decision_of(pool, node).and_then(|it| now.provisioner_of(it))?;
     let within_s = led.env.config.timing.provision_ms.div_ceil(1_000);
     Some(format!(
-        "the provisioner began nodes, and none registered within {within_s} s: see what node {node} logged. Where nodes \
-         take longer, give managers a longer --provision-ms"
+        "provisioner {by} was asked for nodes that did not register within {within_s} s, such as node {node}: see what \
+         it did, and what that node logged. Where nodes take longer, give managers a longer --provision-ms"
     ))
 }
 
-/// Why nodes of a pool are late, for people; `None` while they are not. An order that follows changes nothing of it,
-/// until a node comes.
-pub(crate) fn lateness(led: &At<'_>, pools: &Pools, pool: &PoolName) -> Option<String> {
-    let (_, raw) = ordered(led, pool);
-    let (_, now) = expected(led, pools, pool);
-    let mut all = raw.ordered.iter().chain(&raw.overdue);
-    if all.any(|it| led.env.nodes.reg.contains_key(it)) {
-        return None;
-    }
-    // What failed is told as that.
-    let may_be_late = raw.failed.is_empty() && (raw.failure.is_empty() || raw.is_late);
-    let has_lapsed = now.ordered.is_empty() && !raw.ordered.is_empty();
-    if may_be_late && has_lapsed { why(led, &raw) } else { raw.is_late.then_some(raw.failure) }
-}
-
 impl Pools {
-    /// Operators and opens that wait see that nodes are late, until one of them comes.
+    /// Sees whether nodes are overdue. What was told of them is taken back when they come, and stays when they are
+    /// given up, until the next order.
     pub fn see_late(&mut self, led: &mut At<'_>, growing: &[PoolName]) {
         for pool in growing.iter().filter(|it| !self.ordering.contains_key(*it)) {
-            let late = lateness(led, self, pool);
             let (before, raw) = ordered(led, pool);
-            if late.is_some() == raw.is_late {
-                continue;
-            }
-            match &late {
+            let (_, now) = expected(led, self, pool);
+            match lateness(led, pool, &raw, &now) {
                 Some(why) => {
-                    led.env.on_order_failed(pool, why);
-                    let text = format!("pool {pool}: {why}");
-                    led.env.note_text(Transition::OrderFailed, Some(led.log.number), text);
+                    // Renewed at each look: other managers ask for it while opens wait there.
+                    led.env.on_order_failed(pool, &why);
+                    if !raw.is_late {
+                        let text = format!("pool {pool}: {why}");
+                        led.env.note_text(Transition::OrderFailed, Some(led.log.number), text);
+                        let orders = Orders { failure: why, is_late: true, ..raw };
+                        write(led, pool, before.as_deref(), orders);
+                    }
                 }
-                None => {
+                None if raw.is_late => {
                     led.env.nodes.failed_orders.remove(pool);
+                    let mut late = raw.ordered.iter().chain(&raw.overdue);
+                    let is_given_up = late.any(|it| now.to_clear.contains(it));
+                    let failure = if is_given_up { raw.failure.clone() } else { String::new() };
+                    let orders = Orders { failure, is_late: false, ..raw };
+                    write(led, pool, before.as_deref(), orders);
                 }
+                None => {}
             }
-            let is_late = late.is_some();
-            let orders = Orders { failure: late.unwrap_or_default(), is_late, ..raw };
-            write(led, pool, before.as_deref(), orders);
         }
     }
 }

@@ -8,7 +8,6 @@ use crate::log::lead::Phase;
 use crate::log::resident::{Resident, Turn};
 use crate::nodes::calls::NodesWanted;
 use crate::pools::ending::{newest_decision, successors};
-use crate::pools::late::lateness;
 use crate::pools::state::Pools;
 use crate::ports::io::Effect;
 use crate::ports::note::Transition;
@@ -144,8 +143,9 @@ impl Resident for Pools {
         self.count_anew(led, &here);
         self.forget_failures(led, &here);
         for pool in growing {
-            // Nobody is to wait for what failed a moment ago.
-            if led.env.nodes.why_none_started(&pool, led.env.now.mono_ms).is_none() {
+            // Nobody is to wait for what failed a moment ago. What is late may come yet.
+            let failed = led.env.nodes.why_none_started(&pool, led.env.now.mono_ms).is_some();
+            if !failed || ordered(led, &pool).1.is_late {
                 self.order(led, &pool, Cause::Time);
             }
         }
@@ -160,7 +160,9 @@ impl Pools {
             return;
         }
         let now = led.env.now.mono_ms;
-        self.see_short_lived(led, &growing_here(led));
+        let growing = growing_here(led);
+        self.see_short_lived(led, &growing);
+        self.see_late(led, &growing);
         if let Some(why) = self.short_lived.why_none(led, pool) {
             led.env.on_order_failed(pool, &why);
         }
@@ -219,11 +221,9 @@ impl Pools {
         let lapses_wall_ms = led.env.now.wall_ms + led.env.config.timing.provision_ms;
         let ordered = [orders.ordered, new].concat();
         let given_up_wall_ms = lapses_wall_ms + patience_ms(led);
-        let late = lateness(led, self, pool);
-        if let Some(why) = &late {
-            led.env.on_order_failed(pool, why);
-        }
-        let (overdue, is_late) = (orders.overdue, late.is_some());
+        // Of nodes that are overdue, an order that follows says nothing.
+        let is_late = orders.is_late;
+        let failure = if is_late { orders.failure } else { String::new() };
         let mut to_clear = orders.to_clear;
         to_clear.drain(..to_clear.len().saturating_sub(TO_CLEAR_MAX));
         let provisioners = provisioners(orders.provisioners, &settings, decisions);
@@ -231,9 +231,9 @@ impl Pools {
             decisions,
             ordered,
             lapses_wall_ms,
-            overdue,
+            overdue: orders.overdue,
             given_up_wall_ms,
-            failure: late.unwrap_or_default(),
+            failure,
             end_failure: orders.end_failure,
             failed: Vec::new(),
             none_begun: false,
@@ -290,10 +290,10 @@ impl Pools {
             let is_gone = now.is_none();
             let (before, orders) = ordered(led, &pool);
             let end_failure = if is_gone { String::new() } else { orders.end_failure.clone() };
-            let mut cleared = Orders { failure: String::new(), end_failure, ..orders.clone() };
-            if std::mem::take(&mut cleared.is_late) {
-                cleared.overdue.append(&mut cleared.ordered);
-            }
+            // What is late was ordered for the pool as it was, and has its place all the same.
+            let is_late = orders.is_late && !is_gone;
+            let failure = if is_late { orders.failure.clone() } else { String::new() };
+            let cleared = Orders { failure, is_late, end_failure, ..orders.clone() };
             if cleared != orders {
                 write(led, &pool, before.as_deref(), cleared);
             }
@@ -332,14 +332,7 @@ impl Pools {
         (begun, failed): (bool, &[NodeId]),
     ) {
         self.provisioned_ms.insert(pool.clone(), led.env.now.wall_ms);
-        let Some(why) = led.env.nodes.why_none_started(pool, led.env.now.mono_ms) else {
-            // That it began some says nothing of those that did not come.
-            let (_, orders) = ordered(led, pool);
-            if orders.is_late {
-                led.env.on_order_failed(pool, &orders.failure);
-            }
-            return;
-        };
+        let Some(why) = led.env.nodes.why_none_started(pool, led.env.now.mono_ms) else { return };
         let why = why.to_owned();
         self.write_failure(led, pool, why, |orders| {
             let failed = if failed.is_empty() { orders.ordered.clone() } else { failed.to_vec() };
@@ -468,7 +461,8 @@ impl Env {
             if let Some(pool) = &pool {
                 self.on_order_failed(pool, &why);
             }
-            let text = format!("order {order} of new nodes failed: {why}");
+            let of = pool.as_ref().map(|it| format!(" for pool {it}")).unwrap_or_default();
+            let text = format!("order {order} of new nodes{of} failed: {why}");
             self.note_text(Transition::OrderFailed, None, text);
         }
         pool
