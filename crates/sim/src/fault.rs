@@ -112,12 +112,12 @@ fn crash_all(world: &mut World, fault: Fault) {
 /// The next newcomer, if one is left, begins to join. From now on everything may happen to it
 /// that happens to managers.
 fn start_newcomer(world: &mut World, fault: Fault) {
-    let Some((number, id)) = world.ground.setup.newcomers.pop() else { return };
+    let Some((number, id)) = world.ground.machines.newcomers.pop() else { return };
     let config = world.ground.setup.manager_config(number, &id);
     let mut host = ManagerHost::new(config);
     host.joins = true;
     world.add_manager(number, host);
-    world.ground.setup.numbers.push((number, id));
+    world.ground.machines.numbers.push((number, id));
     world.at_manager(number, |at| at.start());
     world.ground.took_effect(fault);
 }

@@ -12,10 +12,10 @@ use crate::network::{Network, Place, STRAGGLER_US_MAX};
 use crate::packet::Packet;
 use crate::queue::Queue;
 use crate::rng::SeededRng;
-use crate::setup::{Setup, node_address};
+use crate::setup::Setup;
 use crate::trace::Trace;
 use rota_docstore::{Attachment, Digest};
-use rota_model::{ManagerNumber, NodeId};
+use rota_model::ManagerNumber;
 use rota_protocol::{Input, Op};
 use rota_ring::ConfigState;
 use std::collections::BTreeMap;
@@ -66,6 +66,7 @@ impl Ground {
         let mut checker = Checker::new(setup.m, &setup.timing);
         checker.ledger.disturb = setup.disturb;
         checker.ledger.on_config(0, state);
+        let machines = Machines::new(&setup);
         Self {
             setup,
             queue: Queue::default(),
@@ -76,7 +77,7 @@ impl Ground {
             trace: Trace::new(keep_trace),
             phase: Phase::Chaos,
             calls: BTreeMap::new(),
-            machines: Machines::default(),
+            machines,
             disturbed: 0,
             link_chance: SeededRng::of_links(seed),
             bodies: Vec::new(),
@@ -103,13 +104,8 @@ impl Ground {
 
     /// A manager of the ring, or one that is to come into it.
     pub fn some_manager(&mut self) -> ManagerNumber {
-        let index = self.rng.index(self.setup.numbers.len());
-        self.setup.numbers[index].0
-    }
-
-    /// Adds a node's machine that was never started.
-    pub fn add_node(&mut self, id: &NodeId) {
-        self.machines.add_node(id.clone(), node_address(id));
+        let index = self.rng.index(self.machines.numbers.len());
+        self.machines.numbers[index].0
     }
 
     /// Tells a manager, if it runs, something that comes from outside the network.

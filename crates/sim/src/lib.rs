@@ -8,8 +8,10 @@
 //!   numbers, the observer; [`event`]: what happens.
 //! * [`users`]: clients, writers of documents, watchers, and who describes the pool. They see the ground alone.
 //! * [`world`]: the event loop, over the ground, the users and the machines.
-//! * [`site`]: one machine and the ground, which is all that happens at it is given: it reaches no other machine. A
-//!   manager's state is in [`manager_host`], a node's in [`node_host`]; what lies between them in [`link`].
+//! * [`site`]: one machine, the ground, and a planted bug. What happens at the machine is given that, and reaches no
+//!   other machine. Of a manager: `manager_process` (what it is told), `manager_effects`, `manager_disk`, [`link`] (its
+//!   calls to nodes); state in [`manager_host`]. Of a node: `node_process` (what it is told, and its effects),
+//!   [`program_host`] (programs under keepers), `agent_host` (agents that die alone); state in [`node_host`].
 //! * [`fault`]: what goes wrong; [`orders`]: what operators want; [`run`]: from phase to phase.
 //! * [`checker`] and [`invariant`]: what must hold; [`history`]: what clients saw, checked for real
 //!   processes too.

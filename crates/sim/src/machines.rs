@@ -1,6 +1,7 @@
 //! The machines of a cluster, as anybody may know of them: which there are, whether they run, and where they listen.
 
 use crate::network::Place;
+use crate::setup::Setup;
 use rota_model::{BootId, ManagerId, ManagerNumber, NodeId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,6 +12,10 @@ pub struct Machines {
     nodes: Vec<NodeMachine>,
     /// Every boot that there was, of any node.
     pub boots: BTreeSet<BootId>,
+    /// Managers of the ring, and those that are to come into it.
+    pub numbers: Vec<(ManagerNumber, ManagerId)>,
+    /// Managers that may join, the next one last.
+    pub newcomers: Vec<(ManagerNumber, ManagerId)>,
     /// Managers whose numbers have left the ring.
     pub gone: Vec<(ManagerNumber, ManagerId)>,
 }
@@ -52,6 +57,12 @@ impl NodeMachine {
 }
 
 impl Machines {
+    /// The machines of a seed's cluster: none of them is there yet.
+    pub fn new(setup: &Setup) -> Self {
+        let (numbers, newcomers) = (setup.numbers.clone(), setup.newcomers.clone());
+        Self { numbers, newcomers, ..Self::default() }
+    }
+
     /// A manager's machine that was never started.
     pub fn add_manager(&mut self, number: ManagerNumber) {
         self.managers.insert(number, Power::default());

@@ -73,7 +73,7 @@ pub struct PastDisks {
     pub lost: Option<Disk>,
 }
 
-/// What a manager's process waits for, which is gone with it.
+/// What is gone with a manager's process.
 #[derive(Default)]
 pub(crate) struct ProcessWaits {
     /// Who waits for it, by call.
@@ -155,7 +155,7 @@ impl ManagerHost {
         self.process.as_ref().is_some_and(Manager::is_claimed)
     }
 
-    /// Whether its process is in the ring, as far as it knows: what it was refused.
+    /// Why its process may not take its number, if it was told so.
     pub fn refused(&self) -> Option<&ClaimRefused> {
         self.process.as_ref()?.refused()
     }

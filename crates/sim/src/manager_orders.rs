@@ -15,8 +15,8 @@ pub(crate) const ORDER_US: u64 = 7_000_000;
 impl Ground {
     /// That number is no more one of the ring's.
     fn note_left(&mut self, number: ManagerNumber) {
-        if let Some(index) = self.setup.numbers.iter().position(|it| it.0 == number) {
-            let gone = self.setup.numbers.remove(index);
+        if let Some(index) = self.machines.numbers.iter().position(|it| it.0 == number) {
+            let gone = self.machines.numbers.remove(index);
             self.machines.gone.push(gone);
         }
     }

@@ -97,7 +97,7 @@ pub struct NodeHost {
     pub leaving: Leaving,
 }
 
-/// What a node's agent waits for, which is gone with it.
+/// What is gone with a node's agent.
 #[derive(Default)]
 pub(crate) struct AgentWaits {
     /// Who called, by stream.

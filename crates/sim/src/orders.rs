@@ -54,7 +54,7 @@ pub(crate) fn return_manager(world: &mut World, fault: Fault) {
     if is_empty {
         at.host.empty();
     }
-    at.ground.setup.numbers.push((number, id));
+    at.ground.machines.numbers.push((number, id));
     at.start();
     world.ground.took_effect(fault);
 }

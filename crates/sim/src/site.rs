@@ -1,5 +1,5 @@
-//! One machine of a cluster, and what it stands on. What happens at a machine is given this, so that it reaches others
-//! by what it sends, and by nothing else.
+//! One machine of a cluster, and what it stands on. What happens at a machine is given this: it reaches others by what
+//! it sends.
 
 use crate::ground::Ground;
 use crate::manager_host::ManagerHost;

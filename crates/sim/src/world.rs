@@ -75,7 +75,7 @@ impl World {
     }
 
     fn populate(&mut self) {
-        for (number, id) in self.ground.setup.numbers.clone() {
+        for (number, id) in self.ground.machines.numbers.clone() {
             let config = self.ground.setup.manager_config(number, &id);
             self.add_manager(number, ManagerHost::new(config));
             let delay_us = self.ground.rng.within(0, 200_000);

@@ -20,6 +20,7 @@ pub(crate) fn on_epochs(at: &mut AtManager<'_>, bug: Bug, envelope: &mut Envelop
         at.ground.send(from, to, None, Packet::Peer(ack));
     }
 }
+
 /// An acknowledgement that reaches the owner of a partition is one of the epoch that it knows.
 pub(crate) fn count_late(process: &Manager, message: &mut Message) {
     let Message::Ack { part, pe, .. } = message else { return };

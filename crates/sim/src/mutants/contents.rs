@@ -26,6 +26,7 @@ pub(crate) fn only_what_changed(at: &mut AtManager<'_>, message: &mut Message) {
         keep_lost(view, disk, *part, chunk);
     }
 }
+
 /// Whether what a disk holds of a partition ends before the loss after which that began anew.
 pub(crate) fn is_from_before(view: &View, disk: &Disk, part: ManagerNumber) -> bool {
     let ends = disk.parts.get(&part).map(|it| it.last.pe);

@@ -24,6 +24,7 @@ pub(crate) fn empty_arc(at: &AtManager<'_>, message: &mut Message) {
         chunk.docs.clear();
     }
 }
+
 /// Where a View adds a copy, only those are left that are wanted, or new.
 pub(crate) fn shed_early(before: &View, view: &mut View) {
     for (number, _) in member_added::newcomers(before, view) {

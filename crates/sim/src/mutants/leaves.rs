@@ -44,6 +44,7 @@ pub(crate) fn release_early(at: &mut AtManager<'_>, writes: &[DiskWrite]) {
         at.send_later(0, Packet::Cas { cas: u64::MAX, generation, change });
     }
 }
+
 /// A View in which who leaves hands its partitions to managers that are no copies.
 pub(crate) fn hand_to_stranger(before: &View, view: &mut View) {
     let Some(leaver) = before.leaver().filter(|it| view.leaver() == Some(*it)) else { return };

@@ -48,6 +48,7 @@ pub(crate) fn runs_at_once(at: &mut AtManager<'_>, envelope: &Envelope) {
     let forged = Envelope { from, to, epoch: envelope.epoch, message };
     at.hears(100, Input::Peer(forged));
 }
+
 /// Of an ISR whose members are all DOWN only one stays.
 pub(crate) fn leave_one(change: &mut Change) {
     let Some(view) = change.view.as_mut() else { return };

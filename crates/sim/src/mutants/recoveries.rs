@@ -49,6 +49,7 @@ pub(crate) fn alter_since(at: &AtManager<'_>, state: &mut ConfigState, since: Ep
         }
     }
 }
+
 /// A View that gives partitions up has them active instead.
 pub(crate) fn skip_recovery(before: &View, view: &mut View) {
     for number in crate::invariant::given_up::newly(before, view) {

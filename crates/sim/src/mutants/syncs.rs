@@ -15,6 +15,7 @@ pub(crate) fn synced_at_once(at: &mut AtManager<'_>, envelope: &Envelope) {
     process.handle(now, Input::Peer(Envelope { from, to, epoch, message }));
     at.ground.queue.after(10, Event::Flush(at.number, at.host.run));
 }
+
 /// What an owner takes for a copy's answer: it holds what is committed here and no more, and it has
 /// taken what it lacks.
 pub(crate) fn answered_sync(process: &Manager, asked: &Message) -> Option<Message> {

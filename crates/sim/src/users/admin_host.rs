@@ -47,7 +47,7 @@ impl AdminHost {
                 ..base
             }
         };
-        let number = self.rng.pick(&ground.setup.numbers).0;
+        let number = self.rng.pick(&ground.machines.numbers).0;
         let pool = PoolName::default_pool();
         let mut settings = json!(settings);
         // What is not given stays; without a value it has its default again.

@@ -102,7 +102,7 @@ impl ClientHost {
     /// Sends a request through a manager.
     fn attempt(&mut self, ground: &mut Ground, asked: usize) {
         let now_us = ground.now_us();
-        let number = self.rng.pick(&ground.setup.numbers).0;
+        let number = self.rng.pick(&ground.machines.numbers).0;
         let deadline_ms = self.rng.within(200, CLIENT_DEADLINE_MS_MAX);
         let request = &mut ground.checker.ledger.asked[asked];
         let attempt = request.attempts.len();
@@ -209,7 +209,7 @@ impl ClientHost {
     /// Asks for one page of a list.
     fn ask_page(&mut self, ground: &mut Ground) {
         let now_us = ground.now_us();
-        let number = self.rng.pick(&ground.setup.numbers).0;
+        let number = self.rng.pick(&ground.machines.numbers).0;
         let slot = self.rng.within(0, u64::from(ground.setup.m) - 1);
         let slot = SlotId(u32::try_from(slot).unwrap_or(0));
         let limit = u32::try_from(self.rng.within(1, 12)).unwrap_or(1);

@@ -41,9 +41,9 @@ impl TakeBacks {
 
 /// It asks some manager for that.
 pub fn on_take_back(ground: &mut Ground, it: Box<TakeBack>) {
-    let count = ground.setup.numbers.len();
+    let count = ground.machines.numbers.len();
     let at = usize::try_from(ground.now_us() / 7).unwrap_or(0).checked_rem(count);
-    let Some((number, _)) = at.and_then(|at| ground.setup.numbers.get(at)).cloned() else {
+    let Some((number, _)) = at.and_then(|at| ground.machines.numbers.get(at)).cloned() else {
         return;
     };
     let edit = Edit { remove: vec![it.item.clone()], ..Edit::default() };

@@ -49,8 +49,8 @@ impl Watcher {
 
     /// The watcher pulls from a partition through any manager.
     pub fn on_due(&mut self, ground: &mut Ground, part: ManagerNumber) {
-        let through = ground.rng.index(ground.setup.numbers.len());
-        let through = ground.setup.numbers[through].0;
+        let through = ground.rng.index(ground.machines.numbers.len());
+        let through = ground.machines.numbers[through].0;
         let now_us = ground.now_us();
         let following = self.parts.entry(part).or_default();
         following.asked_us = now_us;

@@ -257,7 +257,7 @@ impl WriterHost {
         let now_us = ground.now_us();
         let m = ground.setup.m;
         let Some((wish, _)) = self.current.clone() else { return };
-        let number = self.rng.pick(&ground.setup.numbers).0;
+        let number = self.rng.pick(&ground.machines.numbers).0;
         let deadline_ms = self.rng.within(200, CLIENT_DEADLINE_MS_MAX);
         let doubled = self.rng.permille(60);
         if let Wish::Run(_, Some(at)) = &wish
