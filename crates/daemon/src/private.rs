@@ -95,6 +95,9 @@ pub fn read_secret(flag: &str, path: &Path, bytes_max: usize) -> Result<String, 
     let unreadable = |error: io::Error| wrong(format!("cannot be read: {error}"));
     let file = File::open(path).map_err(unreadable)?;
     let found = file.metadata().map_err(unreadable)?;
+    if found.is_dir() {
+        return Err(wrong("is a folder; name a file in it".to_owned()));
+    }
     if is_open(&found, getuid().as_raw()) {
         let (mode, shown) = (mode(&found), path.display());
         let problem =
@@ -195,6 +198,8 @@ mod tests {
         assert!(told.contains("a secret of 6 bytes; it must have 1 to 5"), "{told}");
         let told = read_secret("--key-file", &root.path().join("none"), 5).unwrap_err();
         assert!(told.problem.contains("cannot be read"), "{told}");
+        let told = read_secret("--key-file", root.path(), 5).unwrap_err();
+        assert!(told.problem.ends_with("is a folder; name a file in it"), "{told}");
     }
 
     #[test]

@@ -7,8 +7,12 @@
 //!  ports, settings        inputs and effects; what a manager is told at its start
 //!  contents, nodes        what the documents of a copy come to; the registry, loads, calls to nodes
 //!  log                    one partition's log: copies, sync, learning, confirmed reads, waiting answers
+//!  managed                the document of life cycles beside a session
 //!  node_lease, numbers,   what lives beside the log; none of these uses another one
-//!  pools, sessions, documents
+//!  pools, sessions,
+//!  documents, searches,
+//!  lives, tasks
+//!  ring_tasks             tasks whose work goes around the ring
 //!  partition              the log and what lives beside it, put together
 //!  router, membership     requests find their owner; this manager's number, changes of the View, suspicion
 //!  manager                takes inputs apart, gives effects out

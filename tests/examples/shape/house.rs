@@ -1,5 +1,4 @@
-//! How many files of a crate may import each other in a circle, how much one type may be, and where `it` may stand for
-//! something.
+//! How big circles of files, types and structs may be, and where `it` may stand for something.
 
 use crate::report::Shape;
 use std::path::Path;

@@ -330,6 +330,8 @@ async fn tasks_need_the_key_of_a_manager_that_has_one() {
         let refused = cluster.ringctl(&line).await.error();
         assert_eq!(refused["reason"], "S-REFUSED", "{line:?}: {refused}");
         assert!(refused["message"].as_str().unwrap().contains("key is missing"), "{refused}");
+        let hint = refused["hint"].as_str();
+        assert!(hint.is_some_and(|it| it.starts_with("--admin-key-file")), "{refused}");
         let right = [&line[..], &["--admin-key-file", &key]].concat();
         cluster.ringctl(&right).await.json();
     }

@@ -11,7 +11,7 @@ mod house {
     mod protos;
     mod purity;
     mod rooms;
-    mod users;
+    mod simulator;
     mod words;
 }
 

@@ -1,5 +1,4 @@
-//! Driving ids to where their records want them: what the node is asked, what its answers change,
-//! and what a new owner takes up again.
+//! Driving ids to where their records want them: what a node's answers change, and what a new owner takes up again.
 
 use crate::log::at::At;
 use crate::log::inbox::Inbox;
