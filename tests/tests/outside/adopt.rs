@@ -124,7 +124,12 @@ async fn what_runs_goes_on_when_its_agent_is_killed_and_the_next_one_tells_what_
     let light = scene.ready("light", "light").await;
     assert_eq!(event(&scene.brief, &light, "go").await.to, "green");
     scene.open_only("late", "slow").await;
-    let (boot, pids) = (agent.ready["boot"].clone(), scene.pids());
+    let boot = agent.ready["boot"].clone();
+    let pids = eventually("four programs run under their keepers", PATIENCE, async || {
+        let pids = scene.pids();
+        if pids.len() == 8 { Ok(pids) } else { Err(format!("{pids:?}")) }
+    })
+    .await;
     let log = fs::read_to_string(&agent.log).unwrap();
     assert!(log.contains(": started") && !log.contains(": adopted"), "{log}");
     agent.kill().await;
