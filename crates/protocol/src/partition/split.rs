@@ -52,10 +52,10 @@ impl Partitions {
         let halted = self.all().filter(|it| it.halted.is_some()).map(|it| it.log.number);
         let halted: BTreeSet<ManagerNumber> = halted.collect();
         // Whoever leads already takes what comes there. What a former home asks for on its own account stays with that.
-        let leading = |it: &Partition| {
-            let pe = it.leader().map(|it| it.lead.pe)?;
-            let entry = view.parts.get(&it.log.number)?;
-            (entry.pe == pe).then_some(it.log.number)
+        let leading = |part: &Partition| {
+            let pe = part.leader()?.lead.pe;
+            let entry = view.parts.get(&part.log.number)?;
+            (entry.pe == pe).then_some(part.log.number)
         };
         let leading: BTreeSet<ManagerNumber> = self.all().filter_map(leading).collect();
         let leads = |number: &ManagerNumber| {
